@@ -18,10 +18,20 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.circuit_breaker import DESTINATION
 from counterfoil.db import Connection, Database
-from counterfoil.queues import minutes, pauses
-from counterfoil.queues.measures import Alarm, Depth
-from counterfoil.queues.minutes import Seen
-from counterfoil.queues.pauses import Pause, Wish
+from counterfoil.queues import (
+    Alarm,
+    Depth,
+    PauseRequest,
+    QueueHistory,
+    QueuePause,
+    apply_pause,
+    first_minute,
+    last_hour,
+    last_recorded_at,
+    list_pauses,
+    request_pause,
+    running_counts,
+)
 from counterfoil.settings import Queue
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role
@@ -188,7 +198,7 @@ class Hall:
         if caller.role < Role.VIEWER or not caller.tenants:
             raise ForbiddenError("Looking takes the role viewer for a tenant: ask an admin for it.")
         with self.database.delivery() as connection:
-            known = pauses.every(connection)
+            known = list_pauses(connection)
         tells = caller.may(Role.VIEWER, EVERY_TENANT)
         return PausedQueues(
             queues=[
@@ -218,11 +228,11 @@ class Hall:
         queue = self.queues.get(worker)
         if queue is None:
             raise NotFoundError("There is no such queue.")
-        wanted = Wish(worker, is_paused, asked.reason, change.caller.subject, change.now, seen(condition))
-        pause = pauses.wish(self.database, wanted)
+        wanted = PauseRequest(worker, is_paused, asked.reason, change.caller.subject, change.now, seen(condition))
+        pause = request_pause(self.database, wanted)
         if pause is None:
             return QueueState(worker=worker, is_paused=False, paused=None, in_effect=True, version=0)
-        is_so = pauses.bring_about(self.database, worker, queue.mappings)
+        is_so = apply_pause(self.database, worker, queue.mappings)
         return QueueState(
             worker=worker, is_paused=pause.is_paused, paused=_by(pause), in_effect=is_so, version=pause.version
         )
@@ -230,10 +240,10 @@ class Hall:
     def _whole(self, now: datetime) -> QueuesOverview:
         workers = list(self.queues)
         with self.database.delivery() as connection:
-            last = minutes.looked_at(connection, workers, now)
-            hour = minutes.hour(connection, workers, now, last=last, tenant_id=None)
-            running = minutes.running(connection, workers)
-            known = pauses.every(connection)
+            last = last_recorded_at(connection, workers, now)
+            hour = last_hour(connection, workers, now, last=last, tenant_id=None)
+            running = running_counts(connection, workers)
+            known = list_pauses(connection)
             breakers = _breakers(connection)
         depths, alarms = self.depths(), self.alarms()
         return QueuesOverview(
@@ -252,11 +262,11 @@ class Hall:
     def _of_tenant(self, tenant_id: UUID, slug: str, now: datetime) -> QueuesOverview:
         workers = list(self.queues)
         with self.database.delivery() as connection:
-            last = minutes.looked_at(connection, workers, now)
-            known = pauses.every(connection)
+            last = last_recorded_at(connection, workers, now)
+            known = list_pauses(connection)
         with self.database.tenant(tenant_id) as connection:
-            hour = minutes.hour(connection, workers, now, last=last, tenant_id=tenant_id)
-            running = minutes.running(connection, workers)
+            hour = last_hour(connection, workers, now, last=last, tenant_id=tenant_id)
+            running = running_counts(connection, workers)
         return QueuesOverview(
             tenant=slug,
             measured_at=last,
@@ -271,11 +281,11 @@ class Hall:
         )
 
 
-def _by(pause: Pause) -> PausedBy | None:
+def _by(pause: QueuePause) -> PausedBy | None:
     return PausedBy(by=pause.changed_by, reason=pause.reason, at=pause.changed_at) if pause.is_paused else None
 
 
-def _of_all(pause: Pause | None, queue: Queue, depth: Depth | None) -> dict[str, object]:
+def _of_all(pause: QueuePause | None, queue: Queue, depth: Depth | None) -> dict[str, object]:
     """What is not of a single tenant."""
     return {
         "is_paused": pause is not None and pause.is_paused,
@@ -289,7 +299,7 @@ def _of_all(pause: Pause | None, queue: Queue, depth: Depth | None) -> dict[str,
     }
 
 
-def _queue(worker: str, found: Seen, running: int, now: datetime) -> QueueOverview:
+def _queue(worker: str, found: QueueHistory, running: int, now: datetime) -> QueueOverview:
     """What is known of a tenant's work, or of everybody's."""
     return QueueOverview(
         worker=worker,
@@ -306,7 +316,7 @@ def _queue(worker: str, found: Seen, running: int, now: datetime) -> QueueOvervi
         approximate_delayed=None,
         approximate_in_flight=None,
         minutes=QueueMinutes(
-            begins_at=minutes.first(now), **{name: list(values) for name, values in vars(found.series).items()}
+            begins_at=first_minute(now), **{name: list(values) for name, values in vars(found.series).items()}
         ),
     )
 

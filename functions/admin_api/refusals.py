@@ -16,7 +16,7 @@ from counterfoil.dead_letters.edits import NotEditableError
 from counterfoil.dead_letters.exports import TooManyExportsError
 from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
 from counterfoil.offers.profiles import ProfileChangedError
-from counterfoil.queues.pauses import ChangedError
+from counterfoil.queues import PauseConflictError
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError
 from counterfoil.tasks.registry import InvalidPayloadError, NotBeforeError
@@ -44,7 +44,7 @@ _STATUS: dict[type[CounterfoilError], int] = {
     TooManyExportsError: 409,
     OperationStateError: 409,
     VersionError: 412,
-    ChangedError: 412,
+    PauseConflictError: 412,
     ProfileChangedError: 412,
     TooLargeError: 413,
     InvalidPayloadError: 422,

@@ -11,7 +11,7 @@ disabled it:
   it is released then.
 - A row is not released while a call to disable the mapping, made for it by any watchdog, can still be under way.
 - A mapping that a person enabled again is left alone for the rest of this outage.
-- A mapping of a queue that a person has paused meanwhile (`counterfoil.queues.pauses`) stays disabled when the service
+- A mapping of a queue that a person paused in the meantime (`counterfoil.queues`) stays disabled when the service
   is back: the row is released, and whoever resumes the queue enables it.
 
 Lambda knows no conditional update. If a person disables a mapping in the moment between our look and our own call, or
@@ -34,7 +34,7 @@ from counterfoil.circuit_breaker import DESTINATION, Breakers, Outage
 from counterfoil.db import Database
 from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUnavailableError, sentence
 from counterfoil.metrics import Metric, record
-from counterfoil.queues.pauses import held
+from counterfoil.queues import lock_pause
 
 PROBE_SECONDS = 12.0
 """Time that must be left for a probe."""
@@ -241,7 +241,7 @@ class Pauses:
 
     def _resume(self, worker: str, mapping: UUID, done: Round) -> bool:
         """Enable a mapping, unless a person has paused its queue. False: somebody else is changing it."""
-        with held(self._database, self._workers.get(mapping, worker)) as is_paused:
+        with lock_pause(self._database, self._workers.get(mapping, worker)) as is_paused:
             if is_paused:
                 logger.warning("A queue stays paused, for a person has paused it", worker=worker)
                 return True

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from counterfoil.db import Database, keeper
-from counterfoil.queues import measures, minutes, pauses
+from counterfoil.queues import add_up_minutes, queue_depths, reconcile_pauses, record_depths
 from counterfoil.settings import Queue
 from functions.watchdog.parts import run_each
 
@@ -22,15 +22,15 @@ def look_after_queues(
 
     def put_right() -> int:
         mappings = {worker: queue.mappings for worker, queue in queues.items()}
-        return len(pauses.put_right(database, mappings, clock(), time_left))
+        return len(reconcile_pauses(database, mappings, clock(), time_left))
 
     def add_up() -> int:
         with keeper(database) as connection:
-            return minutes.add_up(connection, clock())
+            return add_up_minutes(connection, clock())
 
     def look() -> int:
-        found = measures.depths({worker: queue.urls for worker, queue in queues.items()})
+        found = queue_depths({worker: queue.urls for worker, queue in queues.items()})
         with keeper(database) as connection:
-            return minutes.look(connection, list(queues), {of: depth.all for of, depth in found.items()}, clock())
+            return record_depths(connection, list(queues), {of: depth.all for of, depth in found.items()}, clock())
 
     return run_each({"queue_pause": put_right, "queue_ends": add_up, "queue_minute": look})

@@ -12,7 +12,7 @@ from counterfoil.errors import CounterfoilError
 from counterfoil.http import within
 from counterfoil.metrics import Metric, record
 from counterfoil.outbox import CALL_SECONDS, Outbox, TimeLeft
-from counterfoil.queues import pauses
+from counterfoil.queues import list_pauses
 from counterfoil.settings import Settings
 from counterfoil.work import KINDS, Kind
 
@@ -139,7 +139,7 @@ class Watchdog:
             visibility = max(LONGEST_VISIBILITY if state is None else state.visibility for state in states)
             patience = max(patience, VISIBILITY_TIMEOUTS * visibility)
         with self._database.delivery() as connection:
-            pause = pauses.every(connection).get(kind.worker)
+            pause = list_pauses(connection).get(kind.worker)
             if not is_empty and pause is not None and pause.is_paused:
                 patience = QUEUE_RETENTION
             rows = connection.execute(

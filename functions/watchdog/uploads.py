@@ -27,7 +27,7 @@ from counterfoil.documents import uploads
 from counterfoil.documents.uploads import INBOX, PREFIX, UNVERSIONED, Upload
 from counterfoil.http import within
 from counterfoil.metrics import Metric, record
-from counterfoil.queues import measures
+from counterfoil.queues import queue_depths
 from counterfoil.work import KINDS, owe
 from functions.watchdog.inventory import LEAST_SECONDS, Inventories, Inventory, InventoryError
 from functions.watchdog.parts import run_each
@@ -167,7 +167,7 @@ def is_empty(queue_url: str | None) -> bool:
     """
     if queue_url is None:
         return False
-    depth = measures.depths({"queue": [queue_url]}).get("queue")
+    depth = queue_depths({"queue": [queue_url]}).get("queue")
     return depth is not None and depth.all == 0
 
 

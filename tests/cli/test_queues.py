@@ -16,7 +16,7 @@ from cli.failures import UsageError
 from cli.queues import app
 from counterfoil import aws
 from counterfoil.db import Connection, Database, keeper
-from counterfoil.queues import minutes
+from counterfoil.queues import add_up_minutes, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.routes import queues as routes
 from tests.cli.reaching import let_them_ask
@@ -67,8 +67,8 @@ def test_every_queue_is_a_line_with_what_is_in_it_and_what_was_done(
         [acme],
     )
     with keeper(keeper_database) as connection:
-        minutes.add_up(connection, datetime.now(UTC))
-        minutes.look(connection, ["tasks"], {}, datetime.now(UTC))
+        add_up_minutes(connection, datetime.now(UTC))
+        record_depths(connection, ["tasks"], {}, datetime.now(UTC))
 
     lines = run().splitlines()
 
@@ -100,7 +100,7 @@ def test_status_counts_dead_letters_as_queues_does(
     admin.execute("UPDATE dead_letter SET purged_at = now() WHERE status = 'ignored'")
     dying(database, tenants[0])(worker="ingestion")
     with keeper(keeper_database) as connection:
-        minutes.look(connection, ["tasks"], {}, datetime.now(UTC))
+        record_depths(connection, ["tasks"], {}, datetime.now(UTC))
     outputs = {"TasksQueueUrl": "q/counterfoil-tasks", "TasksDeadLetterQueueUrl": "q/counterfoil-tasks-dlq"}
     queue.depths["q/counterfoil-tasks-dlq"] = 7
     cloud: Any = SimpleNamespace(client=lambda _service: queue, database=database, outputs=outputs)

@@ -15,8 +15,7 @@ from counterfoil import aws
 from counterfoil.circuit_breaker import Outage
 from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, ServiceUnavailableError
-from counterfoil.queues import pauses
-from counterfoil.queues.pauses import Pause, Wish
+from counterfoil.queues import PauseRequest, QueuePause, apply_pause, request_pause
 from functions.watchdog.breakers import MAPPING_SECONDS, PROBE_SECONDS, Dependent, Row, Step, decide
 from tests.breakers import FAILURES, LLM, Start
 from tests.delivery.harness import Clock
@@ -171,17 +170,17 @@ def test_a_queue_that_a_person_paused_meanwhile_is_not_enabled_when_the_service_
     still_depends: bool, watch: Callable[..., World], lambda_: FakeLambda, keeper_database: Database, admin: Connection
 ) -> None:
     world = paused(watch(MATCHING))
-    wish = Wish("matching", True, "It reads the wrong documents", "kim", NOW, 0)
-    pauses.wish(keeper_database, wish)
-    assert pauses.bring_about(keeper_database, "matching", [MAPPING])
+    wish = PauseRequest("matching", True, "It reads the wrong documents", "kim", NOW, 0)
+    request_pause(keeper_database, wish)
+    assert apply_pause(keeper_database, "matching", [MAPPING])
     world.service_is_back()
     world = watch(MATCHING) if still_depends else watch()
     assert [world.minute().resumed for _ in range(3)] == [[]] * 3
     assert (MAPPING, True) not in lambda_.calls
     assert (world.state(), status(admin)) == ("Disabled", "released")
 
-    pauses.wish(keeper_database, replace(wish, is_paused=False, seen=1))
-    assert pauses.bring_about(keeper_database, "matching", [MAPPING])
+    request_pause(keeper_database, replace(wish, is_paused=False, seen=1))
+    assert apply_pause(keeper_database, "matching", [MAPPING])
     assert world.state() == "Enabled"
 
 
@@ -189,24 +188,24 @@ def test_a_person_who_pauses_while_the_queue_is_resumed_has_the_last_word(
     world: World, lambda_: FakeLambda, keeper_database: Database
 ) -> None:
     paused(world)
-    wish = Wish("matching", False, "It is put right", "kim", NOW, 0)
-    pauses.wish(keeper_database, replace(wish, is_paused=True))
-    pauses.wish(keeper_database, replace(wish, seen=1))  # so that there is a row to hold
+    wish = PauseRequest("matching", False, "It is repaired", "kim", NOW, 0)
+    request_pause(keeper_database, replace(wish, is_paused=True))
+    request_pause(keeper_database, replace(wish, seen=1))  # so that there is a row to hold
     with ThreadPoolExecutor(1) as people:
 
         def a_person_pauses() -> None:
             lambda_.before = lives_on
             again = replace(wish, is_paused=True, seen=2)
-            later.append(people.submit(pauses.wish, keeper_database, again))
+            later.append(people.submit(request_pause, keeper_database, again))
             assert not wait(later, timeout=0.2).done  # for the watchdog holds the row
 
-        later: list[Future[Pause | None]] = []
+        later: list[Future[QueuePause | None]] = []
         lambda_.before = a_person_pauses
         world.service_is_back()
         world.minute()
         assert later[0].result(10) is not None
     lambda_.settle()
-    assert pauses.bring_about(keeper_database, "matching", [MAPPING])
+    assert apply_pause(keeper_database, "matching", [MAPPING])
     assert world.state() == "Disabled"
     world.minute()
     assert world.state() == "Disabled"

@@ -9,8 +9,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
-from counterfoil.queues import pauses
-from counterfoil.queues.pauses import Wish
+from counterfoil.queues import PauseRequest, request_pause
 from counterfoil.settings import Queue
 from counterfoil.work import begin
 from functions.watchdog.parts import PartsError
@@ -32,7 +31,7 @@ def look_after(
 
 
 def pause(database: Database, clock: Clock) -> None:
-    pauses.wish(database, Wish("matching", True, "Its model is away", "kim", clock(), 0))
+    request_pause(database, PauseRequest("matching", True, "Its model is unavailable", "kim", clock(), 0))
 
 
 def test_what_is_paused_is_paused_and_the_minute_is_written(
@@ -120,6 +119,6 @@ def test_work_of_a_paused_queue_is_resent_after_retention(
 def test_workers_of_another_deployment_are_left_alone(
     look_after: Round, keeper_database: Database, clock: Clock, lambda_: FakeLambda
 ) -> None:
-    pauses.wish(keeper_database, Wish("tasks", True, "Its model is away", "kim", clock(), 0))
+    request_pause(keeper_database, PauseRequest("tasks", True, "Its model is unavailable", "kim", clock(), 0))
     assert look_after()["queue_pause"] == 0
     assert lambda_.calls == []

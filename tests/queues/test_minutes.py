@@ -8,8 +8,17 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database, keeper
-from counterfoil.queues import minutes
-from counterfoil.queues.minutes import Seen, Waiting
+from counterfoil.queues import (
+    Backlog,
+    QueueHistory,
+    add_up_minutes,
+    first_minute,
+    last_hour,
+    last_recorded_at,
+    read_statement,
+    record_depths,
+    running_counts,
+)
 from counterfoil.work import KINDS, Kind, begin
 from tests.factories import make_document, make_task
 from tests.migrations.tenants import Tenant
@@ -39,7 +48,7 @@ def write(keeper_database: Database) -> Write:
     def round_(minute: int = 0, depths: dict[str, int] | None = None) -> int:
         with keeper(keeper_database) as connection:
             now = NOW + minute * MINUTE
-            return minutes.add_up(connection, now) + minutes.look(connection, WORKERS, depths or {}, now)
+            return add_up_minutes(connection, now) + record_depths(connection, WORKERS, depths or {}, now)
 
     return round_
 
@@ -57,14 +66,16 @@ def ended(admin: Connection) -> End:
     return end
 
 
-def hour(database: Database, tenant_id: UUID | None = None, worker: str = "tasks", *, now: datetime = NOW) -> Seen:
+def history(
+    database: Database, tenant_id: UUID | None = None, worker: str = "tasks", *, now: datetime = NOW
+) -> QueueHistory:
     """What is told of a worker."""
     with database.delivery() as connection:
-        last = minutes.looked_at(connection, WORKERS, now)
+        last = last_recorded_at(connection, WORKERS, now)
         if tenant_id is None:
-            return minutes.hour(connection, WORKERS, now, last=last, tenant_id=None)[worker]
+            return last_hour(connection, WORKERS, now, last=last, tenant_id=None)[worker]
     with database.tenant(tenant_id) as connection:
-        return minutes.hour(connection, WORKERS, now, last=last, tenant_id=tenant_id)[worker]
+        return last_hour(connection, WORKERS, now, last=last, tenant_id=tenant_id)[worker]
 
 
 def kinds_of(admin: Connection, kind: Kind, tenant: Tenant) -> UUID:
@@ -132,11 +143,11 @@ def test_minutes_are_told_in_their_order_of_each_tenant_and_of_all(
     ended(other.id, ago=2, times=4)
     ended(None, "skipped", ago=1)  # nobody's: it counts for all together
     write()
-    ours, all_ = hour(database, acme.id).series, hour(database).series
+    ours, all_ = history(database, acme.id).series, history(database).series
     assert (ours.succeeded[0], ours.succeeded[58:], ours.failed[58:], ours.skipped[58:]) == (1, [3, 0], [1, 0], [0, 0])
     assert (all_.succeeded[0], all_.succeeded[58:], all_.failed[58:], all_.skipped[58:]) == (1, [7, 0], [1, 0], [0, 1])
     assert {len(series) for series in vars(all_).values()} == {60}
-    assert sum(hour(database, other.id).series.succeeded) == 4
+    assert sum(history(database, other.id).series.succeeded) == 4
 
 
 def test_the_minute_that_is_not_over_and_what_is_older_than_an_hour_are_not_told(
@@ -145,8 +156,8 @@ def test_the_minute_that_is_not_over_and_what_is_older_than_an_hour_are_not_told
     ended(acme.id, ago=0)
     ended(acme.id, ago=61)
     write()
-    assert sum(hour(database).series.succeeded) == 0
-    assert sum(hour(database, now=NOW + MINUTE).series.succeeded) == 1
+    assert sum(history(database).series.succeeded) == 0
+    assert sum(history(database, now=NOW + MINUTE).series.succeeded) == 1
 
 
 def test_rounds_add_to_a_minute_what_each_of_them_finds(database: Database, ended: End, write: Write, acme: Tenant):
@@ -155,26 +166,26 @@ def test_rounds_add_to_a_minute_what_each_of_them_finds(database: Database, ende
     ended(acme.id, times=3)
     write()
     write()
-    assert hour(database).series.succeeded[59] == hour(database, acme.id).series.succeeded[59] == 5
+    assert history(database).series.succeeded[59] == history(database, acme.id).series.succeeded[59] == 5
 
 
 def test_a_round_takes_so_much_and_the_next_one_the_rest(
     database: Database, ended: End, write: Write, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(minutes, "AT_ONCE", 2)
+    monkeypatch.setattr("counterfoil.queues.MAX_ENDS", 2)
     ended(acme.id, times=5)
     write()
-    assert sum(hour(database).series.succeeded) == 2
+    assert sum(history(database).series.succeeded) == 2
     write()
     write()
-    assert sum(hour(database).series.succeeded) == 5
+    assert sum(history(database).series.succeeded) == 5
 
 
 def test_the_end_of_a_tenant_stops_no_round(database: Database, ended: End, write: Write, acme: Tenant, other: Tenant):
     ended(acme.id)
     ended(uuid4())  # of one that is gone
     write()
-    assert (sum(hour(database).series.succeeded), sum(hour(database, acme.id).series.succeeded)) == (2, 1)
+    assert (sum(history(database).series.succeeded), sum(history(database, acme.id).series.succeeded)) == (2, 1)
 
 
 def test_minutes_are_forgotten_after_a_while(ended: End, write: Write, acme: Tenant, admin: Connection):
@@ -191,13 +202,13 @@ def test_what_waits_is_told_as_it_was_seen(database: Database, write: Write, adm
     begin(admin, "tasks", waiting[:1], NOW - timedelta(seconds=200))
     begin(admin, "tasks", waiting[1:], NOW - timedelta(seconds=90))
     write(depths={"tasks": 7})
-    assert hour(database, acme.id).waiting == Waiting(pending=3, oldest_seconds=200, dead=0)
-    assert hour(database).waiting == Waiting(pending=3, oldest_seconds=200, dead=0)
+    assert history(database, acme.id).waiting == Backlog(pending=3, oldest_seconds=200, dead=0)
+    assert history(database).waiting == Backlog(pending=3, oldest_seconds=200, dead=0)
     admin.execute("UPDATE task SET status = 'failed'")
     write(1)
     later = NOW + MINUTE
-    assert hour(database, acme.id, now=later).waiting == Waiting()
-    assert (hour(database, now=later).series.depth[59], hour(database, acme.id, now=later).series.depth[59]) == (
+    assert history(database, acme.id, now=later).waiting == Backlog()
+    assert (history(database, now=later).series.depth[59], history(database, acme.id, now=later).series.depth[59]) == (
         7,
         None,
     )
@@ -210,7 +221,7 @@ def test_what_waits_for_its_time_is_pending_and_not_due(
     begin(admin, "tasks", tasks, NOW - timedelta(seconds=200))
     admin.execute("UPDATE task SET next_attempt_at = %s WHERE id = %s", [NOW + MINUTE, task])
     write()
-    assert hour(database).waiting == Waiting(pending=1, oldest_seconds=None)
+    assert history(database).waiting == Backlog(pending=1, oldest_seconds=None)
 
 
 def test_dead_letters_that_wait_are_counted_of_their_worker(
@@ -226,17 +237,17 @@ def test_dead_letters_that_wait_are_counted_of_their_worker(
         admin.execute(letter, [tenant, "resolved", 9])
     admin.execute(letter, [acme.id, "pending", -1])
     write()
-    assert (hour(database, acme.id).waiting, hour(database).waiting) == (Waiting(dead=4), Waiting(dead=6))
+    assert (history(database, acme.id).waiting, history(database).waiting) == (Backlog(dead=4), Backlog(dead=6))
 
 
 def test_without_a_watchdog_nothing_is_known_to_wait(database: Database, write: Write, admin: Connection, acme: Tenant):
     make_task(admin, acme.id)
     write()
     with database.delivery() as connection:
-        assert minutes.looked_at(connection, WORKERS, NOW) == NOW.replace(second=0)
+        assert last_recorded_at(connection, WORKERS, NOW) == NOW.replace(second=0)
         later = NOW + timedelta(hours=2)
-        assert minutes.looked_at(connection, WORKERS, later) is None
-        assert minutes.hour(connection, WORKERS, later, last=None, tenant_id=None)["tasks"].waiting is None
+        assert last_recorded_at(connection, WORKERS, later) is None
+        assert last_hour(connection, WORKERS, later, last=None, tenant_id=None)["tasks"].waiting is None
 
 
 def test_what_is_worked_on_is_counted_as_it_is(database: Database, admin: Connection, acme: Tenant, other: Tenant):
@@ -244,9 +255,9 @@ def test_what_is_worked_on_is_counted_as_it_is(database: Database, admin: Connec
         make_task(admin, tenant.id, status="in-progress")
     make_document(admin, acme.id, matching_status="in-progress")
     with database.delivery() as connection:
-        all_ = minutes.running(connection, WORKERS)
+        all_ = running_counts(connection, WORKERS)
     with database.tenant(acme.id) as connection:
-        ours = minutes.running(connection, WORKERS)
+        ours = running_counts(connection, WORKERS)
     assert (all_["tasks"], all_["matching"], all_["ingestion"]) == (3, 1, 0)
     assert (ours["tasks"], ours["matching"]) == (2, 1)
 
@@ -282,8 +293,8 @@ def test_an_hour_is_read_by_an_index_however_many_tenants_there_are(
         with admin.transaction():
             admin.execute(f"SET LOCAL ROLE {'counterfoil_worker' if tenant_id else 'counterfoil_delivery'}".encode())
             admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(tenant_id or "")])
-            whole = minutes.read_statement(tenant_id).as_bytes()
-            values = {"workers": WORKERS, "from": minutes.first(NOW), "tenant": tenant_id}
+            whole = read_statement(tenant_id).as_bytes()
+            values = {"workers": WORKERS, "from": first_minute(NOW), "tenant": tenant_id}
             plan = str(admin.execute(b"EXPLAIN " + whole, values).fetchall())
         assert "queue_minute_tenant_id_worker_minute_key" in plan
         assert "Seq Scan" not in plan

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 
-from counterfoil.queues import measures
+from counterfoil.queues import firing_alarms, queue_depths
 from counterfoil.settings import settings
 from functions.admin_api import queues
 from functions.admin_api.etags import etag
@@ -79,12 +79,12 @@ def resume_queue(
 @cache
 def _depths() -> queues.Kept[Any]:
     urls = {worker: queue.urls for worker, queue in settings().queues.items()}
-    return queues.Kept(lambda: measures.depths(urls), queues.DEPTHS_SECONDS)
+    return queues.Kept(lambda: queue_depths(urls), queues.DEPTHS_SECONDS)
 
 
 @cache
 def _alarms() -> queues.Kept[Any]:
-    return queues.Kept(measures.alarms, queues.ALARMS_SECONDS)
+    return queues.Kept(firing_alarms, queues.ALARMS_SECONDS)
 
 
 def hall() -> queues.Hall:

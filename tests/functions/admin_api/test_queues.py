@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database, keeper
-from counterfoil.queues import measures, minutes
+from counterfoil.queues import firing_alarms, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.queues import Kept
 from functions.admin_api.routes import queues as routes
@@ -121,7 +121,7 @@ def watchdog(keeper_database: Database) -> Callable[[], datetime]:
     def round_() -> datetime:
         now = datetime.now(UTC)
         with keeper(keeper_database) as connection:
-            minutes.look(connection, list(QUEUES), {"tasks": 9}, now)
+            record_depths(connection, list(QUEUES), {"tasks": 9}, now)
         return now
 
     return round_
@@ -255,11 +255,11 @@ def test_an_aws_that_does_not_answer_at_all_is_not_waited_for(monkeypatch: pytes
     from threading import Event
 
     held = Event()
-    monkeypatch.setattr(measures, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr("counterfoil.queues.REQUEST_TIMEOUT_SECONDS", 0.01)
     monkeypatch.setattr(
         aws, "client", lambda _: type("Silent", (), {"describe_alarms": lambda *_, **__: held.wait(5)})()
     )
-    assert measures.alarms() is None
+    assert firing_alarms() is None
     held.set()
 
 
@@ -369,7 +369,7 @@ def test_who_comes_second_is_told(switch: Switch) -> None:
     switch()
     switch("resume", seen='"1"')
     late = switch(seen='"1"')
-    assert (late.status, late.body["detail"]) == (412, "Somebody has paused or resumed this queue since you saw it.")
+    assert (late.status, late.body["detail"]) == (412, "The queue was paused or resumed after you read its state.")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,510 @@
+"""Queues of the workers: their depth and history, the alarms that fire, and pausing and resuming.
+
+A trigger adds a row to `work_ended` in the transaction that settles a work item (migrations/0015.queues.sql). Each
+minute the watchdog adds these rows up, per tenant and in total, deletes them, and records the backlog beside the sums.
+A reader needs sixty rows per worker, whatever the load. All times are the database's.
+
+A person pauses a queue by a row of `queue_pause`, which is committed with an audit entry before AWS is called. Then the
+worker's event source mappings ("mappings" below) are disabled: no message is received, so none loses a receive. A
+process that changes a mapping locks the row and follows its current content, so the last change of a mapping follows
+the last request.
+
+A mapping can differ from the row: a process ended between the two, Lambda refused, or a deployment enabled the mapping.
+The watchdog reconciles them each minute. A paused queue is disabled again in any case. A resumed queue is enabled until
+that succeeds, and is then left alone, so that a mapping which an operator disabled in AWS stays disabled. The watchdog
+also takes the lock (`lock_pause`) before it enables a queue whose service has recovered.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any, TypeVar
+from uuid import UUID
+
+from aws_lambda_powertools import Logger
+from botocore.exceptions import ClientError
+from psycopg.sql import SQL, Composed, Literal
+
+from counterfoil import audit, aws
+from counterfoil.audit import Operation
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.errors import CounterfoilError, RejectedRequestError, sentence
+from counterfoil.http import within
+from counterfoil.work import KINDS, Kind
+
+T = TypeVar("T")
+
+CONCURRENT_REQUESTS = 8
+"""Queues whose depth is requested concurrently."""
+REQUEST_TIMEOUT_SECONDS = 2.0
+"""Seconds after which a request to AWS is given up."""
+ALARM_PREFIX = "counterfoil-"
+"""Prefix of the names of Counterfoil's alarms."""
+MAX_ALARMS = 100
+"""Alarms in one answer of CloudWatch."""
+_ATTRIBUTES = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+)
+
+logger = Logger()
+
+
+@dataclass(frozen=True)
+class Depth:
+    """Messages in all queues of a worker. SQS states approximate numbers."""
+
+    visible: int
+    in_flight: int
+    delayed: int
+
+    @property
+    def all(self) -> int:
+        """Number of all messages."""
+        return self.visible + self.in_flight + self.delayed
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """An alarm in state ALARM."""
+
+    name: str
+    """Without ALARM_PREFIX: the name of the worker and of a page of the runbook."""
+    since: datetime | None
+    says: str | None
+
+
+def queue_depths(urls: Mapping[str, Sequence[str]]) -> dict[str, Depth]:
+    """Return the depth of each worker's queues, given by URL. A worker is missing if SQS does not answer."""
+    every = [(worker, url) for worker, of_worker in urls.items() for url in of_worker]
+    if not every:
+        return {}
+    sqs = aws.client("sqs")
+    with ThreadPoolExecutor(min(CONCURRENT_REQUESTS, len(every))) as pool:
+        answers = list(pool.map(lambda one: _answer_in_time(lambda: _message_counts(sqs, one[1])), every))
+    found: dict[str, list[Sequence[int] | None]] = {worker: [] for worker in urls}
+    for (worker, _), answer in zip(every, answers, strict=True):
+        found[worker].append(answer)
+    return {worker: Depth(*map(sum, zip(*known, strict=True))) for worker, known in _complete(found)}
+
+
+def _complete(found: Mapping[str, list[Sequence[int] | None]]) -> Iterable[tuple[str, list[Sequence[int]]]]:
+    for worker, answers in found.items():
+        known = [answer for answer in answers if answer is not None]
+        if len(known) == len(answers) > 0:
+            yield worker, known
+
+
+def _message_counts(client: Any, url: str) -> Sequence[int]:
+    answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=list(_ATTRIBUTES))
+    return [int(answer["Attributes"][name]) for name in _ATTRIBUTES]
+
+
+def firing_alarms() -> list[Alarm] | None:
+    """Return the alarms in state ALARM by name; None if CloudWatch does not answer."""
+
+    def ask() -> list[Alarm]:
+        cloudwatch = aws.client("cloudwatch")
+        answer = cloudwatch.describe_alarms(AlarmNamePrefix=ALARM_PREFIX, StateValue="ALARM", MaxRecords=MAX_ALARMS)
+        return [
+            Alarm(
+                str(one["AlarmName"]).removeprefix(ALARM_PREFIX),
+                one.get("StateUpdatedTimestamp"),
+                one.get("AlarmDescription"),
+            )
+            for one in answer["MetricAlarms"]
+        ]
+
+    found = _answer_in_time(ask)
+    return None if found is None else sorted(found, key=lambda alarm: alarm.name)
+
+
+def _answer_in_time(ask: Callable[[], T]) -> T | None:
+    try:
+        with aws.errors_mapped():
+            return within(REQUEST_TIMEOUT_SECONDS, ask)
+    except CounterfoilError as error:
+        logger.warning("AWS did not answer about queues", error=sentence(error, for_log=True))
+        return None
+
+
+DISPLAYED_MINUTES = timedelta(hours=1)
+RETENTION = timedelta(hours=2)
+MINUTE = timedelta(minutes=1)
+MAX_ENDS = 100_000
+"""Rows of `work_ended` that one round adds up."""
+_MINUTES = DISPLAYED_MINUTES // MINUTE
+
+# Work of deleted tenants and unattributed work count only in the total.
+_ADD_UP = """
+WITH taken AS (
+    DELETE FROM work_ended WHERE ctid = ANY (ARRAY(SELECT ctid FROM work_ended LIMIT %(at_once)s))
+    RETURNING worker, tenant_id, outcome, date_trunc('minute', ended_at) AS minute
+), counted AS (
+    SELECT tenant_id, worker, minute, count(*) FILTER (WHERE outcome = 'succeeded') AS succeeded,
+           count(*) FILTER (WHERE outcome = 'skipped') AS skipped, count(*) FILTER (WHERE outcome = 'failed') AS failed
+    FROM taken GROUP BY GROUPING SETS ((worker, minute), (tenant_id, worker, minute))
+    HAVING grouping(tenant_id) = 1 OR EXISTS (SELECT FROM tenant t WHERE t.id = taken.tenant_id)
+)
+INSERT INTO queue_minute AS m (tenant_id, worker, minute, succeeded, skipped, failed)
+SELECT tenant_id, worker, minute, succeeded, skipped, failed FROM counted
+ON CONFLICT (tenant_id, worker, minute) DO UPDATE
+SET succeeded = m.succeeded + excluded.succeeded, skipped = m.skipped + excluded.skipped,
+    failed = m.failed + excluded.failed
+"""
+
+# Work is due at the end of its delay, else from the creation of its message. LIMIT makes PostgreSQL probe the index.
+_WAITING = """
+SELECT {worker} AS worker, t.tenant_id, count(*) AS pending,
+       extract(epoch FROM %(now)s - min(due.since) FILTER (WHERE due.since <= %(now)s))::int AS oldest
+FROM {table} t
+LEFT JOIN LATERAL (
+    SELECT greatest(t.{next_attempt_at}, o.created_at) AS since FROM outbox o
+    WHERE o.worker = {worker} AND o.work_id = t.id AND o.revision = t.{revision} AND o.send_number = t.{send_number}
+    LIMIT 1
+) due ON true
+WHERE t.{status} = 'pending' GROUP BY t.tenant_id
+"""
+
+_RECORD = """
+WITH waiting AS ({waiting}), dying AS (
+    SELECT g.worker, c.tenant_id, sum(c.number) AS dead FROM dead_letter_count c
+    JOIN dead_letter_group g ON g.tenant_id IS NOT DISTINCT FROM c.tenant_id AND g.fingerprint = c.fingerprint
+    WHERE c.status = 'pending' AND c.hour IS NULL GROUP BY g.worker, c.tenant_id HAVING sum(c.number) > 0
+), seen AS (
+    SELECT worker, tenant_id, pending, oldest, 0 AS dead FROM waiting
+    UNION ALL SELECT worker, tenant_id, 0, NULL, dead FROM dying
+    UNION ALL SELECT worker, NULL, 0, NULL, 0 FROM unnest(%(workers)s::text[]) AS w (worker)
+), summed AS (
+    SELECT tenant_id, worker, sum(pending) AS pending, max(oldest) AS oldest, sum(dead) AS dead
+    FROM seen WHERE worker = ANY(%(workers)s)
+    GROUP BY GROUPING SETS ((worker), (tenant_id, worker))
+    HAVING grouping(tenant_id) = 1 OR EXISTS (SELECT FROM tenant t WHERE t.id = seen.tenant_id)
+)
+INSERT INTO queue_minute (tenant_id, worker, minute, pending, oldest, dead, depth)
+SELECT s.tenant_id, s.worker, date_trunc('minute', %(now)s::timestamptz), s.pending, s.oldest, s.dead,
+       CASE WHEN s.tenant_id IS NULL THEN d.depth END
+FROM summed s LEFT JOIN unnest(%(measured)s::text[], %(depths)s::int[]) AS d (worker, depth) ON d.worker = s.worker
+ON CONFLICT (tenant_id, worker, minute) DO UPDATE
+SET pending = excluded.pending, oldest = excluded.oldest, dead = excluded.dead, depth = excluded.depth
+"""
+
+_DELETE_OLD = "DELETE FROM queue_minute WHERE minute < %s"
+
+_LAST_RECORDED = """
+SELECT max(minute) FROM queue_minute
+WHERE tenant_id IS NULL AND worker = ANY(%(workers)s) AND pending IS NOT NULL AND minute >= %(from)s
+"""
+_READ = """
+SELECT worker, minute, succeeded, skipped, failed, pending, oldest, dead, depth FROM queue_minute
+WHERE tenant_id {} AND worker = ANY(%(workers)s) AND minute >= %(from)s ORDER BY worker, minute
+"""
+_RUNNING = "SELECT {worker}, count(*) FROM {table} WHERE {status} = 'in-progress'"
+
+
+@dataclass(frozen=True)
+class MinuteSeries:
+    """One hour in complete minutes, oldest first; the current minute is not included."""
+
+    succeeded: Sequence[int]
+    skipped: Sequence[int]
+    failed: Sequence[int]
+    depth: Sequence[int | None]
+    """Messages at the end of each minute; None: not recorded."""
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Pending work, as last recorded by the watchdog."""
+
+    pending: int = 0
+    oldest_seconds: int | None = None
+    """Age of the oldest due work; None: no work was due."""
+    dead: int = 0
+    """Pending dead letters."""
+
+
+@dataclass(frozen=True)
+class QueueHistory:
+    """The last hour of one worker."""
+
+    series: MinuteSeries
+    waiting: Backlog | None
+    """None: not recorded within the hour."""
+
+
+def add_up_minutes(connection: Connection, now: datetime) -> int:
+    """Add up ended work and delete old minutes, as counterfoil_keeper. Returns the number of minutes."""
+    added = connection.execute(_ADD_UP, {"at_once": MAX_ENDS}).rowcount
+    connection.execute(_DELETE_OLD, [now - RETENTION])
+    return added
+
+
+def record_depths(connection: Connection, workers: Sequence[str], depths: Mapping[str, int], now: datetime) -> int:
+    """Record the backlog, as counterfoil_keeper. `depths`: messages by worker. Returns the number of rows."""
+    kinds = [kind for kind in KINDS.values() if kind.worker in workers]
+    if not kinds:
+        return 0
+    statement = SQL(_RECORD).format(waiting=SQL(" UNION ALL ").join(_for_kind(_WAITING, kind) for kind in kinds))
+    values = {
+        "now": now,
+        "workers": [kind.worker for kind in kinds],
+        "measured": list(depths),
+        "depths": list(depths.values()),
+    }
+    return connection.execute(statement, values).rowcount
+
+
+def last_recorded_at(connection: Connection, workers: Sequence[str], now: datetime) -> datetime | None:
+    """Return the minute of the last record within the hour, if any, in a transaction of the delivery role."""
+    values = {"workers": list(workers), "from": first_minute(now)}
+    ((found,),) = connection.execute(_LAST_RECORDED, values).fetchall()
+    return found  # type: ignore[no-any-return]  # a timestamp
+
+
+def last_hour(
+    connection: Connection, workers: Sequence[str], now: datetime, *, last: datetime | None, tenant_id: UUID | None
+) -> dict[str, QueueHistory]:
+    """Return the last hour by worker: of a tenant in its transaction, or of all as the delivery role.
+
+    `last` comes from `last_recorded_at`: a worker without a row for that minute had no backlog.
+    """
+    values = {"workers": list(workers), "from": first_minute(now), "tenant": tenant_id}
+    rows = connection.execute(read_statement(tenant_id), values).fetchall()
+    of: dict[str, dict[datetime, tuple[int, ...]]] = {worker: {} for worker in workers}
+    for worker, minute, *numbers in rows:
+        of[worker][minute] = tuple(numbers)
+    return {worker: _history(minutes, first_minute(now), last) for worker, minutes in of.items()}
+
+
+def read_statement(tenant_id: UUID | None) -> Composed:
+    """Return the statement that reads the minutes of a tenant, or of all, by the index."""
+    return SQL(_READ).format(SQL("IS NULL" if tenant_id is None else "= %(tenant)s"))
+
+
+def running_counts(connection: Connection, workers: Sequence[str]) -> dict[str, int]:
+    """Return the number of running attempts by worker, as far as the transaction sees them."""
+    kinds = [kind for kind in KINDS.values() if kind.worker in workers]
+    if not kinds:
+        return {}
+    return dict(connection.execute(SQL(" UNION ALL ").join(_for_kind(_RUNNING, kind) for kind in kinds)).fetchall())
+
+
+def first_minute(now: datetime) -> datetime:
+    """Return the first minute of the hour before `now`."""
+    return now.replace(second=0, microsecond=0) - DISPLAYED_MINUTES
+
+
+def _history(minutes: Mapping[datetime, tuple[int, ...]], begins: datetime, last: datetime | None) -> QueueHistory:
+    empty = (0, 0, 0, None, None, 0, None)
+    rows = [minutes.get(begins + MINUTE * number, empty) for number in range(_MINUTES)]
+    succeeded, skipped, failed, _, _, _, depth = (list(column) for column in zip(*rows, strict=True))
+    series = MinuteSeries(succeeded, skipped, failed, depth)
+    if last is None:
+        return QueueHistory(series, None)
+    row = minutes.get(last)
+    if row is None or row[3] is None:
+        return QueueHistory(series, Backlog())
+    return QueueHistory(series, Backlog(row[3], row[4], row[5] or 0))
+
+
+def _for_kind(template: str, kind: Kind) -> Composed:
+    return SQL(template).format(worker=Literal(kind.worker), **kind.names)
+
+
+LAMBDA_SETTLE_TIME = timedelta(minutes=2)
+"""Time after which a call to Lambda has taken effect, even if its caller lost the lock. Until then it is checked."""
+MAPPING_TIMEOUT_SECONDS = 15.0
+"""Seconds needed to reconcile one mapping: two calls of at most 7 s."""
+
+
+class PauseConflictError(RejectedRequestError):
+    """The queue was paused or resumed after the caller read its version."""
+
+
+@dataclass(frozen=True)
+class QueuePause:
+    """The last request about a queue."""
+
+    worker: str
+    is_paused: bool
+    reason: str
+    changed_by: str
+    changed_at: datetime
+    is_in_effect: bool
+    """True if the mappings follow it."""
+    version: int
+
+
+@dataclass(frozen=True)
+class PauseRequest:
+    """A request to pause or resume a worker's queue."""
+
+    worker: str
+    is_paused: bool
+    reason: str
+    by: str
+    at: datetime
+    seen: int
+    """Version that the requester read; 0: the queue was never paused."""
+
+
+_PAUSE_COLUMNS = ", ".join(QueuePause.__dataclass_fields__)
+_LOCK_PAUSE = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause WHERE worker = %s FOR UPDATE"  # noqa: S608  # names alone
+_LIST_PAUSES = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause ORDER BY worker"  # noqa: S608  # names alone
+
+_SAVE_PAUSE = f"""
+INSERT INTO queue_pause (worker, is_paused, reason, changed_by, changed_at)
+VALUES (%(worker)s, %(is_paused)s, %(reason)s, %(by)s, %(at)s)
+ON CONFLICT (worker) DO UPDATE
+SET is_paused = excluded.is_paused, reason = excluded.reason, changed_by = excluded.changed_by,
+    changed_at = excluded.changed_at, is_in_effect = false, version = queue_pause.version + 1
+WHERE queue_pause.version = %(seen)s
+RETURNING {_PAUSE_COLUMNS}
+"""  # noqa: S608  # names alone
+
+_MARK_IN_EFFECT = "UPDATE queue_pause SET is_in_effect = true WHERE worker = %s AND version = %s AND NOT is_in_effect"
+
+
+def list_pauses(connection: Connection) -> dict[str, QueuePause]:
+    """Return the last request by worker, in a transaction of the delivery role."""
+    return {row[0]: QueuePause(*row) for row in connection.execute(_LIST_PAUSES.encode())}
+
+
+def request_pause(database: Database, wanted: PauseRequest) -> QueuePause | None:
+    """Store a request with its audit entry. A request for the current state changes nothing.
+
+    Returns the stored state; None if a queue that was never paused is resumed.
+
+    Raises:
+        PauseConflictError: the state is neither the one that the requester read nor the requested one.
+        DatabaseUnavailableError: the state is unknown.
+    """
+
+    def once() -> QueuePause | None:
+        with database.delivery() as connection:
+            row = connection.execute(_LOCK_PAUSE.encode(), [wanted.worker]).fetchone()
+            found = None if row is None else QueuePause(*row)
+            if wanted.is_paused == (found is not None and found.is_paused):
+                return found
+            if wanted.seen != (0 if found is None else found.version):
+                raise PauseConflictError("The queue was paused or resumed after you read its state.")
+            put = connection.execute(_SAVE_PAUSE.encode(), vars(wanted)).fetchone()
+            if put is None:  # a concurrent request paused it first
+                raise PauseConflictError("The queue was paused or resumed after you read its state.")
+            now = QueuePause(*put)
+            # A queue belongs to no tenant: its entries are in the trail of unattributed events.
+            operation = Operation(
+                wanted.by,
+                "queue-paused" if wanted.is_paused else "queue-resumed",
+                [wanted.worker],
+                wanted.at,
+                note=wanted.reason,
+                version_before=wanted.seen,
+                version_after=now.version,
+            )
+            audit.record(connection, None, operation)
+            return now
+
+    return retry_conflicts(once)
+
+
+def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bool:
+    """Enable or disable a worker's mappings as requested. Returns True if all of them follow.
+
+    Raises:
+        DatabaseUnavailableError: the request is unknown.
+    """
+    versions, are_so = set(), True
+    for mapping in mappings:
+        with database.delivery() as connection:
+            row = connection.execute(_LOCK_PAUSE.encode(), [worker]).fetchone()
+            if row is None:
+                return True
+            pause = QueuePause(*row)
+            versions.add(pause.version)
+            are_so = _switch_mapping(worker, mapping, on=not pause.is_paused) and are_so
+    if not are_so or len(versions) != 1:  # the requester of a newer version applies that one
+        return False
+    with database.delivery() as connection:
+        connection.execute(_MARK_IN_EFFECT, [worker, *versions])
+    return True
+
+
+@contextmanager
+def lock_pause(database: Database, worker: str) -> Iterator[bool]:
+    """Lock a queue's state until the end: its mappings stay as they are. Yields whether it is paused.
+
+    Raises:
+        ConflictError, DatabaseUnavailableError: the state is unknown.
+    """
+    with database.delivery() as connection:
+        row = connection.execute(_LOCK_PAUSE.encode(), [worker]).fetchone()
+        yield row is not None and QueuePause(*row).is_paused
+
+
+def reconcile_pauses(
+    database: Database,
+    mappings: Mapping[str, Sequence[UUID]],
+    now: datetime,
+    time_left: Callable[[], float] = lambda: inf,
+) -> list[str]:
+    """Make the mappings of every worker follow the last request.
+
+    Returns the workers whose mappings did not follow it. If the time does not suffice for a worker, the next round
+    takes it.
+
+    Raises:
+        DatabaseUnavailableError: the requests are unknown.
+    """
+    with database.delivery() as connection:
+        known = list_pauses(connection)
+    found = []
+    for worker, pause in known.items():
+        of_worker = mappings.get(worker, ())
+        if pause.is_in_effect and not pause.is_paused and pause.changed_at < now - LAMBDA_SETTLE_TIME:
+            continue
+        if time_left() < MAPPING_TIMEOUT_SECONDS * len(of_worker):
+            logger.warning("A queue was not reconciled: no time is left", worker=worker)
+            continue
+        states = [_mapping_state(mapping) for mapping in of_worker]
+        is_wrong = ("Enabled" if pause.is_paused else "Disabled") in states
+        if is_wrong:
+            logger.warning(
+                "The mappings of a queue do not follow the last request",
+                worker=worker,
+                paused=pause.is_paused,
+                mappings=states,
+            )
+            found.append(worker)
+        if is_wrong or not pause.is_in_effect:
+            apply_pause(database, worker, of_worker)
+    return found
+
+
+def _mapping_state(mapping: UUID) -> str | None:
+    """State of a mapping as Lambda names it; None if Lambda does not answer."""
+    try:
+        with aws.errors_mapped():
+            answer: dict[str, Any] = aws.client("lambda").get_event_source_mapping(UUID=str(mapping))
+    except CounterfoilError as error:
+        logger.warning("A mapping could not be read", mapping=str(mapping), error=str(error))
+        return None
+    return str(answer["State"])
+
+
+def _switch_mapping(worker: str, mapping: UUID, *, on: bool) -> bool:
+    """Enable or disable a mapping. Returns False if that failed or another change is in progress."""
+    try:
+        with aws.errors_mapped():
+            aws.client("lambda").update_event_source_mapping(UUID=str(mapping), Enabled=on)
+    except CounterfoilError as error:
+        cause = error.__cause__
+        code = cause.response["Error"]["Code"] if isinstance(cause, ClientError) else None
+        logger.warning("A mapping could not be changed", worker=worker, on=on, code=code, error=str(error))
+        return False
+    return True
