@@ -191,6 +191,6 @@ def test_who_is_not_of_all_tenants_is_told_that_it_takes_that(
 
 
 def test_a_queue_that_was_changed_since_it_was_seen_is_left_alone(lambda_: FakeLambda) -> None:
-    with pytest.raises(UsageError, match="since you saw it"):
+    with pytest.raises(UsageError, match="after you read its state"):
         run("pause", "tasks", *REASON, "--seen", 3)
     assert lambda_.calls == []
