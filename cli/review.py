@@ -22,6 +22,7 @@ from counterfoil.db import Connection, retry_conflicts
 from counterfoil.documents import review as acts
 from counterfoil.documents import review_queue
 from counterfoil.documents.matching import judge, sql
+from counterfoil.documents.matching.evidence import Step, waterfall
 from counterfoil.documents.matching.judge import Said
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Item, Paper, Wanted
@@ -223,21 +224,20 @@ def _side_by_side(item: Item, doubt: dict[str, Any]) -> Table:
     unread = [", ".join(paper.missing) if paper else "" for paper in (mine, *papers)]
     table.add_row(Text("not read", "dim"), *map(Text, unread))
     table.add_section()
-    steps = [{feature: (level, bits) for feature, level, bits in one["evidence"]} for one in shown]
-    for feature in dict.fromkeys(name for found in steps for name in found):
-        cells_ = [_step(found.get(feature)) for found in steps]
-        table.add_row(Text(feature, "dim"), "", *cells_)
+    steps = [{step.label: step for step in waterfall(one["evidence"])} for one in shown]
+    for name in dict.fromkeys(name for found in steps for name in found):
+        table.add_row(Text(name, "dim"), "", *(_step(found.get(name)) for found in steps))
     table.add_section()
     table.add_row(Text("in all", "bold"), "", *(Text(f"{one['bits']:+.1f} bits", "bold") for one in shown))
     table.add_row(Text("chance", "bold"), "", *(Text(f"{one['chance']:.0%}", "bold") for one in shown))
     return table
 
 
-def _step(found: tuple[str, float] | None) -> Text:
-    if found is None:
+def _step(step: Step | None) -> Text:
+    if step is None:
         return Text("-", "dim")
-    level, bits = found
-    return Text(f"{bits:+6.1f}  ", "green" if bits > 0 else "red" if bits < 0 else "dim").append(level)
+    style = "green" if step.bits > 0 else "red" if step.bits < 0 else "dim"
+    return Text(f"{step.bits:+6.1f}  ", style).append(step.text)
 
 
 app.command("asked")(asked.asked)

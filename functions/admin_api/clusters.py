@@ -15,12 +15,12 @@ from counterfoil.db import Database
 from counterfoil.documents import cluster_list, clusters
 from counterfoil.documents.browsing import Place
 from counterfoil.documents.cluster_list import ClusterSummary, Sort
+from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.three_way_match import ClusterStatus
 from functions.admin_api import request
 from functions.admin_api.caller import Caller
 from functions.admin_api.documents import DocumentSummary, owner, summary
 from functions.admin_api.problems import NotFoundError
-from functions.admin_api.reviews import Step
 from functions.admin_api.tenancy import viewed
 
 LONGEST_TEXT = 200

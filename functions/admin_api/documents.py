@@ -14,6 +14,7 @@ from counterfoil.db import Database
 from counterfoil.documents import browsing, files, page_images, particulars, review_queue, timeline
 from counterfoil.documents.browsing import STAGES, STATES, Place, StageName, StageState, Summary, Wanted
 from counterfoil.documents.files import File
+from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.page_images import Picture
 from counterfoil.documents.particulars import Details
 from counterfoil.documents.three_way_match import ClusterStatus
@@ -22,7 +23,6 @@ from counterfoil.errors import InvalidDocumentError, RejectedRequestError
 from functions.admin_api import request
 from functions.admin_api.caller import Caller
 from functions.admin_api.problems import NotFoundError
-from functions.admin_api.reviews import Step
 from functions.admin_api.tenancy import owned, viewed
 
 LONGEST_TEXT = 200

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.documents import acceptance, review, review_queue
 from counterfoil.documents.acceptance import Said, Which, Word
+from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.matching.sql import State
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Wanted
@@ -106,15 +107,6 @@ class Paper(BaseModel):
     missing: list[str] = Field(
         default=[], description="Expected facts that were not read: number, date, supplier, buyer, total."
     )
-
-
-class Step(BaseModel):
-    """One feature of the evidence, in bits, and what it has come to."""
-
-    feature: str
-    level: str
-    bits: float
-    total: float
 
 
 class Candidate(BaseModel):

@@ -70,7 +70,7 @@ def test_one_is_shown_beside_its_candidates_with_the_evidence_in_bits(office: Of
     (record,) = call("show", office.ids[2])["doubts"]
     assert total.split()[2::2] == [f"{one['bits']:+.1f}" for one in record["candidates"]]
     for step in record["candidates"][0]["evidence"]:
-        assert any(line.startswith(step["feature"]) and step["level"][:12] in line for line in shown.splitlines())
+        assert any(line.startswith(step["label"]) and step["text"][:12] in line for line in shown.splitlines())
 
 
 def test_a_candidate_is_confirmed_with_who_and_why(office: Office) -> None:

@@ -10,7 +10,7 @@ from math import log2
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from counterfoil.documents.matching.compare import Level, compare, length_of
+from counterfoil.documents.matching.compare import Feature, Length, Level, Number, compare
 from counterfoil.documents.matching.score import FOUND, PRIOR, Weights, chances, parse, probability, score, using
 from tools.training import start
 from tools.training.candidates import Group, Pair, Tenant
@@ -21,7 +21,7 @@ _GENERAL, _FOUND, _KINDS = 1.0, 1.0, 3.0
 leaves the general one; before one by kinds of documents leaves both."""
 _CONTRADICTION, _LEAST = -4.0, -1.0
 """What was thought to contradict so much stays a contradiction of so much, whatever a small set shows."""
-_COLLISIONS = {"short": 1.0, "medium": 0.5, "long": 0.2}
+_COLLISIONS = {Length.SHORT: 1.0, Length.MEDIUM: 0.5, Length.LONG: 0.2}
 """How often a number that a child names is borne by a stranger, too, in a large archive: weights of made-up pairs."""
 _BINS = 10
 _LEAST_SAID = 0.05
@@ -229,9 +229,9 @@ def _seen(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]:
             true[key] += pair.true
         for pair in tenant.strangers(random.Random(tenant.name)):  # noqa: S311  # a sample that can be repeated
             levels = compare(pair.child, pair.parent).levels
-            length = length_of(pair.child.named[pair.parent.kind][0].length)
-            collided = Level("number", f"same, {length}")
-            levels = tuple(collided if level.feature == "number" else level for level in levels)
+            length = Length.of(pair.child.named[pair.parent.kind][0].length)
+            collided = Level.of(Feature.NUMBER, Number.SAME, length)
+            levels = tuple(collided if level.feature == Feature.NUMBER else level for level in levels)
             count[True, pair.child.kind, pair.parent.kind, levels] += _COLLISIONS[length]
     return {key: (count[key], true[key]) for key in count}
 
@@ -239,7 +239,7 @@ def _seen(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]:
 def _nested(bits: Mapping[Level, float]) -> dict[str, dict[str, float]]:
     nested: dict[str, dict[str, float]] = {}
     for level in sorted(bits):
-        nested.setdefault(level.feature, {})[level.level] = round(bits[level], 2)
+        nested.setdefault(level.feature, {})[level.code] = round(bits[level], 2)
     return nested
 
 

@@ -5,6 +5,7 @@ from csv import writer
 from dataclasses import dataclass
 from pathlib import Path
 
+from counterfoil.documents.matching.evidence import waterfall
 from counterfoil.documents.matching.keys import PARENTS
 from counterfoil.documents.matching.normalise import KINDS, Document, document
 from counterfoil.documents.matching.rules import arrival
@@ -112,7 +113,7 @@ def child_first(a: Document, b: Document) -> tuple[Document, Document]:
 
 
 def _waterfall(features: Iterable[tuple[str, str, float]]) -> str:
-    return "; ".join(f"{name}: {level} {bits:+.2f}" for name, level, bits in features)
+    return "; ".join(f"{step.label}: {step.text} {step.bits:+.2f}" for step in waterfall(features))
 
 
 def write_mistakes(path: Path, found: Iterable[tuple[str, str, Mistake]]) -> int:

@@ -10,6 +10,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching, removal
 from counterfoil.documents.matching import judge
+from counterfoil.documents.matching.compare import Feature
 from counterfoil.documents.matching.judge import PROMPT, SYSTEM, Said, case, form
 from counterfoil.documents.matching.rules import Choice, Doubt, Link
 from counterfoil.documents.matching.score import Evidence, Score
@@ -42,7 +43,7 @@ def about(office: Office, position: int) -> list[Said]:
 
 def test_other_instructions_or_another_form_are_another_version_of_the_prompt():
     child, parent = uuid4(), uuid4()
-    link = Link(child, parent, "order", "reference", Score((Evidence("day", "same", 1.0),), named=True))
+    link = Link(child, parent, "order", "reference", Score((Evidence(Feature.TOTAL, "same", 1.0),), named=True))
     contents: dict[UUID, tuple[str, dict[str, Any]]] = {child: ("invoice", {"a": 1}), parent: ("order", {"b": [2]})}
     text = case(child, Choice(doubts=(Doubt(("order",), "4711", (link,)),)), contents).text
     schema = json.dumps(form(["A1"]).model_json_schema(), sort_keys=True)

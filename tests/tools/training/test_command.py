@@ -77,7 +77,7 @@ def test_it_is_known_beforehand_that_the_weights_cannot_be_written(tmp_path: Pat
     assert "There is no folder" in str(found.exception)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1, "by number": 3}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1, "by_number": 3}'])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "w.json").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidWeightsError, match="counterfoil train"):

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from counterfoil.documents.matching.compare import Level, compare
+from counterfoil.documents.matching.compare import Feature, Level, compare
 from counterfoil.documents.matching.score import FOUND, PRIOR, parse
 from tests.tools.training.sets import orders_and_invoices
 from tools.training import start
@@ -58,7 +58,7 @@ def test_labels_change_what_is_thought(two: list[Tenant]) -> None:
     """In these sets all documents have one article in common, and their few sellers tell nothing apart."""
     found = parse(learn(two)).general[False]
     thought = start.bits()
-    for level in (PRIOR, Level("articles", "one the same"), Level("seller", "same VAT id, same name")):
+    for level in (PRIOR, Level(Feature.ARTICLES, "some_same+one"), Level(Feature.SELLER, "same_vat_id+same_name")):
         assert found[level] < thought[level]
 
 

@@ -93,10 +93,10 @@ def test_a_calibration_that_few_decided_about_stays_as_it_is_beside_one_that_is_
     decide(office, 10, 50)
     made = office.file(order("PO-8000", 3))
     office.decide(office.file(invoice("R-8000", 9, po_reference="PO-8000")), made, "rejected")
-    assert run("--from-reviews", "--out", tmp_path / "w.json")["calibrated"] == ["by content"]
+    assert run("--from-reviews", "--out", tmp_path / "w.json")["calibrated"] == ["by_content"]
     written = json.loads((tmp_path / "w.json").read_text())
-    assert written["by number"]["calibration"] == shipped()["by number"]["calibration"]
-    assert written["by content"]["calibration"] != shipped()["by content"]["calibration"]
+    assert written["by_number"]["calibration"] == shipped()["by_number"]["calibration"]
+    assert written["by_content"]["calibration"] != shipped()["by_content"]["calibration"]
 
 
 def test_what_others_leave_of_an_order_is_weighed_as_it_was_when_matching_decided(office: Office) -> None:
@@ -148,11 +148,11 @@ def test_decisions_alone_change_the_calibration_and_no_weight(office: Office, tm
     assert (figures["decided_pairs"], figures["version"]) == (60, found.version)
     assert found.version != known["version"]
     written = json.loads((tmp_path / "w.json").read_text())
-    for name in ("by number", "by content"):
+    for name in ("by_number", "by_content"):
         assert written[name]["general"] == known[name]["general"]
         assert written[name]["particular"] == known[name]["particular"]
-    assert written["by number"]["calibration"] == known["by number"]["calibration"]  # none of these was named
-    assert written["by content"]["calibration"][0] < known["by content"]["calibration"][0]  # most were wrong
+    assert written["by_number"]["calibration"] == known["by_number"]["calibration"]  # none of these was named
+    assert written["by_content"]["calibration"][0] < known["by_content"]["calibration"][0]  # most were wrong
 
 
 def test_decisions_beside_a_labelled_set_are_labels_like_its_own(office: Office, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ function Step({ step, place }) {
   const width = Math.max(Math.abs(to - from), LEAST);
   const kind = step.bits > 0 ? "for" : step.bits < 0 ? "against" : "neither";
   return html`<tr>
-    <th scope="row">${words(step.feature)} <span class="quiet">${words(step.level)}</span></th>
+    <th scope="row">${step.label} <span class="quiet">${step.text}</span></th>
     <td><svg class="bar" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
       <line x1=${place(0)} x2=${place(0)} y1="0" y2=${HEIGHT} />
       <rect class=${kind} x=${Math.min(from, to)} y="3" width=${width} height=${HEIGHT - 6} />
@@ -43,5 +43,3 @@ function Step({ step, place }) {
     <td class="count">${bits(step.bits)}</td>
   </tr>`;
 }
-
-const words = (name) => name.replaceAll("_", " ");

@@ -15,8 +15,7 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.documents import browsing
 from counterfoil.documents.browsing import Place, Summary
-from counterfoil.documents.particulars import steps
-from counterfoil.documents.review_queue import Step
+from counterfoil.documents.matching.evidence import Step, waterfall
 from counterfoil.documents.three_way_match import ClusterStatus
 
 MOST_EDGES = 300
@@ -97,7 +96,7 @@ UNION ALL
 SELECT * FROM document_match WHERE b = ANY(%(ids)s) AND a <> ALL(%(ids)s)
 """
 _EDGES = f"""
-SELECT a, b, score, confidence, decided_by, reasoning, decided_at, evidence FROM ({_OF_MEMBERS}) AS edge
+SELECT a, b, score, confidence, decided_by, reasoning, decided_at, evidence -> 'features' FROM ({_OF_MEMBERS}) AS edge
 ORDER BY score DESC, a, b LIMIT %(most)s
 """  # noqa: S608  # put together from the constants above
 _EDGES_TOTAL = f"SELECT count(*) FROM ({_OF_MEMBERS}) AS edge"  # noqa: S608
@@ -149,7 +148,7 @@ def show(
 
 def _edges(connection: Connection, ids: Sequence[UUID]) -> tuple[list[Edge], int]:
     about = {"ids": list(ids), "most": MOST_EDGES}
-    found = [Edge(*(*row[:-1], steps(row[-1]))) for row in connection.execute(_EDGES.encode(), about)]
+    found = [Edge(*(*row[:-1], waterfall(row[-1] or ()))) for row in connection.execute(_EDGES.encode(), about)]
     return found, len(found) if len(found) < MOST_EDGES else _number(connection, _EDGES_TOTAL, about)
 
 

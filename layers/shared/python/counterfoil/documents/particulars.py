@@ -12,7 +12,7 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.documents import browsing
 from counterfoil.documents.browsing import Stage, Summary
-from counterfoil.documents.review_queue import Step, waterfall
+from counterfoil.documents.matching.evidence import Step, waterfall
 from counterfoil.work import KINDS
 
 MOST_LINES = 1_000
@@ -207,7 +207,9 @@ def _told(data: Mapping[str, Any], prefix: str, evidence: Mapping[str, Any]) -> 
 # -- what it belongs together with -----------------------------------------------------------------------------------
 
 _EDGES = """
-SELECT CASE a WHEN %(id)s THEN b ELSE a END, score, confidence, decided_by, reasoning, decided_at, evidence FROM (
+SELECT CASE a WHEN %(id)s THEN b ELSE a END, score, confidence, decided_by, reasoning, decided_at,
+       evidence -> 'features'
+FROM (
     SELECT * FROM document_match WHERE a = %(id)s UNION ALL SELECT * FROM document_match WHERE b = %(id)s
 ) AS edge
 ORDER BY score DESC, a, b LIMIT %(most)s
@@ -222,19 +224,14 @@ def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tupl
     rows = connection.execute(_EDGES, {"id": document_id, "most": MOST_EDGES}).fetchall()
     others = {one.id: one for one in browsing.of_ids(connection, tenant_id, [row[0] for row in rows])}
     found = [
-        Edge(others[other], score, confidence, decided_by, reasoning, decided_at, steps(evidence))
-        for other, score, confidence, decided_by, reasoning, decided_at, evidence in rows
+        Edge(others[other], score, confidence, decided_by, reasoning, decided_at, waterfall(features or ()))
+        for other, score, confidence, decided_by, reasoning, decided_at, features in rows
         if other in others
     ]
     if len(rows) < MOST_EDGES:
         return found, len(found)
     counted = connection.execute(_EDGES_TOTAL, {"id": document_id}).fetchone()
     return found, counted[0] if counted else len(found)
-
-
-def steps(evidence: Mapping[str, Any]) -> list[Step]:
-    """The waterfall of an edge's evidence, as it is stored: each feature's weight, in the order of the score. Pure."""
-    return waterfall([(feature, level, weight) for feature, level, weight in evidence.get("features") or ()])
 
 
 # -- its work --------------------------------------------------------------------------------------------------------

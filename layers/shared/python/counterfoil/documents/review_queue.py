@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents.browsing import missing
 from counterfoil.documents.matching import Decision
+from counterfoil.documents.matching.evidence import waterfall
 from counterfoil.documents.matching.sql import Review, State, decisions, reviews
 from counterfoil.documents.structured import ROLES, DocumentType
 
@@ -94,26 +94,6 @@ class Paper:
     """Gross where it is stated, else net, with the currency."""
     missing: tuple[str, ...]
     """Expected facts that were not read."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One feature of a waterfall, in bits."""
-
-    feature: str
-    level: str
-    bits: float
-    total: float
-    """What it has come to."""
-
-
-def waterfall(evidence: Sequence[tuple[str, str, float]]) -> list[Step]:
-    """Evidence, step by step. Pure."""
-    totals = accumulate(bits for _, _, bits in evidence)
-    return [
-        Step(feature, level, bits, round(total, 2))
-        for (feature, level, bits), total in zip(evidence, totals, strict=True)
-    ]
 
 
 @dataclass(frozen=True)

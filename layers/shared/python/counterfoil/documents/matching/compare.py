@@ -1,11 +1,14 @@
-"""Compares two documents: for each feature, and for their lines, the level of agreement or contradiction. Pure.
+"""Compares two documents: for each feature the level of agreement or contradiction. Pure.
 
-A level is a word or two, for a table of weights and for people. A value that only one of the two states has no level,
-nor has what nearly all candidates share, such as the currency.
+Features and levels are codes: `weights.json` has bits for them, and matches and reviews store them. `evidence` renders
+them for people. A value that only one of the two documents states has no level. Neither has a value that nearly all
+candidates share, such as the currency.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum, auto
+from functools import cache
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
@@ -94,20 +97,184 @@ def close(a: float | None, b: float | None, tolerance: float = 1e-6) -> bool:
 _PRICED = frozenset({INVOICE, ORDER, CONTRACT, "credit_note", "order_confirmation"})
 
 
-class Level(NamedTuple):
-    """At which level a feature agrees."""
+class Feature(StrEnum):
+    """Compared property of two documents."""
 
-    feature: str
-    level: str
+    PRIOR = auto()
+    DUPLICATE = auto()
+    NUMBER = auto()
+    SHARED_PURCHASE_ORDER = auto()
+    SHARED_DELIVERY_NOTE = auto()
+    SHARED_CONTRACT = auto()
+    SELLER = auto()
+    BUYER = auto()
+    DATE = auto()
+    CURRENCY = auto()
+    LINES = auto()
+    ARTICLES = auto()
+    UNMATCHED_LINES = auto()
+    PRICES = auto()
+    QUANTITIES = auto()
+    REMAINING_QUANTITY = auto()
+    TOTAL = auto()
+
+
+class Number(StrEnum):
+    """Agreement of two document numbers, the best first."""
+
+    SAME = auto()
+    SAME_AS_READ = auto()
+    """Equal except for characters that OCR confuses."""
+    SAME_END = auto()
+    ONE_CHARACTER_DIFFERS = auto()
+    DIFFERENT = auto()
+
+
+class Length(StrEnum):
+    """Length of a number that agrees: a longer one is stronger evidence."""
+
+    SHORT = auto()
+    MEDIUM = auto()
+    LONG = auto()
+
+    @classmethod
+    def of(cls, characters: int) -> "Length":
+        """Return the class of a number with this many characters."""
+        return cls.SHORT if characters <= 3 else cls.MEDIUM if characters <= 5 else cls.LONG
+
+
+class Identity(StrEnum):
+    """Agreement of two parties' identifiers."""
+
+    SAME_VAT_ID = auto()
+    SIMILAR_VAT_ID = auto()
+    """One character differs."""
+    DIFFERENT_VAT_ID = auto()
+    SAME_IDENTIFIER = auto()
+    DIFFERENT_IDENTIFIER = auto()
+    """The register or endpoint ID differs."""
+
+
+class PartyName(StrEnum):
+    """Agreement of two parties' names."""
+
+    SAME_NAME = auto()
+    DIFFERENT_LEGAL_FORM = auto()
+    """The names are the same otherwise."""
+    SIMILAR_NAME = auto()
+    ABBREVIATED_NAME = auto()
+    LOOSELY_SIMILAR_NAME = auto()
+    DIFFERENT_NAME = auto()
+
+
+class Timing(StrEnum):
+    """Date of the child, seen from that of its parent."""
+
+    OVER_A_MONTH_BEFORE = auto()
+    WEEKS_BEFORE = auto()
+    DAYS_BEFORE = auto()
+    JUST_BEFORE = auto()
+    WITHIN_THREE_WEEKS = auto()
+    WITHIN_SIX_WEEKS = auto()
+    WEEKS_AFTER = auto()
+    MONTHS_AFTER = auto()
+    YEARS_AFTER = auto()
+    BEFORE_THE_CONTRACT = auto()
+    IN_THE_FIRST_YEAR = auto()
+    """The contract is at most 400 days older."""
+    IN_LATER_YEARS = auto()
+
+
+class Share(StrEnum):
+    """How many of the lines have a counterpart."""
+
+    ALL = auto()
+    MOST = auto()
+    FEW = auto()
+    NONE = auto()
+
+
+class Count(StrEnum):
+    """How many there are: more are stronger evidence."""
+
+    ONE = auto()
+    TWO = auto()
+    SEVERAL = auto()
+
+    @classmethod
+    def of(cls, number: int) -> "Count":
+        """Return the class of a number."""
+        return cls.ONE if number == 1 else cls.TWO if number == 2 else cls.SEVERAL
+
+
+class Values(StrEnum):
+    """Agreement of articles, prices or quantities of lines that have a counterpart."""
+
+    ALL_SAME = auto()
+    SOME_SAME = auto()
+    NONE_SAME = auto()
+    SOME_MORE = auto()
+    """The child has a larger quantity."""
+    NONE_MORE = auto()
+
+
+class Remaining(StrEnum):
+    """Quantities of the child against what other documents leave of its parent's."""
+
+    EXACT = auto()
+    WITHIN = auto()
+    EXCEEDED = auto()
+    NOTHING = auto()
+
+
+class Total(StrEnum):
+    """Net total of the child against that of its parent."""
+
+    SAME = auto()
+    ONE_LINE_OVER_TOTAL = auto()
+    USUAL_ADVANCE_SHARE = auto()
+    DIFFERENT_WITHOUT_LINES = auto()
+    LESS = auto()
+    MORE = auto()
+
+
+class Duplicate(StrEnum):
+    """Content that a duplicate shares with its original."""
+
+    SAME_NUMBER = auto()
+    SAME_CONTENT = auto()
+    """Under another number."""
+
+
+class Flag(StrEnum):
+    """Levels of features that have only one."""
+
+    DOCUMENT_TYPES = auto()
+    DIFFERENT = auto()
+    PRESENT = auto()
+
+
+class Level(NamedTuple):
+    """Level at which a feature agrees."""
+
+    feature: Feature
+    code: str
+    """Value of an enum of this module; of two, joined by `+`, where they weigh together."""
+
+    @staticmethod
+    @cache
+    def of(feature: Feature, *values: StrEnum | None) -> "Level":
+        """Join the values that are known."""
+        return Level(feature, "+".join(value for value in values if value is not None))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A pair's levels."""
+    """Levels of a pair."""
 
     levels: tuple[Level, ...]
     named: bool
-    """Whether the child names the parent's number, as far as capture lets it be read."""
+    """Whether the child names the parent's number, exactly or as far as OCR can read it."""
 
 
 def compare(child: Document, parent: Document, claims: Collection[Document] = ()) -> Comparison:
@@ -116,12 +283,12 @@ def compare(child: Document, parent: Document, claims: Collection[Document] = ()
     `claims` are the documents that name the parent's number, which leave less of it to a child that does not.
     """
     number = _best(child.named.get(parent.kind, ()), parent.number)
-    named = number is not None and number not in ("another", "one character differs")
-    found = [Level("number", number)] if number else []
+    named = number is not None and number.agreement not in (Number.DIFFERENT, Number.ONE_CHARACTER_DIFFERS)
+    found = [Level.of(Feature.NUMBER, *number)] if number else []
     found += parties(child, parent)
     found += _dates(child, parent)
     if child.currency and parent.currency and child.currency != parent.currency:
-        found.append(Level("currency", "differs"))
+        found.append(Level.of(Feature.CURRENCY, Flag.DIFFERENT))
     if child.kind != parent.kind:
         found += _shared_numbers(child, parent)
     if not (named and parent.kind == CONTRACT):  # a frame contract does not list all that is called off under it
@@ -134,113 +301,116 @@ def compare(child: Document, parent: Document, claims: Collection[Document] = ()
 
 # -- numbers --------------------------------------------------------------------------------------------------------
 
-_RANK = ("same", "same as far as capture can be read", "the same end", "one character differs", "another")
+_RANK = {agreement: rank for rank, agreement in enumerate(Number)}
 
 
-def _best(named: Iterable[Reference], own: Reference | None) -> str | None:
+class NumberMatch(NamedTuple):
+    """Agreement of two numbers."""
+
+    agreement: Number
+    length: Length | None
+    """None if the numbers differ."""
+
+
+def _best(named: Iterable[Reference], own: Reference | None) -> NumberMatch | None:
     """The best agreement of the numbers that one names with the other's own."""
     if own is None:
         return None
-    return min(
-        (agreement(reference, own) for reference in named),
-        key=lambda level: _RANK.index(level.split(", ", maxsplit=1)[0]),
-        default=None,
-    )
+    return min((agreement(reference, own) for reference in named), key=_rank, default=None)
 
 
-def _rank(level: str) -> int:
-    return _RANK.index(level.split(", ", maxsplit=1)[0])
+def _rank(match: NumberMatch) -> int:
+    return _RANK[match.agreement]
 
 
-def agreement(named: Reference, own: Reference) -> str:
-    """How a number that somebody names agrees with a document's own. What agrees says how long it is."""
+def agreement(named: Reference, own: Reference) -> NumberMatch:
+    """Compare a number that a document names with another document's own."""
     length = min(named.length, own.length)
     if named.exact & own.exact:
-        return f"same, {length_of(length)}"
+        return NumberMatch(Number.SAME, Length.of(length))
     if named.folded & own.folded:
-        return f"same as far as capture can be read, {length_of(length)}"
+        return NumberMatch(Number.SAME_AS_READ, Length.of(length))
     if named.tail is not None and named.tail == own.tail:
-        return f"the same end, {length_of(len(named.tail))}"
+        return NumberMatch(Number.SAME_END, Length.of(len(named.tail)))
     if length >= 3 and any(OSA.distance(a, b) <= 1 for a in named.folded for b in own.folded):
-        return "one character differs"
-    return "another"
+        return NumberMatch(Number.ONE_CHARACTER_DIFFERS, None)
+    return NumberMatch(Number.DIFFERENT, None)
 
 
-def length_of(characters: int) -> str:
-    """How long a number is, as the levels say it: longer ones say more."""
-    return "short" if characters <= 3 else "medium" if characters <= 5 else "long"
+_SHARED = {
+    ORDER: Feature.SHARED_PURCHASE_ORDER,
+    DELIVERY: Feature.SHARED_DELIVERY_NOTE,
+    CONTRACT: Feature.SHARED_CONTRACT,
+}
 
 
 def _shared_numbers(child: Document, parent: Document) -> list[Level]:
     """Both name the same third document: the order of a delivery and of the receipt for it."""
     found = []
-    for kind in (ORDER, DELIVERY, CONTRACT):
+    for kind, feature in _SHARED.items():
         if kind in (child.kind, parent.kind):
             continue
         mine, theirs = child.named.get(kind, ()), parent.named.get(kind, ())
         if mine and theirs:
-            best = min(
-                (agreement(a, b) for a in mine for b in theirs),
-                key=lambda level: _RANK.index(level.split(", ", maxsplit=1)[0]),
-            )
-            found.append(Level(f"{kind.replace('_', ' ')} of both", best))
+            found.append(Level.of(feature, *min((agreement(a, b) for a in mine for b in theirs), key=_rank)))
     return found
 
 
 # -- parties --------------------------------------------------------------------------------------------------------
 
 
-IDENTITIES = (
-    "same VAT id",
-    "VAT id differs by one character",
-    "another VAT id",
-    "same identifier",
-    "another register or endpoint id",
-)
-NAMES = (
-    "same name",
-    "same name, another legal form",
-    "similar name",
-    "shortened name",
-    "name resembles",
-    "another name",
-)
+class PartyMatch(NamedTuple):
+    """Agreement of two parties; None if one document does not state the value."""
+
+    identity: Identity | None
+    name: PartyName | None
+
+    @property
+    def contradicts(self) -> bool:
+        """Return whether the identifiers or the names differ."""
+        return self.identity in (Identity.DIFFERENT_VAT_ID, Identity.DIFFERENT_IDENTIFIER) or self.name in (
+            PartyName.DIFFERENT_LEGAL_FORM,
+            PartyName.DIFFERENT_NAME,
+        )
 
 
 def parties(a: Document, b: Document) -> list[Level]:
-    """How two documents agree in who sells and who buys."""
-    return [
-        Level(side, ", ".join(levels))
-        for side, one, other in (("seller", a.seller, b.seller), ("buyer", a.buyer, b.buyer))
-        if (levels := [level for level in (_identity(one, other), _name(one, other)) if level])
-    ]
+    """Compare sellers and buyers of two documents."""
+    return [Level.of(feature, *match) for feature, match in _parties(a, b) if any(match)]
 
 
-def _identity(a: Party, b: Party) -> str | None:
+def _parties(a: Document, b: Document) -> tuple[tuple[Feature, PartyMatch], ...]:
+    return (Feature.SELLER, _party(a.seller, b.seller)), (Feature.BUYER, _party(a.buyer, b.buyer))
+
+
+def _party(a: Party, b: Party) -> PartyMatch:
+    return PartyMatch(_identity(a, b), _name(a, b))
+
+
+def _identity(a: Party, b: Party) -> Identity | None:
     if a.vat and b.vat:
         if same_vat(a.vat, b.vat):
-            return "same VAT id"
-        return (
-            "VAT id differs by one character" if OSA.distance(a.vat, b.vat, score_cutoff=1) <= 1 else "another VAT id"
-        )
+            return Identity.SAME_VAT_ID
+        is_similar = OSA.distance(a.vat, b.vat, score_cutoff=1) <= 1
+        return Identity.SIMILAR_VAT_ID if is_similar else Identity.DIFFERENT_VAT_ID
     both = a.identifiers.keys() & b.identifiers.keys()
     if any(a.identifiers[field] == b.identifiers[field] for field in both):
-        return "same identifier"
-    return "another register or endpoint id" if both & {"registration_id", "endpoint_id"} else None
+        return Identity.SAME_IDENTIFIER
+    return Identity.DIFFERENT_IDENTIFIER if both & {"registration_id", "endpoint_id"} else None
 
 
-def _name(a: Party, b: Party) -> str | None:
+def _name(a: Party, b: Party) -> PartyName | None:
     if a.name is None or b.name is None:
         return None
     if a.name.core == b.name.core:
         other_form = a.name.form is not None and b.name.form is not None and a.name.form != b.name.form
-        return "same name, another legal form" if other_form else "same name"
+        return PartyName.DIFFERENT_LEGAL_FORM if other_form else PartyName.SAME_NAME
     similarity = fuzz.ratio(a.name.core, b.name.core)
     if similarity >= 88 or _other_name(a.name, b.name):
-        return "similar name"
+        return PartyName.SIMILAR_NAME
     if _abbreviated(a.name.core, b.name.core):
-        return "shortened name"
-    return "name resembles" if similarity >= 70 else "another name"
+        return PartyName.ABBREVIATED_NAME
+    return PartyName.LOOSELY_SIMILAR_NAME if similarity >= 70 else PartyName.DIFFERENT_NAME
 
 
 def _other_name(a: Name, b: Name) -> bool:
@@ -257,14 +427,14 @@ def _abbreviated(a: str, b: str) -> bool:
 # -- dates ----------------------------------------------------------------------------------------------------------
 
 _DAYS = (
-    (-31, "more than a month before it"),
-    (-15, "weeks before it"),
-    (-4, "days before it"),
-    (-1, "just before it"),
-    (21, "within three weeks"),
-    (45, "soon after"),
-    (100, "weeks after"),
-    (400, "months after"),
+    (-31, Timing.OVER_A_MONTH_BEFORE),
+    (-15, Timing.WEEKS_BEFORE),
+    (-4, Timing.DAYS_BEFORE),
+    (-1, Timing.JUST_BEFORE),
+    (21, Timing.WITHIN_THREE_WEEKS),
+    (45, Timing.WITHIN_SIX_WEEKS),
+    (100, Timing.WEEKS_AFTER),
+    (400, Timing.MONTHS_AFTER),
 )
 
 
@@ -273,8 +443,11 @@ def _dates(child: Document, parent: Document) -> list[Level]:
         return []
     days = child.day - parent.day
     if parent.kind == CONTRACT:
-        return [Level("date", "before the contract" if days < 0 else "while it may run" if days <= 400 else "years on")]
-    return [Level("date", next((level for last, level in _DAYS if days <= last), "years after"))]
+        first, later = Timing.IN_THE_FIRST_YEAR, Timing.IN_LATER_YEARS
+        found = Timing.BEFORE_THE_CONTRACT if days < 0 else first if days <= 400 else later
+    else:
+        found = next((level for last, level in _DAYS if days <= last), Timing.YEARS_AFTER)
+    return [Level.of(Feature.DATE, found)]
 
 
 # -- lines and amounts ----------------------------------------------------------------------------------------------
@@ -289,21 +462,17 @@ def _lines(child: Document, parent: Document) -> list[Level]:
         matched = [pair for pair in matched if not _other_price(pair)]
     several = len(child.named.get(parent.kind, ())) > 1  # who names several parents has lines about each of them
     whole = min(len(child.lines), len(parent.lines)) if several else len(child.lines)
-    found = [Level("lines", f"{_share(len(matched), whole)} of {_count(whole)}")]
+    found = [Level.of(Feature.LINES, _share(len(matched), whole), Count.of(whole))]
     found += _articles(child, parent, matched)
     if matched:
-        found += [Level("rest", "lines left over")] if len(matched) < len(parent.lines) else []
+        found += [Level.of(Feature.UNMATCHED_LINES, Flag.PRESENT)] if len(matched) < len(parent.lines) else []
         found += _prices(matched) if priced else []
         found += _quantities(matched)
     return found
 
 
-def _share(part: int, whole: int) -> str:
-    return "all" if part >= whole else "most" if 2 * part > whole else "few" if part else "none"
-
-
-def _count(number: int) -> str:
-    return {1: "one", 2: "two"}.get(number, "several")
+def _share(part: int, whole: int) -> Share:
+    return Share.ALL if part >= whole else Share.MOST if 2 * part > whole else Share.FEW if part else Share.NONE
 
 
 def _articles(child: Document, parent: Document, matched: Sequence[LineMatch]) -> list[Level]:
@@ -320,7 +489,8 @@ def _articles(child: Document, parent: Document, matched: Sequence[LineMatch]) -
         if (pair.child.article and pair.child.article == pair.parent.article)
         or (pair.child.buyer_article and pair.child.buyer_article == pair.parent.buyer_article)
     )
-    return [Level("articles", "none the same" if not same else f"{_count(same)} the same")]
+    found = (Values.SOME_SAME, Count.of(same)) if same else (Values.NONE_SAME,)
+    return [Level.of(Feature.ARTICLES, *found)]
 
 
 def _other_price(pair: LineMatch) -> bool:
@@ -333,11 +503,9 @@ def _prices(matched: Sequence[LineMatch]) -> list[Level]:
     if not stated:
         return []
     same = sum(not _other_price(pair) for pair in stated)
-    return [
-        Level(
-            "prices", f"all {_count(same)} the same" if same == len(stated) else "some the same" if same else "differ"
-        )
-    ]
+    if same == len(stated):
+        return [Level.of(Feature.PRICES, Values.ALL_SAME, Count.of(same))]
+    return [Level.of(Feature.PRICES, Values.SOME_SAME if same else Values.NONE_SAME)]
 
 
 def _quantities(matched: Sequence[LineMatch]) -> list[Level]:
@@ -349,9 +517,9 @@ def _quantities(matched: Sequence[LineMatch]) -> list[Level]:
     if not stated:
         return []
     if all(close(a, b) for a, b in stated):
-        return [Level("quantities", f"all {_count(len(stated))} the same")]
+        return [Level.of(Feature.QUANTITIES, Values.ALL_SAME, Count.of(len(stated)))]
     more = any(a > b and not close(a, b) for a, b in stated)
-    return [Level("quantities", "some more" if more else "none more")]
+    return [Level.of(Feature.QUANTITIES, Values.SOME_MORE if more else Values.NONE_MORE)]
 
 
 def _left(child: Document, parent: Document, claims: Collection[Document]) -> list[Level]:
@@ -363,7 +531,7 @@ def _left(child: Document, parent: Document, claims: Collection[Document]) -> li
     }
     taken: dict[int, float] = {}
     for other in others.values():
-        if not any("another" in level.level for level in parties(other, parent)):
+        if not any(match.contradicts for _, match in _parties(other, parent)):
             for line, quantity in _taken(other, parent):
                 taken[line] = taken.get(line, 0.0) + quantity
     if not taken:
@@ -375,16 +543,17 @@ def _left(child: Document, parent: Document, claims: Collection[Document]) -> li
     if not fits:
         return []
     if all(left <= 0 for _, left in fits):
-        return [Level("left", "nothing is left")]
+        return [Level.of(Feature.REMAINING_QUANTITY, Remaining.NOTHING)]
     if all(close(quantity, left) for quantity, left in fits):
-        return [Level("left", "just what is left")]
+        return [Level.of(Feature.REMAINING_QUANTITY, Remaining.EXACT)]
     more = any(quantity > left and not close(quantity, left) for quantity, left in fits)
-    return [Level("left", "more than is left" if more else "no more than is left")]
+    return [Level.of(Feature.REMAINING_QUANTITY, Remaining.EXCEEDED if more else Remaining.WITHIN)]
 
 
 def _names(other: Document, parent: Document) -> bool:
     """Whether a document names the parent's whole number."""
-    return (_best(other.named.get(parent.kind, ()), parent.number) or "").startswith("same")
+    best = _best(other.named.get(parent.kind, ()), parent.number)
+    return best is not None and best.agreement in (Number.SAME, Number.SAME_AS_READ)
 
 
 def _once(other: Document) -> str:
@@ -411,12 +580,16 @@ def _total(child: Document, parent: Document) -> list[Level]:
     """Totals; for a child without goods, also one line over the parent's total, or a usual share of it."""
     if child.kind in (DELIVERY, RECEIPT) or parent.kind == CONTRACT or not child.net or not parent.net:
         return []
-    if abs(child.net - parent.net) <= 1:
-        return [Level("total", "same")]
-    if not child.lines:
-        if any(abs(amount - parent.net) <= 1 for amount in child.amounts):
-            return [Level("total", "a line over the whole")]
-        if any(abs(child.net - parent.net * share) <= 1 for share in _SHARES):
-            return [Level("total", "a usual share in advance")]
-        return [Level("total", "differs, no lines")]
-    return [Level("total", "less" if child.net < parent.net else "more")]
+    return [Level.of(Feature.TOTAL, _total_level(child, child.net, parent.net))]
+
+
+def _total_level(child: Document, own: int, whole: int) -> Total:
+    if abs(own - whole) <= 1:
+        return Total.SAME
+    if child.lines:
+        return Total.LESS if own < whole else Total.MORE
+    if any(abs(amount - whole) <= 1 for amount in child.amounts):
+        return Total.ONE_LINE_OVER_TOTAL
+    if any(abs(own - whole * share) <= 1 for share in _SHARES):
+        return Total.USUAL_ADVANCE_SHARE
+    return Total.DIFFERENT_WITHOUT_LINES

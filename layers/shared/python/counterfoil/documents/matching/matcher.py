@@ -11,6 +11,7 @@ from uuid import UUID
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.documents.matching import judge, sql
 from counterfoil.documents.matching.decide import Outcome, decide
+from counterfoil.documents.matching.evidence import reasoning
 from counterfoil.documents.matching.judge import Embedder, Judge, Said, unasked
 from counterfoil.documents.matching.keys import PARENTS, Key, keys
 from counterfoil.documents.matching.normalise import CONTRACT, Document, document
@@ -429,20 +430,7 @@ def _edge(pair: Pair, link: Link) -> NewEdge:
     if link.judged is not None:
         evidence["question"] = link.judged.question
         return NewEdge(pair, link.score.total, link.judged.confidence, evidence, "llm", link.judged.reasoning)
-    return NewEdge(pair, link.score.total, _CONFIDENCES[link.by], evidence, "rules", _reasoning(link))
-
-
-_BY = {
-    "copy": "The same document again",
-    "reference": "Named by its number",
-    "content": "The only one that fits",
-    "through": "Follows from the order or delivery note of both",
-}
-
-
-def _reasoning(link: Link) -> str:
-    features = "; ".join(f"{item.feature}: {item.level}" for item in link.score.evidence)
-    return f"{_BY[link.by]}. {features} ({link.score.total:.1f} bits)."
+    return NewEdge(pair, link.score.total, _CONFIDENCES[link.by], evidence, "rules", reasoning(link))
 
 
 def _reasons_of_others(change: Change) -> dict[UUID, str | None]:

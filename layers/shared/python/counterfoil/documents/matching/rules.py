@@ -20,7 +20,7 @@ from itertools import combinations
 from typing import Literal
 from uuid import UUID
 
-from counterfoil.documents.matching.compare import close, match_lines
+from counterfoil.documents.matching.compare import Duplicate, Feature, close, match_lines
 from counterfoil.documents.matching.keys import COPIED, PARENTS, SOUGHT
 from counterfoil.documents.matching.normalise import CONTRACT, DELIVERY, INVOICE, ORDER, RECEIPT, Document, Reference
 from counterfoil.documents.matching.score import DOUBTFUL, SURE, Evidence, Score, chances, same_parties, score, settles
@@ -235,9 +235,8 @@ def choose(
     finds.
     """
     if first := original(child, copies, said):
-        evidence = Evidence(
-            "copy", "the same number" if _same_number(child, first) else "the same bill, another number", 20.0
-        )
+        level = Duplicate.SAME_NUMBER if _same_number(child, first) else Duplicate.SAME_CONTENT
+        evidence = Evidence(Feature.DUPLICATE, level, 20.0)
         return Choice((Link(child.id, first.id, first.kind, "copy", Score((evidence,), named=True)),))
     bearers = _possible(named, is_copy, said)
     decided = _by_reference(child, bearers, said)

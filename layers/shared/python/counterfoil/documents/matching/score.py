@@ -22,21 +22,21 @@ from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from counterfoil.documents.matching.compare import Level, compare, parties
+from counterfoil.documents.matching.compare import Feature, Flag, Level, compare, parties
 from counterfoil.documents.matching.normalise import Document
 
-PRIOR = Level("prior", "candidates of these kinds")
+PRIOR = Level.of(Feature.PRIOR, Flag.DOCUMENT_TYPES)
 """The level that every pair has: how often a candidate is a partner."""
 
 
-FOUND = {True: "by number", False: "by content"}
+FOUND = {True: "by_number", False: "by_content"}
 """How a child comes to a candidate, by whether it names its number."""
 
 
 class Evidence(NamedTuple):
-    """What one feature says: bits, positive for a match."""
+    """Weight of one feature's level in bits, positive for a match. Matches and reviews store it as a list."""
 
-    feature: str
+    feature: Feature
     level: str
     weight: float
 
@@ -91,7 +91,7 @@ def parse(data: Mapping[str, Any]) -> Weights:
 
 
 def _levels(found: Mapping[str, Mapping[str, float]]) -> dict[Level, float]:
-    return {Level(feature, level): bits for feature, levels in found.items() for level, bits in levels.items()}
+    return {Level(Feature(feature), level): bits for feature, levels in found.items() for level, bits in levels.items()}
 
 
 @cache
@@ -129,6 +129,9 @@ _KEPT = 50_000
 """Pairs whose scores are kept."""
 
 
+_PARTIES = (Feature.SELLER, Feature.BUYER)
+
+
 @dataclass(frozen=True)
 class Score:
     """A pair's evidence."""
@@ -145,7 +148,7 @@ class Score:
     @cached_property
     def fit(self) -> float:
         """Bits that tell candidates of one party apart: all but what says that the parties are the same."""
-        return sum(item.weight for item in self.evidence if item.feature not in ("seller", "buyer") or item.weight < 0)
+        return sum(item.weight for item in self.evidence if item.feature not in _PARTIES or item.weight < 0)
 
 
 def score(child: Document, parent: Document, claims: Collection[Document] = ()) -> Score:

@@ -1,0 +1,102 @@
+"""Renders evidence for people. Pure.
+
+Matches and reviews store codes (`compare.Feature` and its levels), so the words here can change at any time.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from counterfoil.documents.matching.compare import (
+    Duplicate,
+    Feature,
+    Flag,
+    Identity,
+    Number,
+    PartyName,
+    Remaining,
+    Share,
+    Timing,
+    Total,
+    Values,
+)
+from counterfoil.documents.matching.rules import By, Link
+
+# A missing code is rendered as it is spelled. `{}` stands for the second of two values.
+_WORDS: dict[str, str] = {
+    Feature.PRIOR: "document types",
+    Feature.SHARED_PURCHASE_ORDER: "purchase order of both",
+    Feature.SHARED_DELIVERY_NOTE: "delivery note of both",
+    Feature.SHARED_CONTRACT: "contract of both",
+    Feature.LINES: "line items",
+    Number.SAME_AS_READ: "same except for characters that OCR confuses",
+    Number.SAME_END: "same last characters",
+    Identity.SAME_VAT_ID: "same VAT ID",
+    Identity.SIMILAR_VAT_ID: "VAT ID differs by one character",
+    Identity.DIFFERENT_VAT_ID: "different VAT ID",
+    Identity.DIFFERENT_IDENTIFIER: "different register or endpoint ID",
+    PartyName.DIFFERENT_LEGAL_FORM: "same name, different legal form",
+    Timing.OVER_A_MONTH_BEFORE: "more than a month before",
+    Timing.IN_THE_FIRST_YEAR: "in the first year of the contract",
+    Timing.IN_LATER_YEARS: "in later years of the contract",
+    Share.ALL: "all of {}",
+    Share.MOST: "most of {}",
+    Share.FEW: "few of {}",
+    Share.NONE: "none of {}",
+    Values.ALL_SAME: "all {} the same",
+    Values.SOME_SAME: "some the same",
+    Values.NONE_SAME: "none the same",
+    Remaining.EXACT: "exactly what other documents leave",
+    Remaining.WITHIN: "no more than other documents leave",
+    Remaining.EXCEEDED: "more than other documents leave",
+    Remaining.NOTHING: "other documents leave nothing",
+    Total.ONE_LINE_OVER_TOTAL: "one line over the whole total",
+    Total.USUAL_ADVANCE_SHARE: "a usual share in advance",
+    Total.DIFFERENT_WITHOUT_LINES: "different, no line items",
+    Duplicate.SAME_CONTENT: "same content, different number",
+    Flag.DOCUMENT_TYPES: "how often such documents match",
+}
+_RULES: dict[By, str] = {
+    "copy": "The same document again",
+    "reference": "Named by its number",
+    "content": "The only one that fits",
+    "through": "Follows from the order or delivery note of both",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One feature of the evidence in bits, with the sum so far."""
+
+    feature: str
+    """Code."""
+    level: str
+    """Code."""
+    label: str
+    """Feature in words."""
+    text: str
+    """Level in words."""
+    bits: float
+    total: float
+
+
+def waterfall(features: Iterable[Sequence[str | float]]) -> list[Step]:
+    """Return the steps of stored evidence: feature, level and bits, in the order of the score."""
+    found = [(str(feature), str(level), float(bits)) for feature, level, bits in features]
+    totals = accumulate(bits for _, _, bits in found)
+    return [
+        Step(feature, level, words(feature), words(level), bits, round(total, 2))
+        for (feature, level, bits), total in zip(found, totals, strict=True)
+    ]
+
+
+def words(code: str) -> str:
+    """Return the words for the code of a feature or a level."""
+    first, *second = (_WORDS.get(value) or value.replace("_", " ") for value in code.split("+"))
+    return first.format(*second) if "{}" in first else ", ".join([first, *second])
+
+
+def reasoning(link: Link) -> str:
+    """Return why rules made a match."""
+    features = "; ".join(f"{step.label}: {step.text}" for step in waterfall(link.score.evidence))
+    return f"{_RULES[link.by]}. {features} ({link.score.total:.1f} bits)."
