@@ -32,7 +32,7 @@ from tests.llm.server import Failure, Request, Server
 
 __all__ = ["asked", "office", "scripted"]
 
-PROMPTS = {"matching-1": "edf3447c3bf49801"}
+PROMPTS = {"matching-1": "09c5f4463b0771ed"}
 """The digest of each version: of its instructions, the form of a case, and that of an answer."""
 
 
