@@ -17,8 +17,8 @@ from cli.tenants import TOOL, Tenant, as_owner, chosen, record, time_of
 from cli.terminal import page, print_json
 from cli.trail import By
 from counterfoil.db import Connection
-from counterfoil.documents.output import destinations as store
 from counterfoil.egress import Egress
+from counterfoil.webhooks import destinations as store
 
 LOCAL_ALLOWLIST = ("127.0.0.0/8", "::1/128")
 """What the functions of the local cloud may call besides the internet."""

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
-from counterfoil.documents import diagnostics, output
+from counterfoil.documents import diagnostics
+from counterfoil.documents.cluster_payload import cluster_data
+from counterfoil.webhooks.destinations import enqueue
 from counterfoil.work import Send
 
 
@@ -28,8 +30,11 @@ def diagnose(attempt: Attempt) -> Outcome:
     def effects(connection: Connection) -> Sequence[Send]:
         now = attempt.now()
         diagnostics.write(connection, cluster_id, attempt.token, result, now)
-        payload = None if result is None else result.record
-        return output.request(connection, tenant_id, "cluster", cluster_id, payload, now)
+
+        def data() -> str | None:
+            return None if result is None else cluster_data(connection, tenant_id, cluster_id, result.record)
+
+        return enqueue(connection, tenant_id, "cluster", cluster_id, data, now)
 
     if result is None:
         return Skip("The cluster is no more, or has nothing to be compared.", effects)

@@ -8,11 +8,11 @@ from uuid import UUID
 from counterfoil.circuit_breaker import DESTINATION, Breakers
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
-from counterfoil.documents.output import destinations, exports, signing
-from counterfoil.documents.output.destinations import Destination
-from counterfoil.documents.output.payload import Job, body
 from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimError
+from counterfoil.webhooks import destinations
+from counterfoil.webhooks.destinations import Destination
+from counterfoil.webhooks.payload import HEADER, Job, body, export, signature
 from counterfoil.work import Send
 from functions.document_output.lanes import Lanes
 
@@ -83,7 +83,7 @@ def _call(attempt: Attempt, ways: Ways, job: Job, destination: Destination, secr
     if destination.kind == "s3":
         if ways.bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that exports go to.")
-        exports.export(ways.bucket, destination.tenant_slug, destination.address, job)
+        export(ways.bucket, destination.tenant_slug, destination.address, job)
         return None
     if ways.egress is None:
         raise InvalidSettingsError(
@@ -99,6 +99,6 @@ def _call(attempt: Attempt, ways: Ways, job: Job, destination: Destination, secr
         "content-type": "application/json",
         "user-agent": USER_AGENT,
         "idempotency-key": job.key,
-        signing.HEADER: signing.signature(content, secrets, int(attempt.now().timestamp())),
+        HEADER: signature(content, secrets, int(attempt.now().timestamp())),
     }
     return ways.egress.post(destination.address, content, headers, seconds=seconds)

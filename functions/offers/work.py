@@ -4,8 +4,10 @@ Whatever is random or of the moment was settled before: who is in the pool, by w
 user may not be offered. So each try computes the same.
 """
 
+import json
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -15,7 +17,6 @@ from numpy.typing import NDArray
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Success
-from counterfoil.documents import output
 from counterfoil.errors import DeferredError, InconsistentDataError, StaleClaimError
 from counterfoil.offers import store
 from counterfoil.offers.capped import Ints, places
@@ -23,6 +24,7 @@ from counterfoil.offers.compute import Computed, Pool, compute
 from counterfoil.offers.pool import EXCLUSION, People, documents, inputs_hashes
 from counterfoil.offers.schedule import VERSION, Rules, nine_oclock
 from counterfoil.offers.store import Given, Results, Written
+from counterfoil.webhooks.destinations import enqueue
 from counterfoil.work import Send
 
 PARTS_FIRST = timedelta(minutes=1)
@@ -100,7 +102,8 @@ def serve(attempt: Attempt, pools: Pools) -> Outcome:
             store.hold_pool(connection, shard, *offered)
         done = store.write(connection, shard, results, attempt.now())
         written[:] = [done]
-        told = output.request(connection, shard.tenant_id, "offers", shard.id, _told(shard, done), attempt.now())
+        data = partial(json.dumps, _told(shard, done), allow_nan=False)
+        told = enqueue(connection, shard.tenant_id, "offers", shard.id, data, attempt.now())
         return [*done.sends, *told]
 
     return Success(effects, reason=lambda: _remark(written[0]))

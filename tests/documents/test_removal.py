@@ -10,9 +10,10 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents import matching, output, removal
+from counterfoil.documents import matching, removal
 from counterfoil.documents.removal import Removal
 from counterfoil.errors import PermanentError, StaleClaimError
+from counterfoil.webhooks.destinations import enqueue
 from counterfoil.work import KINDS
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, contract, credit, delivery, invoice, order, pile
@@ -247,7 +248,7 @@ def test_destinations_that_were_told_of_it_are_told_that_it_is_no_more(
     office = opened(CASE)
     make_destination(admin, office.tenant_id, "told")
     with office.database.tenant(office.tenant_id) as connection:
-        output.request(connection, office.tenant_id, "document", office.ids[0], {"state": "succeeded"}, NOW)
+        enqueue(connection, office.tenant_id, "document", office.ids[0], lambda: '{"state": "succeeded"}', NOW)
     sends = [*remove(office, 0).sends, *remove(office, 1).sends]
     assert [send.worker for send in sends].count("document_output") == 1
     assert admin.execute("SELECT subject_id, payload FROM output_job").fetchall() == [(office.ids[0], None)]

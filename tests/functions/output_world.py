@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Thread
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,9 +10,11 @@ from uuid import UUID, uuid4
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
-from counterfoil.documents.output import destinations, request
+from counterfoil.documents.cluster_payload import cluster_data
 from counterfoil.egress import Egress
 from counterfoil.messages import Message
+from counterfoil.webhooks import destinations
+from counterfoil.webhooks.destinations import enqueue
 from functions.document_output.work import Ways, deliver
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
 from tests.factories import make_document
@@ -60,14 +63,15 @@ class World:
             cluster = make_document(self.admin, self.tenant_id, {"invoice_number": "R-1"}, type="invoice")
             self.admin.execute("UPDATE document SET cluster_id = id WHERE id = %s", [cluster])
         with self.database.tenant(self.tenant_id) as connection:
-            request(connection, self.tenant_id, "cluster", cluster, {"outcome": outcome}, self.clock())
+            data = partial(cluster_data, connection, self.tenant_id, cluster, {"outcome": outcome})
+            enqueue(connection, self.tenant_id, "cluster", cluster, data, self.clock())
         return cluster
 
     def offers(self) -> UUID:
         """The offers of a shard are there, and destinations are told. Returns its id."""
         shard = uuid4()
         with self.database.tenant(self.tenant_id) as connection:
-            request(connection, self.tenant_id, "offers", shard, {"completed": 3}, self.clock())
+            enqueue(connection, self.tenant_id, "offers", shard, lambda: '{"completed": 3}', self.clock())
         return shard
 
     def owed(self) -> list[Message]:

@@ -12,10 +12,10 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.delivery.letters import renew
-from counterfoil.documents import output
 from counterfoil.documents.operations import WHY
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.messages import Message
+from counterfoil.webhooks.payload import SCHEMA_VERSION
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.papers import invoice
@@ -209,7 +209,7 @@ def test_a_removed_document_is_told_once_under_the_same_job(
 def test_what_is_told_is_of_the_version_that_python_tells(destination: UUID, paper: Message, admin: Connection):
     admin.execute("UPDATE document SET matching_status = 'succeeded'")
     (job,) = rows(admin, "output_job")
-    assert job["schema_version"] == output.SCHEMA_VERSION
+    assert job["schema_version"] == SCHEMA_VERSION
 
 
 def test_no_worker_tells_what_did_not_happen(paper: Message, database_url: str, tenant_id: UUID):

@@ -12,9 +12,9 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Outcome
-from counterfoil.documents import output
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers import store
+from functions.offers import work as offers_work
 from functions.offers.work import Pools, serve
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination, make_shard
@@ -259,7 +259,7 @@ def test_a_try_that_ends_at_any_step_is_made_again_and_nobody_is_served_twice(
         if step == "commit":
             _break_commits(patch, break_)
         else:
-            where, name = (output, "request") if step == "told" else (store, step)
+            where, name = (offers_work, "enqueue") if step == "told" else (store, step)
             patch.setattr(where, name, partial(break_, getattr(where, name), DatabaseUnavailableError("away")))
         for _ in range(3):
             assert day.deliver(*day.owed()) == []

@@ -15,7 +15,8 @@ from moto import mock_aws
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome
-from counterfoil.documents.output import destinations, exports
+from counterfoil.webhooks import destinations
+from counterfoil.webhooks.payload import export
 from functions.document_output.work import Ways
 from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.functions.output_world import BUCKET, World
@@ -130,7 +131,7 @@ def test_a_slow_try_of_an_older_revision_undoes_nothing(world: World, s3: S3):
         assert loaded is not None
         world.result("matched", cluster)
         world.run()  # the newer revision is there first
-        exports.export(BUCKET, "acme", "erp/in", loaded[0])
+        export(BUCKET, "acme", "erp/in", loaded[0])
         return world.deliver(attempt)
 
     world.run(work=overtaken)
@@ -146,7 +147,7 @@ def test_who_writes_in_between_is_noticed(world: World, s3: S3):
     s3.before_put = lambda: s3.real.put_object(Bucket=BUCKET, Key=key, Body=b"newer", Metadata=newer)
     world.run()
     assert (world.job()["status"], s3.text(key)) == ("pending", "newer")
-    assert "changed by somebody else" in world.job()["error"]
+    assert "changed while it was written" in world.job()["error"]
     world.clock.pass_(minutes=5)
     world.run(receives=2)
     assert (world.job()["status"], s3.text(key)) == ("succeeded", "newer")
@@ -179,7 +180,7 @@ def test_a_slow_try_for_a_destination_that_was_removed_and_added_again_undoes_no
         world.clock.pass_(seconds=1)
         world.result("matched", cluster)
         world.run()  # the new destination's is there first
-        exports.export(BUCKET, "acme", "erp/in", loaded[0])
+        export(BUCKET, "acme", "erp/in", loaded[0])
         return world.deliver(attempt)
 
     world.run(work=overtaken)

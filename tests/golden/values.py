@@ -17,11 +17,11 @@ from cli.terminal import Checklist
 from counterfoil.delivery.letters import DeadLetter, Failure
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.matching import judge
-from counterfoil.documents.output import requests
 from counterfoil.documents.reading import ocr
 from counterfoil.documents.uploads import Upload, job_of_tenant
 from counterfoil.offers import pinning, profiles
 from counterfoil.offers.schedule import Due
+from counterfoil.webhooks.destinations import job_id
 from counterfoil.work import JOB_NAMESPACE, KINDS
 from functions.admin_api.handler import document
 from tools.evaluation.command import match
@@ -57,7 +57,7 @@ def identities() -> Values:
         "dead_letter_fingerprint": letter.fingerprint,
         "upload_job_id": str(Upload("bucket", "uploads/acme/a.pdf", "1", 1).job_id),
         "mail_job_id": str(job_of_tenant(_ID, _ID)),
-        "output_job_id": str(requests.job_id(_ID, "document", _ID)),
+        "output_job_id": str(job_id(_ID, "document", _ID)),
         "offer_pool_id": str(pinning.pool_id(_ID, Due("Europe/Berlin", date(2026, 1, 2), _AT, _AT))),
         "user_id": str(profiles.internal_id(_ID, _ID)),
         "judge_question": judge.hash_of("system", "user").hex(),

@@ -13,8 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.output.payload import SCHEMA_VERSION, Job, body
-from counterfoil.documents.output.signing import HEADER, signature
+from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, Job, body, signature
 from tools.demo import receiver
 from tools.demo.receiver import Inbox
 

@@ -8,7 +8,7 @@ JSON lines: one object for each letter, with the names of FIELDS, in UTF-8.
 
 CSV (RFC 4180, UTF-8): a line of COLUMNS, and one for each letter. Every text is quoted; what is an object or a list is
 its JSON; and no cell begins a formula in a spreadsheet: an apostrophe stands before what would, as
-`counterfoil.documents.output.payload.cell` has it. Numbers are not quoted and stay numbers. In the JSON inside a cell,
+`counterfoil.webhooks.payload.cell` has it. Numbers are not quoted and stay numbers. In the JSON inside a cell,
 semicolons and bars are escaped: that changes nothing of what it says, and none is taken for the end of a cell.
 """
 
@@ -25,7 +25,7 @@ from counterfoil.db import Connection
 from counterfoil.dead_letters import entries, search
 from counterfoil.dead_letters.entries import ALL_COLUMNS, DeadLetterFilter, Details, Place
 from counterfoil.dead_letters.redaction import redact, without_traceback
-from counterfoil.documents.output.payload import cell
+from counterfoil.webhooks.payload import cell
 
 Format = Literal["csv", "json"]
 ENDINGS: Mapping[Format, str] = {"csv": "csv", "json": "jsonl"}

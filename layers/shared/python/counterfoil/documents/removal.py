@@ -18,7 +18,8 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.delivery.letters import renew, settle
-from counterfoil.documents import diagnostics, matching, output
+from counterfoil.documents import diagnostics, matching
+from counterfoil.webhooks.destinations import enqueue
 from counterfoil.work import KINDS, Send
 
 _JOBS = ("ingestion", "matching")
@@ -81,5 +82,5 @@ def remove(
     sends = renew(connection, "matching", leaving.touched, now, actor=by, why=WHY)
     sends += diagnostics.request(connection, tenant_id, clusters, now, document_ids=leaving.neighbours.union(kept))
     for id_ in ids:
-        sends += output.request(connection, tenant_id, "document", id_, None, now)
+        sends += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
     return Removal(tuple(ids), tuple(kept), len(leaving.touched), sends)

@@ -1,4 +1,4 @@
-"""What is told of a cluster: its documents, how they belong together, and what was found out about it."""
+"""The data that webhooks and exports deliver about a cluster: findings, documents and matches."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,8 +25,8 @@ WHERE EXISTS (SELECT FROM member)
 """
 
 
-def cluster(connection: Connection, tenant_id: UUID, cluster_id: UUID, findings: Mapping[str, Any]) -> str | None:
-    """A cluster as JSON: `findings`, and beside them `documents` and `matches`. None where it has no documents."""
+def cluster_data(connection: Connection, tenant_id: UUID, cluster_id: UUID, findings: Mapping[str, Any]) -> str | None:
+    """Return a cluster as JSON: `findings` with `documents` and `matches`. None if it has no documents."""
     row = connection.execute(
         _CLUSTER, {"tenant": tenant_id, "cluster": cluster_id, "findings": Jsonb(dict(findings))}
     ).fetchone()

@@ -1,16 +1,21 @@
-"""Destinations: where a tenant's results go, what its webhooks are signed with, and how both are changed."""
+"""Destinations of a tenant's results and their secrets, and the jobs that deliver to them."""
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from counterfoil.db import Connection
-from counterfoil.documents.output.payload import Job
+from counterfoil.delivery.letters import settle
+from counterfoil.webhooks.payload import SCHEMA_VERSION, Job
+from counterfoil.work import JOB_NAMESPACE, KINDS, Send, begin
 
+WORKER = "document_output"
+CHANGED = "A newer revision is delivered instead."
+Subject = Literal["cluster", "document", "offers"]
 BOTH_FOR = timedelta(hours=24)
 """How long after a rotation the secret before is still signed with."""
 SECRET_PREFIX = "whsec_"  # noqa: S105  # what every secret begins with
@@ -137,3 +142,69 @@ def _new_secret(connection: Connection, tenant_id: UUID, destination_id: UUID, n
         [tenant_id, destination_id, secret, now],
     )
     return secret
+
+
+_DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at IS NULL AND %s = ANY(events)"
+
+# Jobs are locked in the order of their ids, as claims lock them. A job with an unchanged payload stays as it is.
+_REQUEST = """
+INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
+                               requested_at, created_at)
+SELECT wanted.id, %(tenant)s, wanted.destination_id, %(subject)s, %(subject_id)s, %(version)s, %(payload)s::jsonb,
+       %(now)s, %(now)s
+FROM unnest(%(ids)s::uuid[], %(destinations)s::uuid[]) AS wanted (id, destination_id)
+WHERE %(payload)s::jsonb <> 'null' OR EXISTS (
+    SELECT FROM output_job told WHERE (told.destination_id, told.subject, told.subject_id)
+        = (wanted.destination_id, %(subject)s, %(subject_id)s)
+)
+ORDER BY wanted.id
+ON CONFLICT (destination_id, subject, subject_id) DO UPDATE SET schema_version = excluded.schema_version,
+    payload = excluded.payload, requested_at = excluded.requested_at, delivered_at = NULL, response_status = NULL
+WHERE job.payload <> excluded.payload
+RETURNING id, coalesce(old.status = 'failed', false)
+"""
+
+
+def job_id(destination_id: UUID, subject: Subject, subject_id: UUID) -> UUID:
+    """Return the id of the job that delivers a subject to a destination, the same for all revisions.
+
+    A trigger inserts jobs of documents with other ids (migrations/0013.webhooks.sql).
+    """
+    return uuid5(JOB_NAMESPACE, f"{WORKER}/{destination_id}/{subject}/{subject_id}")
+
+
+def enqueue(  # subject, data and time of one event
+    connection: Connection,
+    tenant_id: UUID,
+    subject: Subject,
+    subject_id: UUID,
+    data: Callable[[], str | None],
+    now: datetime,
+) -> list[Send]:
+    """Enqueue deliveries of an event to the destinations that want it, in the caller's transaction.
+
+    `data` returns the JSON of the body's `data`, or None if the subject no longer exists. It is called only if a
+    destination wants the event. A destination gets no new delivery for unchanged data, so a call may be repeated. Only
+    destinations that heard of a subject learn of its end. Returns the messages to send.
+    """
+    found = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
+    destinations: list[UUID] = [row[0] for row in found]
+    if not destinations:
+        return []
+    changed = connection.execute(
+        _REQUEST,
+        {
+            "tenant": tenant_id,
+            "subject": subject,
+            "subject_id": subject_id,
+            "version": SCHEMA_VERSION,
+            "payload": data() or "null",
+            "now": now,
+            "ids": [job_id(destination, subject, subject_id) for destination in destinations],
+            "destinations": destinations,
+        },
+    ).fetchall()
+    failed = [id_ for id_, had_failed in changed if had_failed]
+    if failed:
+        settle(connection, [KINDS[WORKER].job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
+    return begin(connection, WORKER, [row[0] for row in changed], now) if changed else []

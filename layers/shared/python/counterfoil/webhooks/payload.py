@@ -1,11 +1,13 @@
-"""What is delivered: the body of a revision, which is the same bytes for every try, and its rows as CSV.
+"""Renders a delivery: the JSON body of a revision and its signature, and the files of an export.
 
 The body is a JSON object: `schema_version`, `id` (also the Idempotency-Key), `event` ("cluster", "document" or
 "offers"), `subject_id`, `revision`, `created_at` (when this revision began, ISO 8601 in UTC) and `data`, which is null
-where the subject exists no more.
+if the subject no longer exists. A revision has the same bytes at every attempt.
 """
 
 import csv
+import hashlib
+import hmac
 import io
 import json
 import re
@@ -14,6 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
+
+from botocore.exceptions import ClientError
+
+from counterfoil import aws
+from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 
 SCHEMA_VERSION = 1
 """Of bodies that are requested now. A revision is delivered in the version that it was requested in, to its end."""
@@ -143,3 +150,94 @@ def cell(value: Any) -> str:
 
 def _is_number(text: str) -> bool:
     return text.removeprefix("-").replace(".", "", 1).isdecimal()
+
+
+HEADER = "Counterfoil-Signature"
+"""Header of a webhook: `t=1767323045,v1=<hex>,v1=<hex>`, in the form of Stripe's signatures."""
+
+
+def signature(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
+    """Return the value of HEADER, with one `v1` for each active secret.
+
+    `t` is `timestamp` in seconds since 1970. Each `v1` is HMAC-SHA256 with one secret (UTF-8) over `t`, a full stop and
+    the body. A receiver computes it with the secret that it has. It refuses times more than five minutes old, so that
+    a recorded call cannot be replayed later.
+    """
+    signed = f"{timestamp}.".encode() + body
+    digests = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
+    return ",".join([f"t={timestamp}", *(f"v1={digest}" for digest in digests)])
+
+
+PREFIX = "exports/"
+"""Keys are exports/{tenant}/{prefix of the destination}/{clusters, documents or offers}/{id}.json and .csv."""
+_JOB, _REVISION, _CREATED_AT = "job", "revision", "created-at"
+"""Keys of an exported object's metadata, which name the revision that it was written from."""
+
+
+def export_key(tenant_slug: str, prefix: str, job: Job, ending: str) -> str:
+    """Return the key of an exported subject, the same for every revision."""
+    return f"{PREFIX}{tenant_slug}/{prefix}/{job.subject.removesuffix('s')}s/{job.subject_id}.{ending}"
+
+
+def export(bucket: str, tenant_slug: str, prefix: str, job: Job) -> None:
+    """Write the files of a job unless newer ones exist. Offers have no documents, and so no CSV.
+
+    Raises:
+        ServiceUnavailableError, RejectedRequestError: S3 did not take a file.
+    """
+    files = [("json", "application/json", body(job))]
+    if job.subject != "offers":
+        files.append(("csv", "text/csv; charset=utf-8", table(job)))
+    for ending, content_type, content in files:
+        _put(bucket, export_key(tenant_slug, prefix, job, ending), job, content, content_type)
+
+
+def _put(bucket: str, key_: str, job: Job, content: bytes, content_type: str) -> None:
+    """Write one file, unless it changed after it was read: a slow attempt must not replace a newer file."""
+    found = _stored(bucket, key_)
+    if found is not None and _is_newer(found, job):
+        return
+    condition: dict[str, Any] = {"IfNoneMatch": "*"} if found is None else {"IfMatch": found["ETag"]}
+    try:
+        with aws.errors_mapped():
+            aws.client("s3").put_object(
+                Bucket=bucket,
+                Key=key_,
+                Body=content,
+                ContentType=content_type,
+                Metadata={_JOB: str(job.id), _REVISION: str(job.revision), _CREATED_AT: job.created_at},
+                **condition,
+            )
+    except RejectedRequestError as error:
+        if _status(error) not in {404, 409, 412}:
+            raise
+        raise ServiceUnavailableError("The export changed while it was written") from None
+
+
+def _stored(bucket: str, key_: str) -> Mapping[str, Any] | None:
+    """Return S3's description of an object; None if it does not exist (403 without the right to list)."""
+    try:
+        with aws.errors_mapped():
+            answer: Mapping[str, Any] = aws.client("s3").head_object(Bucket=bucket, Key=key_)
+            return answer
+    except RejectedRequestError as error:
+        if _status(error) in {403, 404}:
+            return None
+        raise
+
+
+def _is_newer(found: Mapping[str, Any], job: Job) -> bool:
+    """Return True if a file shows a later state than `job`.
+
+    Revisions count within a job. The file of an earlier destination with the same prefix comes from another job, whose
+    times can be compared, but not its revisions.
+    """
+    stated: Mapping[str, str] = found.get("Metadata", {})
+    if stated.get(_JOB) != str(job.id):
+        return stated.get(_CREATED_AT, "") > job.created_at
+    return int(stated[_REVISION]) > job.revision
+
+
+def _status(error: RejectedRequestError) -> int:
+    cause = error.__cause__
+    return cause.response["ResponseMetadata"]["HTTPStatusCode"] if isinstance(cause, ClientError) else 0

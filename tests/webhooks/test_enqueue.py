@@ -1,14 +1,16 @@
-"""Requests for output: each destination is owed what it wants, once for each state of a subject."""
+"""Deliveries are enqueued for each destination that wants an event, once for each state of a subject."""
 
+import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.output import request
-from counterfoil.documents.output.requests import job_id
+from counterfoil.documents.cluster_payload import cluster_data
+from counterfoil.webhooks.destinations import enqueue, job_id
 from counterfoil.work import Send
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination
@@ -33,7 +35,14 @@ class Office:
     def request(self, payload: Any = FOUND, subject: Any = "cluster", subject_id: UUID | None = None) -> list[Send]:
         self.clock.pass_(seconds=1)
         with self.database.tenant(self.tenant_id) as connection:
-            return request(connection, self.tenant_id, subject, subject_id or self.cluster, payload, self.clock())
+            id_ = subject_id or self.cluster
+
+            def data() -> str | None:
+                if subject == "cluster" and payload is not None:
+                    return cluster_data(connection, self.tenant_id, id_, payload)
+                return None if payload is None else json.dumps(payload)
+
+            return enqueue(connection, self.tenant_id, subject, id_, data, self.clock())
 
     def jobs(self) -> list[dict[str, Any]]:
         return rows(self.admin, "output_job")
@@ -136,7 +145,8 @@ def test_a_request_that_is_rolled_back_owes_nothing(office: Office):
 
     def effects_that_fail() -> None:
         with office.database.tenant(office.tenant_id) as connection:
-            assert request(connection, office.tenant_id, "cluster", office.cluster, FOUND, office.clock())
+            data = partial(cluster_data, connection, office.tenant_id, office.cluster, FOUND)
+            assert enqueue(connection, office.tenant_id, "cluster", office.cluster, data, office.clock())
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from counterfoil.documents.output import destinations, exports, signing
-from counterfoil.documents.output.payload import SCHEMA_VERSION, Job, body
 from counterfoil.documents.three_way_match.checks import examine
 from counterfoil.egress import PORTS, TOTAL_SECONDS
 from counterfoil.retry import LONGEST_RETRY_AFTER, RedeliverPolicy
 from counterfoil.settings import Settings
+from counterfoil.webhooks import destinations
+from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, Job, body, export_key
 from tools.demo.receiver import TOLERANCE_SECONDS
 
-PAGE = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
 CLUSTER_FIELDS = [*examine([], []).record, "documents", "matches"]
 JOB = Job(UUID(int=1), 3, "cluster", UUID(int=2), SCHEMA_VERSION, datetime(2026, 1, 2, tzinfo=UTC), "{}")
 
@@ -32,7 +32,7 @@ def test_fields_are_those_of_the_tables():
 
 
 def test_the_headers_are_named():
-    assert f"{signing.HEADER}: t=" in PAGE
+    assert f"{HEADER}: t=" in PAGE
     assert "Idempotency-Key: " in PAGE
 
 
@@ -54,5 +54,5 @@ def test_the_numbers_are_those_of_the_code():
 
 
 def test_the_keys_of_exports_are_as_shown():
-    assert exports.key("{tenant}", "{prefix}", JOB, "json").replace(str(JOB.subject_id), "{id}") in PAGE
-    assert exports.key("{tenant}", "{prefix}", JOB, "csv").replace(str(JOB.subject_id), "{id}") in PAGE
+    assert export_key("{tenant}", "{prefix}", JOB, "json").replace(str(JOB.subject_id), "{id}") in PAGE
+    assert export_key("{tenant}", "{prefix}", JOB, "csv").replace(str(JOB.subject_id), "{id}") in PAGE

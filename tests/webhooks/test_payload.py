@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.output.payload import COLUMNS, SCHEMA_VERSION, Job, body, table
+from counterfoil.webhooks.payload import COLUMNS, SCHEMA_VERSION, Job, body, table
 
 ID, SUBJECT = UUID(int=1), UUID(int=2)
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from counterfoil.documents.output.signing import signature
+from counterfoil.webhooks.payload import signature
 from tools.demo.receiver import TOLERANCE_SECONDS, is_genuine
 
 BODY, AT = b'{"a": 1}', 1_767_323_045
