@@ -7,7 +7,9 @@ SECONDS := 600
 LETTERS := 1000000
 HISTORIES := 10000
 # Folders of tests with databases, clouds, servers or much computation.
-SLOW := benchmarks e2e fuzz golden idempotency infra migrations tools
+SLOW := benchmarks e2e fuzz golden infra migrations tools
+# Works without the product, which does not import it.
+PACKAGE := packages/powertools-postgres-idempotency
 # Tests under load, which `make test` runs for 45 seconds each, and the simulation, of which it runs 200 histories.
 SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) tests/tools/simulation/test_simulation.py
 # Without compiled modules, every process starts several seconds later.
@@ -32,7 +34,7 @@ test: setup  ## Run every test, end-to-end tests on a local cloud of their own a
 	@.venv/bin/python -m pytest --numprocesses auto
 
 test-unit: setup  ## Run the quick tests: no database, no cloud, nothing that takes a second
-	@.venv/bin/python -m pytest --numprocesses 2 -m "not database and not slow" $(SLOW:%=--ignore=tests/%)
+	@.venv/bin/python -m pytest --numprocesses 2 -m "not database and not slow" $(SLOW:%=--ignore=tests/%) --ignore=packages
 
 soak: setup  ## Run the tests under load and kills (SECONDS=600 for each), and the simulation (HISTORIES=10000)
 	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) COUNTERFOIL_HISTORIES=$(HISTORIES) .venv/bin/python -m pytest $(SOAK)
@@ -45,6 +47,7 @@ lint: setup  ## Check style, types, import contracts, spelling and dependencies
 	@.venv/bin/codespell
 	@.venv/bin/deptry .
 	@cd tools && ../.venv/bin/deptry .
+	@cd $(PACKAGE) && $(CURDIR)/.venv/bin/mypy && $(CURDIR)/.venv/bin/deptry .
 
 format: setup  ## Put the code into its format
 	@.venv/bin/ruff format

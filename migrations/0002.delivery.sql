@@ -1,4 +1,4 @@
--- Delivery for every worker: the outbox, attempts, circuit breakers, idempotency.
+-- Delivery for every worker: the outbox, attempts, circuit breakers.
 
 -- Claim tokens only grow, over all kinds of work: the newest claim always has the highest token.
 CREATE SEQUENCE claim_token AS bigint;
@@ -71,33 +71,11 @@ CREATE TABLE mapping_pause (
 );
 GRANT SELECT, INSERT, UPDATE ON mapping_pause TO counterfoil_delivery;
 
--- Functions that ran for a key, so that none runs twice for it, with their results. All times are those of the
--- database's clock, so that processes whose clocks differ agree on expiry. A result is stored until it expires, a
--- summary for 30 more days.
-CREATE TABLE idempotency (
-    tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    key               text NOT NULL,               -- the function, and a hash of its arguments
-    status            text NOT NULL CHECK (status IN ('INPROGRESS', 'COMPLETED', 'EXPIRED')),
-    claim             uuid NOT NULL,               -- of the current run; results of an older run are void
-    claims            integer NOT NULL DEFAULT 1,  -- runs under this key
-    claimed_at        timestamptz NOT NULL,
-    in_progress_until timestamptz,                 -- when an unfinished run counts as lost; NULL: at expires_at
-    completed_at      timestamptz,
-    expires_at        timestamptz NOT NULL,        -- when the key is free again
-    payload_hash      text,                        -- of values that must be the same under one key
-    result            text,                        -- JSON, as Powertools writes it
-    result_hash       bytea,                       -- SHA-256; outlives the result
-    PRIMARY KEY (tenant_id, key),
-    CHECK ((status = 'COMPLETED') = (result IS NOT NULL))
-);
-CREATE INDEX idempotency_by_expiry ON idempotency (expires_at);
-CREATE INDEX idempotency_result ON idempotency (expires_at) WHERE status = 'COMPLETED';
-
 DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outbox', 'work_attempt', 'idempotency'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox', 'work_attempt'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
@@ -123,18 +101,6 @@ GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_keeper;
 -- Delivery sees the outcomes of all tenants' attempts, and no errors.
 CREATE POLICY delivery_sees ON work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, worker, work_id, outcome) ON work_attempt TO counterfoil_delivery;
-
-GRANT SELECT, INSERT, DELETE,
-      UPDATE (status, claim, claims, claimed_at, in_progress_until, completed_at, expires_at, payload_hash, result,
-              result_hash)
-    ON idempotency TO counterfoil_worker;
--- The watchdog clears expired results without seeing them, and deletes summaries after their retention.
-CREATE POLICY expired ON idempotency FOR SELECT TO counterfoil_keeper USING (expires_at < now());
-CREATE POLICY cleared ON idempotency FOR UPDATE TO counterfoil_keeper
-    USING (expires_at < now()) WITH CHECK (status = 'EXPIRED');
-CREATE POLICY past_keeping ON idempotency FOR DELETE TO counterfoil_keeper
-    USING (expires_at < now() - interval '30 days');
-GRANT SELECT (tenant_id, key, status, expires_at), UPDATE (status, result), DELETE ON idempotency TO counterfoil_keeper;
 
 -- The timeline of an unassigned dead letter shows the attempts of its work item. The delivery role may not read errors
 -- of attempts, because those of a tenant can quote its documents. This function returns attempts without a tenant only.

@@ -1295,25 +1295,6 @@ CREATE TABLE public.document_word (
 
 ALTER TABLE ONLY public.document_word FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.idempotency (
-    tenant_id uuid NOT NULL,
-    key text NOT NULL,
-    status text NOT NULL,
-    claim uuid NOT NULL,
-    claims integer DEFAULT 1 NOT NULL,
-    claimed_at timestamp with time zone NOT NULL,
-    in_progress_until timestamp with time zone,
-    completed_at timestamp with time zone,
-    expires_at timestamp with time zone NOT NULL,
-    payload_hash text,
-    result text,
-    result_hash bytea,
-    CONSTRAINT idempotency_check CHECK (((status = 'COMPLETED'::text) = (result IS NOT NULL))),
-    CONSTRAINT idempotency_status_check CHECK ((status = ANY (ARRAY['INPROGRESS'::text, 'COMPLETED'::text, 'EXPIRED'::text])))
-);
-
-ALTER TABLE ONLY public.idempotency FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.ingestion_job (
     id uuid NOT NULL,
     tenant_id uuid NOT NULL,
@@ -2099,9 +2080,6 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.document_word
     ADD CONSTRAINT document_word_pkey PRIMARY KEY (document_id, word);
 
-ALTER TABLE ONLY public.idempotency
-    ADD CONSTRAINT idempotency_pkey PRIMARY KEY (tenant_id, key);
-
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_pkey PRIMARY KEY (id);
 
@@ -2383,10 +2361,6 @@ CREATE INDEX document_review_in_order ON public.document_review USING btree (sta
 
 CREATE INDEX document_word_page ON public.document_word USING btree (tenant_id, word, received_at DESC, document_id DESC);
 
-CREATE INDEX idempotency_by_expiry ON public.idempotency USING btree (expires_at);
-
-CREATE INDEX idempotency_result ON public.idempotency USING btree (expires_at) WHERE (status = 'COMPLETED'::text);
-
 CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) WHERE (matching_status IS NOT NULL);
 
 CREATE INDEX idx_matchmaking_jobs_date_timezone ON public.matchmaking_jobs USING btree (date, timezone);
@@ -2635,9 +2609,6 @@ ALTER TABLE ONLY public.document
 ALTER TABLE ONLY public.document_word
     ADD CONSTRAINT document_word_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.idempotency
-    ADD CONSTRAINT idempotency_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.ingestion_job
     ADD CONSTRAINT ingestion_job_tenant_id_id_fkey FOREIGN KEY (tenant_id, id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
@@ -2760,8 +2731,6 @@ ALTER TABLE public.change_allowance ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.chat_message ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.chat_session ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY cleared ON public.idempotency FOR UPDATE TO counterfoil_keeper USING ((expires_at < now())) WITH CHECK ((status = 'EXPIRED'::text));
 
 ALTER TABLE public.cluster_diagnostics ENABLE ROW LEVEL SECURITY;
 
@@ -2927,8 +2896,6 @@ CREATE POLICY erasing ON public.document_review TO counterfoil_owner USING ((ten
 
 CREATE POLICY erasing ON public.document_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.idempotency TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY erasing ON public.ingestion_job TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.judgement TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -2997,8 +2964,6 @@ CREATE POLICY erasing_unassigned ON public.acquisition_job FOR UPDATE TO counter
 
 CREATE POLICY everybodys ON public.change_allowance TO counterfoil_delivery USING ((tenant_id IS NULL)) WITH CHECK ((tenant_id IS NULL));
 
-CREATE POLICY expired ON public.idempotency FOR SELECT TO counterfoil_keeper USING ((expires_at < now()));
-
 CREATE POLICY following ON public.audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
 
 CREATE POLICY following ON public.matchmaking_jobs TO counterfoil_owner USING (true) WITH CHECK (true);
@@ -3010,8 +2975,6 @@ CREATE POLICY following ON public.offers TO counterfoil_owner USING (true) WITH 
 CREATE POLICY forgetting ON public.chat_message FOR SELECT TO counterfoil_owner USING (true);
 
 CREATE POLICY forgetting ON public.task FOR UPDATE TO counterfoil_owner USING (true) WITH CHECK (((payload_key IS NULL) AND (result IS NULL)));
-
-ALTER TABLE public.idempotency ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.ingestion_job ENABLE ROW LEVEL SECURITY;
 
@@ -3129,8 +3092,6 @@ CREATE POLICY own_tenant ON public.document_review TO counterfoil_worker USING (
 
 CREATE POLICY own_tenant ON public.document_word FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.idempotency TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY own_tenant ON public.ingestion_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.judgement TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -3208,8 +3169,6 @@ CREATE POLICY past_keeping ON public.dead_letter_operation FOR DELETE TO counter
 CREATE POLICY past_keeping ON public.dead_letter_operation_item TO counterfoil_keeper USING ((EXISTS ( SELECT
    FROM public.dead_letter_operation o
   WHERE ((o.id = dead_letter_operation_item.operation_id) AND (o.ended_at < (now() - '90 days'::interval)))))) WITH CHECK (false);
-
-CREATE POLICY past_keeping ON public.idempotency FOR DELETE TO counterfoil_keeper USING ((expires_at < (now() - '30 days'::interval)));
 
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
@@ -3764,36 +3723,6 @@ GRANT UPDATE(changed_at) ON TABLE public.document_review TO counterfoil_worker;
 GRANT UPDATE(closed_at) ON TABLE public.document_review TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.document_word TO counterfoil_worker;
-
-GRANT SELECT,INSERT,DELETE ON TABLE public.idempotency TO counterfoil_worker;
-GRANT DELETE ON TABLE public.idempotency TO counterfoil_keeper;
-
-GRANT SELECT(tenant_id) ON TABLE public.idempotency TO counterfoil_keeper;
-
-GRANT SELECT(key) ON TABLE public.idempotency TO counterfoil_keeper;
-
-GRANT UPDATE(status) ON TABLE public.idempotency TO counterfoil_worker;
-GRANT SELECT(status),UPDATE(status) ON TABLE public.idempotency TO counterfoil_keeper;
-
-GRANT UPDATE(claim) ON TABLE public.idempotency TO counterfoil_worker;
-
-GRANT UPDATE(claims) ON TABLE public.idempotency TO counterfoil_worker;
-
-GRANT UPDATE(claimed_at) ON TABLE public.idempotency TO counterfoil_worker;
-
-GRANT UPDATE(in_progress_until) ON TABLE public.idempotency TO counterfoil_worker;
-
-GRANT UPDATE(completed_at) ON TABLE public.idempotency TO counterfoil_worker;
-
-GRANT UPDATE(expires_at) ON TABLE public.idempotency TO counterfoil_worker;
-GRANT SELECT(expires_at) ON TABLE public.idempotency TO counterfoil_keeper;
-
-GRANT UPDATE(payload_hash) ON TABLE public.idempotency TO counterfoil_worker;
-
-GRANT UPDATE(result) ON TABLE public.idempotency TO counterfoil_worker;
-GRANT UPDATE(result) ON TABLE public.idempotency TO counterfoil_keeper;
-
-GRANT UPDATE(result_hash) ON TABLE public.idempotency TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.ingestion_job TO counterfoil_worker;
 

@@ -34,7 +34,12 @@ def main() -> int:
     """Prepare what is not prepared. Returns the exit code."""
     try:
         check_python()
-        locks = (ROOT / "uv.lock", ROOT / "pyproject.toml", ROOT / "tools" / "pyproject.toml")
+        locks = (
+            ROOT / "uv.lock",
+            ROOT / "pyproject.toml",
+            ROOT / "tools" / "pyproject.toml",
+            *sorted(ROOT.glob("packages/*/pyproject.toml")),
+        )
         once(VENV, VENV / ".prepared", locks, prepare_python)
         once(NODE_MODULES, NODE_MODULES / ".prepared", (ROOT / "package-lock.json",), prepare_node)
     except SetupError as error:

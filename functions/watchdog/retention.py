@@ -24,8 +24,6 @@ OUTBOX_RETENTION = timedelta(days=14)
 """Of messages sent; longer than a queue keeps them."""
 CALL_RETENTION = timedelta(days=400)
 """Of what calls of the language model cost: 13 months. The database lets the watchdog see no younger ones."""
-KEY_RETENTION = timedelta(days=30)
-"""Of what is known of an idempotency key once its result has expired. The database lets no younger ones be deleted."""
 TRY_RETENTION = timedelta(days=90)
 """Of how single tries ended. The database lets no younger ones be deleted."""
 TASK_RETENTION = timedelta(days=90)
@@ -68,17 +66,6 @@ DELETE FROM matchmaking_jobs WHERE id IN (SELECT id FROM matchmaking_jobs WHERE 
 """
 _POOLS = "DELETE FROM offer_pool WHERE id IN (SELECT id FROM offer_pool WHERE date < %s ORDER BY date LIMIT %s)"
 _PEOPLE = "SELECT forget_pooled_people(%s)"
-# Rows are locked as they are found: a run that takes an expired key over in the same moment keeps it.
-_RESULTS = """
-UPDATE idempotency SET status = 'EXPIRED', result = NULL
-WHERE (tenant_id, key) IN (SELECT tenant_id, key FROM idempotency WHERE status = 'COMPLETED' AND expires_at < %s
-                           ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED)
-"""
-_KEYS = """
-DELETE FROM idempotency
-WHERE (tenant_id, key) IN (SELECT tenant_id, key FROM idempotency WHERE expires_at < %s
-                           ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED)
-"""
 
 
 @dataclass(frozen=True)
@@ -87,9 +74,6 @@ class Purged:
 
     outbox: int
     llm_call: int
-    idempotency: int
-    idempotency_result: int
-    """Results cleared; what else is known of their keys stays for a while."""
     work_attempt: int
     task: int
     chat_session: int
@@ -129,8 +113,6 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
         "work_attempt": doing(_TRIES, now - TRY_RETENTION),
         "task": doing(_TASKS, now - TASK_RETENTION),
         "chat_session": doing(_SESSIONS, now - SESSION_RETENTION, min(at_once, SESSIONS_AT_ONCE)),
-        "idempotency_result": doing(_RESULTS, now),
-        "idempotency": doing(_KEYS, now - KEY_RETENTION),
         "matchmaking_jobs": doing(_OFFERS, offers_before, min(at_once, JOBS_AT_ONCE)),
         "offer_pool": doing(_POOLS, offers_before, min(at_once, SHARDS_AT_ONCE)),
         "offer_shard": forget_people,

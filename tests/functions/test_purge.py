@@ -12,7 +12,6 @@ from counterfoil.db import Connection, Database
 from counterfoil.tasks.chat import NoSessionError, sessions
 from functions.watchdog.retention import (
     CALL_RETENTION,
-    KEY_RETENTION,
     OUTBOX_RETENTION,
     SESSION_RETENTION,
     TASK_RETENTION,
@@ -62,24 +61,6 @@ def tried(admin: Connection, at: datetime, tenant: UUID | None) -> None:
         "VALUES (%s, 'tasks', gen_random_uuid(), 1, 1, %s, %s, 'retry')",
         [tenant, at, at],
     )
-
-
-def kept(admin: Connection, tenant: UUID, expires_at: datetime, *, status: str = "COMPLETED", number: int = 1) -> None:
-    """Idempotency keys that expire then, or have."""
-    admin.execute(
-        """
-        INSERT INTO idempotency (tenant_id, key, status, claim, claimed_at, expires_at, result, result_hash)
-        SELECT %(tenant)s, 'f#' || gen_random_uuid(), %(status)s, gen_random_uuid(), %(at)s, %(at)s,
-               CASE WHEN %(status)s = 'COMPLETED' THEN '{"name": "Ada"}' END, 'hash'
-        FROM generate_series(1, %(number)s)
-        """,
-        {"tenant": tenant, "status": status, "at": expires_at, "number": number},
-    )
-
-
-def keys(admin: Connection) -> set[tuple[datetime, str, bool]]:
-    """When each key expires, its status, and whether its result is there."""
-    return set(admin.execute("SELECT expires_at, status, result IS NOT NULL FROM idempotency").fetchall())
 
 
 def test_messages_are_kept_until_no_queue_can_hold_them_and_for_ever_while_they_are_owed(
@@ -136,74 +117,6 @@ def test_after_a_long_stop_each_round_takes_so_many_of_the_oldest(keeper_databas
     assert purge(keeper_database, lambda: NOW, at_once=5) == replace(NOTHING, outbox=2, llm_call=2)
 
 
-def test_a_result_is_cleared_when_it_has_expired_and_its_key_forgotten_a_month_later(
-    keeper_database: Database, admin: Connection
-) -> None:
-    tenants = [make_tenant(admin, slug) for slug in ("acme", "globex")]
-    for tenant in tenants:
-        for status in ("COMPLETED", "INPROGRESS"):
-            kept(admin, tenant, NOW + A_DAY, status=status)
-            kept(admin, tenant, NOW - A_DAY, status=status)
-            kept(admin, tenant, NOW - KEY_RETENTION - A_DAY, status=status)
-
-    assert purge(keeper_database, lambda: NOW) == replace(NOTHING, idempotency=4, idempotency_result=4)
-
-    assert keys(admin) == {
-        (NOW + A_DAY, "COMPLETED", True),
-        (NOW + A_DAY, "INPROGRESS", False),
-        (NOW - A_DAY, "EXPIRED", False),
-        (NOW - A_DAY, "INPROGRESS", False),
-    }
-    assert admin.execute("SELECT DISTINCT result_hash FROM idempotency").fetchall() == [(b"hash",)]
-
-
-def test_a_watchdog_whose_clock_is_wrong_clears_and_forgets_nothing_too_early(
-    keeper_database: Database, admin: Connection
-) -> None:
-    tenant = make_tenant(admin, "acme")
-    kept(admin, tenant, NOW + A_DAY)
-    kept(admin, tenant, NOW - KEY_RETENTION + A_DAY, status="INPROGRESS")
-
-    assert purge(keeper_database, lambda: NOW + 10 * KEY_RETENTION) == NOTHING
-
-
-def test_expired_keys_are_cleared_and_forgotten_so_many_in_a_round(
-    keeper_database: Database, admin: Connection
-) -> None:
-    tenant = make_tenant(admin, "acme")
-    kept(admin, tenant, NOW - A_DAY, number=7)
-    kept(admin, tenant, NOW - 2 * KEY_RETENTION, status="INPROGRESS", number=7)
-
-    assert purge(keeper_database, lambda: NOW, at_once=5) == replace(NOTHING, idempotency=5, idempotency_result=5)
-    assert purge(keeper_database, lambda: NOW, at_once=5) == replace(NOTHING, idempotency=2, idempotency_result=2)
-
-
-def test_a_key_that_is_taken_over_while_it_is_purged_is_the_new_run_s(
-    keeper_database: Database, admin: Connection, admin_database_url: str
-) -> None:
-    kept(admin, make_tenant(admin, "acme"), NOW - 2 * KEY_RETENTION)
-    with psycopg.connect(admin_database_url) as run:
-        run.execute(
-            "UPDATE idempotency SET status = 'INPROGRESS', result = NULL, expires_at = %s", [NOW + A_DAY]
-        )  # and before it commits
-        assert purge(keeper_database, lambda: NOW) == NOTHING
-
-    assert keys(admin) == {(NOW + A_DAY, "INPROGRESS", False)}
-
-
-def test_who_clears_results_cannot_read_them(keeper_database_url: str, admin: Connection) -> None:
-    kept(admin, make_tenant(admin, "acme"), NOW - A_DAY)
-    with psycopg.connect(keeper_database_url, autocommit=True) as keeper:
-        assert keeper.execute("SELECT status FROM idempotency").fetchall() == [("COMPLETED",)]
-        for statement in (
-            "SELECT result FROM idempotency",
-            "UPDATE idempotency SET status = 'COMPLETED', result = '{}'",
-            "UPDATE idempotency SET expires_at = now()",
-        ):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                keeper.execute(statement.encode())
-
-
 @pytest.mark.parametrize(
     ("table", "index", "condition"),
     [
@@ -211,12 +124,6 @@ def test_who_clears_results_cannot_read_them(keeper_database_url: str, admin: Co
         ("work_attempt", "work_attempt_by_age", "ended_at < '2020-01-01' ORDER BY ended_at"),
         ("llm_call", "llm_call_by_age", "created_at < '2020-01-01' ORDER BY created_at"),
         ("chat_session", "chat_session_by_use", "used_at < '2020-01-01' ORDER BY used_at"),
-        ("idempotency", "idempotency_by_expiry", "expires_at < '2020-01-01' ORDER BY expires_at"),
-        (
-            "idempotency",
-            "idempotency_result",
-            "status = 'COMPLETED' AND expires_at < '2020-01-01' ORDER BY expires_at",
-        ),
     ],
 )
 def test_what_is_old_is_found_by_an_index(table: str, index: str, condition: str, admin: Connection) -> None:

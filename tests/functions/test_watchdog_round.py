@@ -57,8 +57,6 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
         "queue_minute": 0,
         "outbox": 0,
         "llm_call": 0,
-        "idempotency": 0,
-        "idempotency_result": 0,
         "work_attempt": 0,
         "task": 0,
         "chat_session": 0,

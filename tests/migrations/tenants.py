@@ -118,8 +118,6 @@ ROWS = {
                                VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'somebody', now())""",
     "document_copy": """INSERT INTO {} (tenant_id, document_id, source_id, bucket, key, file_name)
                         VALUES (%(tenant)s, %(id)s, %(source)s, 'uploads', 'key', 'name')""",
-    "idempotency": """INSERT INTO {} (tenant_id, key, status, claim, claimed_at, expires_at)
-                      VALUES (%(tenant)s, %(id)s::text, 'INPROGRESS', %(id)s, now(), now())""",
     "operation": """INSERT INTO {} (tenant_id, kind, received_until, rate, requested_by, requested_at, stepped_at)
                     VALUES (%(tenant)s, 'match', now(), 60, 'somebody', now(), now())""",
     "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",

@@ -1,4 +1,4 @@
-"""What Powertools promises of the cache of a process, held against ours and against its layer for DynamoDB."""
+"""Powertools' guarantees about the cache of a process, for both layers."""
 
 import pytest
 from aws_lambda_powertools.utilities.idempotency import BasePersistenceLayer
@@ -6,47 +6,44 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyAlreadyInProgressError,
 )
 
-from tests.idempotency.conftest import NewLayer, Time
-from tests.idempotency.orders import ORDER, PLACED, Orders
+from harness import ORDER, PLACED, NewLayer, Orders, Time
 
 
-def away(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on the store is not to be asked."""
+def forbid(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail the test if the store is used from now on."""
     for method in ("_get_record", "_put_record", "_update_record", "_delete_record"):
-        monkeypatch.setattr(layer, method, lambda *_, **__: pytest.fail("the store was asked"))
+        monkeypatch.setattr(layer, method, lambda *_, **__: pytest.fail("the store was used"))
 
 
-def test_a_cached_result_asks_nobody(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_result_needs_no_store(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = Orders(layer, use_local_cache=True)
     orders.place(order=ORDER)
-    away(layer, monkeypatch)
+    forbid(layer, monkeypatch)
 
     assert orders.place(order=ORDER) == PLACED
 
 
-def test_another_process_s_result_is_cached_when_it_is_found(
-    new_layer: NewLayer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_found_result_of_another_process_is_cached(new_layer: NewLayer, monkeypatch: pytest.MonkeyPatch) -> None:
     Orders(new_layer(), use_local_cache=True).place(order=ORDER)
     layer = new_layer()
     orders = Orders(layer, use_local_cache=True)
     orders.place(order=ORDER)
-    away(layer, monkeypatch)
+    forbid(layer, monkeypatch)
 
     assert orders.place(order=ORDER) == PLACED
     assert orders.runs == 0
 
 
-def test_a_cached_result_expires(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_cached_result_expires(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, use_local_cache=True, expires_after_seconds=300)
     orders.place(order=ORDER)
-    time_told.pass_(seconds=302)
+    clock.advance(seconds=302)
     orders.place(order=ORDER)
 
     assert orders.runs == 2
 
 
-def test_what_is_in_progress_is_not_cached(new_layer: NewLayer) -> None:
+def test_record_in_progress_is_not_cached(new_layer: NewLayer) -> None:
     one, other = Orders(new_layer(), use_local_cache=True), Orders(new_layer(), use_local_cache=True)
 
     def while_it_runs() -> None:
@@ -59,7 +56,7 @@ def test_what_is_in_progress_is_not_cached(new_layer: NewLayer) -> None:
     assert other.place(order=ORDER) == PLACED
 
 
-def test_the_cache_is_of_the_size_asked_for(layer: BasePersistenceLayer) -> None:
+def test_cache_size_is_limited(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, use_local_cache=True, local_cache_max_items=2)
     for number in range(4):
         orders.place(order={"order_id": number})
@@ -69,7 +66,7 @@ def test_the_cache_is_of_the_size_asked_for(layer: BasePersistenceLayer) -> None
     assert orders.runs == 4
 
 
-def test_a_failure_leaves_nothing_in_the_cache(layer: BasePersistenceLayer) -> None:
+def test_failure_is_not_cached(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, use_local_cache=True)
     orders.answer = ValueError("out of stock")
     with pytest.raises(ValueError, match="stock"):

@@ -1,4 +1,4 @@
-"""What Powertools promises of a payload that must not differ, held against ours and its layer for DynamoDB."""
+"""Powertools' guarantees about payload validation, for both layers."""
 
 from typing import Any
 
@@ -6,11 +6,10 @@ import pytest
 from aws_lambda_powertools.utilities.idempotency import BasePersistenceLayer
 from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyValidationError
 
-from tests.idempotency.conftest import NewLayer, Time
-from tests.idempotency.orders import ORDER, PLACED, Orders
+from harness import ORDER, PLACED, NewLayer, Orders, Time
 
 
-def test_the_same_key_with_another_payload_is_refused(layer: BasePersistenceLayer) -> None:
+def test_same_key_with_another_payload_is_refused(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, event_key_jmespath="order_id", payload_validation_jmespath="total")
     orders.place(order=ORDER)
     with pytest.raises(IdempotencyValidationError):
@@ -20,7 +19,7 @@ def test_the_same_key_with_another_payload_is_refused(layer: BasePersistenceLaye
     assert orders.runs == 1
 
 
-def test_it_is_refused_while_the_first_one_runs_too(new_layer: NewLayer) -> None:
+def test_another_payload_is_refused_during_first_run(new_layer: NewLayer) -> None:
     how: dict[str, Any] = {"event_key_jmespath": "order_id", "payload_validation_jmespath": "total"}
     one, other = Orders(new_layer(), **how), Orders(new_layer(), **how)
 
@@ -33,7 +32,7 @@ def test_it_is_refused_while_the_first_one_runs_too(new_layer: NewLayer) -> None
     assert one.place(order=ORDER) == PLACED
 
 
-def test_what_was_refused_is_not_cached(new_layer: NewLayer) -> None:
+def test_refused_payload_is_not_cached(new_layer: NewLayer) -> None:
     how: dict[str, Any] = {
         "event_key_jmespath": "order_id",
         "payload_validation_jmespath": "total",
@@ -48,7 +47,7 @@ def test_what_was_refused_is_not_cached(new_layer: NewLayer) -> None:
     assert other.place(order=ORDER) == PLACED
 
 
-def test_a_cached_result_is_held_against_the_payload_too(layer: BasePersistenceLayer) -> None:
+def test_cached_result_validates_payload(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, event_key_jmespath="order_id", payload_validation_jmespath="total", use_local_cache=True)
     orders.place(order=ORDER)
 
@@ -56,12 +55,12 @@ def test_a_cached_result_is_held_against_the_payload_too(layer: BasePersistenceL
         orders.place(order=ORDER | {"total": "1.00"})
 
 
-def test_the_payload_may_be_another_once_the_record_has_expired(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_expired_record_accepts_another_payload(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(
         layer, event_key_jmespath="order_id", payload_validation_jmespath="total", expires_after_seconds=300
     )
     orders.place(order=ORDER)
-    time_told.pass_(seconds=302)
+    clock.advance(seconds=302)
     orders.place(order=ORDER | {"total": "1.00"})
     assert orders.runs == 2
 

@@ -1,7 +1,7 @@
-"""What Powertools promises of its persistence layers, held against ours on PostgreSQL and against its own for DynamoDB.
+"""Powertools' guarantees about persistence layers, for the PostgreSQL and the DynamoDB layer.
 
-The promises are those of its documentation of Idempotency: each is a test here, in the order of that page. That its own
-layer passes shows that they are asked for rightly.
+Each guarantee in the documentation of Powertools Idempotency has a test here, in the order of that page. The DynamoDB
+layer passes them too, which shows that the tests read the documentation correctly.
 """
 
 import json
@@ -25,21 +25,19 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 )
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
-from tests.delivery.harness import Context
-from tests.idempotency.conftest import NewLayer, Time
-from tests.idempotency.orders import ORDER, PLACED, Killed, Orders, lose
+from harness import ORDER, PLACED, Context, Killed, NewLayer, Orders, Time, lose
 
-# The same key, the same result
+# Results
 
 
-def test_the_same_payload_runs_once_and_gets_the_same_result(layer: BasePersistenceLayer) -> None:
+def test_same_payload_runs_once(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
 
     assert [orders.place(order=ORDER) for _ in range(3)] == [PLACED] * 3
     assert orders.runs == 1
 
 
-def test_another_process_gets_the_result_too(new_layer: NewLayer) -> None:
+def test_another_process_gets_the_result(new_layer: NewLayer) -> None:
     one, other = Orders(new_layer()), Orders(new_layer())
     one.place(order=ORDER)
 
@@ -47,7 +45,7 @@ def test_another_process_gets_the_result_too(new_layer: NewLayer) -> None:
     assert (one.runs, other.runs) == (1, 0)
 
 
-def test_another_payload_is_another_run(layer: BasePersistenceLayer) -> None:
+def test_another_payload_runs_again(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
     orders.place(order=ORDER)
     orders.place(order=ORDER | {"total": "148.76"})
@@ -55,7 +53,7 @@ def test_another_payload_is_another_run(layer: BasePersistenceLayer) -> None:
     assert orders.runs == 2
 
 
-def test_the_order_of_a_payload_s_fields_is_no_difference(layer: BasePersistenceLayer) -> None:
+def test_order_of_fields_does_not_matter(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
     orders.place(order=ORDER)
     orders.place(order=dict(reversed(ORDER.items())))
@@ -63,7 +61,7 @@ def test_the_order_of_a_payload_s_fields_is_no_difference(layer: BasePersistence
     assert orders.runs == 1
 
 
-def test_a_handler_may_be_idempotent_as_a_whole(layer: BasePersistenceLayer) -> None:
+def test_handler_can_be_idempotent(layer: BasePersistenceLayer) -> None:
     runs = []
 
     @idempotent(persistence_store=layer)
@@ -75,9 +73,7 @@ def test_a_handler_may_be_idempotent_as_a_whole(layer: BasePersistenceLayer) -> 
     assert len(runs) == 1
 
 
-def test_a_handler_that_dies_is_repeated_when_the_time_of_its_own_invocation_is_over(
-    layer: BasePersistenceLayer, time_told: Time
-) -> None:
+def test_killed_handler_is_repeated_after_its_deadline(layer: BasePersistenceLayer, clock: Time) -> None:
     is_killed = [True, False]
 
     @idempotent(persistence_store=layer)
@@ -88,15 +84,15 @@ def test_a_handler_that_dies_is_repeated_when_the_time_of_its_own_invocation_is_
 
     with pytest.raises(Killed):
         handle(ORDER, Context(left=10))
-    time_told.pass_(seconds=9)
+    clock.advance(seconds=9)
     with pytest.raises(IdempotencyAlreadyInProgressError):
         handle(ORDER, Context(left=10))
-    time_told.pass_(seconds=2)
+    clock.advance(seconds=2)
 
     assert handle(ORDER, Context(left=10)) == PLACED
 
 
-def test_it_may_be_switched_off_while_developing(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idempotency_can_be_disabled(layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", "true")
     orders = Orders(layer)
     for _ in range(2):
@@ -106,7 +102,7 @@ def test_it_may_be_switched_off_while_developing(layer: BasePersistenceLayer, mo
     assert orders.runs == 2
 
 
-def test_two_functions_share_a_layer_and_no_keys(layer: BasePersistenceLayer) -> None:
+def test_functions_share_layer_but_not_keys(layer: BasePersistenceLayer) -> None:
     ran = []
 
     def make(name: str) -> Callable[..., Any]:
@@ -129,7 +125,7 @@ def test_two_functions_share_a_layer_and_no_keys(layer: BasePersistenceLayer) ->
     assert ran == ["place", "cancel"]
 
 
-def test_a_prefix_stands_for_the_functions_name(layer: BasePersistenceLayer) -> None:
+def test_prefix_replaces_function_name(layer: BasePersistenceLayer) -> None:
     def function(*, order: Any) -> dict[str, Any]:
         return PLACED
 
@@ -142,10 +138,10 @@ def test_a_prefix_stands_for_the_functions_name(layer: BasePersistenceLayer) -> 
     assert layer._get_record(f"orders#{digest}").response_json_as_dict() == PLACED
 
 
-# Which part of the payload is the key
+# Keys
 
 
-def test_a_part_of_the_payload_may_be_the_key(layer: BasePersistenceLayer) -> None:
+def test_key_can_be_part_of_payload(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, event_key_jmespath="[order_id, total]")
     orders.place(order=ORDER)
     orders.place(order=ORDER | {"lines": []})
@@ -155,7 +151,7 @@ def test_a_part_of_the_payload_may_be_the_key(layer: BasePersistenceLayer) -> No
     assert orders.runs == 2
 
 
-def test_the_key_may_be_in_json_within_json(layer: BasePersistenceLayer) -> None:
+def test_key_can_be_in_nested_json(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, event_key_jmespath="powertools_json(body).order_id")
     orders.place(order={"body": json.dumps(ORDER), "time": 1})
     orders.place(order={"body": json.dumps(ORDER, indent=2), "time": 2})
@@ -163,7 +159,7 @@ def test_the_key_may_be_in_json_within_json(layer: BasePersistenceLayer) -> None
     assert orders.runs == 1
 
 
-def test_without_a_key_it_runs_each_time_and_nothing_is_kept(layer: BasePersistenceLayer) -> None:
+def test_without_key_nothing_is_stored(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, event_key_jmespath="customer")
     for _ in range(2):
         with pytest.warns(UserWarning, match="No idempotency key value found"):
@@ -174,7 +170,7 @@ def test_without_a_key_it_runs_each_time_and_nothing_is_kept(layer: BasePersiste
         assert layer.get_record(ORDER) is None
 
 
-def test_a_key_may_be_required(layer: BasePersistenceLayer) -> None:
+def test_key_can_be_required(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer, event_key_jmespath="customer", raise_on_no_idempotency_key=True)
     with pytest.raises(IdempotencyKeyError):
         orders.place(order=ORDER)
@@ -183,7 +179,7 @@ def test_a_key_may_be_required(layer: BasePersistenceLayer) -> None:
 
 
 @pytest.mark.parametrize("function", ["md5", "sha256", "blake2b"])
-def test_the_hash_of_a_key_may_be_chosen(layer: BasePersistenceLayer, function: str) -> None:
+def test_hash_function_can_be_chosen(layer: BasePersistenceLayer, function: str) -> None:
     orders = Orders(layer, hash_function=function)
     orders.place(order=ORDER)
     orders.place(order=ORDER)
@@ -191,35 +187,35 @@ def test_the_hash_of_a_key_may_be_chosen(layer: BasePersistenceLayer, function: 
     assert orders.runs == 1
 
 
-# How long
+# Expiry
 
 
-def test_a_result_is_returned_until_it_expires(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_result_is_returned_until_it_expires(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, expires_after_seconds=300)
     orders.place(order=ORDER)
-    time_told.pass_(seconds=298)
+    clock.advance(seconds=298)
     orders.place(order=ORDER)
     assert orders.runs == 1
 
-    time_told.pass_(seconds=4)
+    clock.advance(seconds=4)
     orders.place(order=ORDER)
     assert orders.runs == 2
 
 
-def test_it_expires_so_long_after_it_was_known(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_expiry_counts_from_completion(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, expires_after_seconds=300)
-    orders.during = lambda: time_told.pass_(seconds=200)
+    orders.during = lambda: clock.advance(seconds=200)
     orders.place(order=ORDER)
-    time_told.pass_(seconds=200)
+    clock.advance(seconds=200)
     orders.place(order=ORDER)
 
     assert orders.runs == 1
 
 
-def test_the_run_after_it_expired_is_the_one_remembered(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_run_after_expiry_is_stored(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, expires_after_seconds=300)
     orders.place(order=ORDER)
-    time_told.pass_(seconds=302)
+    clock.advance(seconds=302)
     orders.answer = {"status": 200}
     orders.place(order=ORDER)
 
@@ -227,10 +223,10 @@ def test_the_run_after_it_expired_is_the_one_remembered(layer: BasePersistenceLa
     assert orders.runs == 2
 
 
-# At the same time
+# Concurrent calls
 
 
-def test_who_comes_while_it_runs_is_told_so(new_layer: NewLayer) -> None:
+def test_concurrent_call_is_refused(new_layer: NewLayer) -> None:
     one, other = Orders(new_layer()), Orders(new_layer())
 
     def while_it_runs() -> None:
@@ -243,7 +239,7 @@ def test_who_comes_while_it_runs_is_told_so(new_layer: NewLayer) -> None:
     assert (one.runs, other.runs) == (1, 0)
 
 
-def test_who_was_told_so_has_taken_nothing_away(new_layer: NewLayer) -> None:
+def test_refused_call_does_not_release_key(new_layer: NewLayer) -> None:
     one, other = Orders(new_layer()), Orders(new_layer())
 
     def while_it_runs() -> None:
@@ -257,65 +253,61 @@ def test_who_was_told_so_has_taken_nothing_away(new_layer: NewLayer) -> None:
     assert other.runs == 0
 
 
-def test_a_run_that_died_is_repeated_once_its_time_is_over_to_the_millisecond(
-    layer: BasePersistenceLayer, time_told: Time
-) -> None:
+def test_lost_run_is_repeated_after_deadline_in_milliseconds(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, left=10.5)
     lose(orders)
-    time_told.pass_(seconds=10, milliseconds=490)
+    clock.advance(seconds=10, milliseconds=490)
     with pytest.raises(IdempotencyAlreadyInProgressError):
         orders.place(order=ORDER)
 
-    time_told.pass_(milliseconds=20)
+    clock.advance(milliseconds=20)
     assert orders.place(order=ORDER) == PLACED
     assert orders.runs == 2
 
 
-def test_a_run_that_died_at_the_last_moment_is_repeated_at_once(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_run_lost_at_deadline_is_repeated_at_once(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, left=0)
     lose(orders)
-    time_told.pass_(milliseconds=2)
+    clock.advance(milliseconds=2)
 
     assert orders.place(order=ORDER) == PLACED
 
 
-def test_the_repetition_has_a_time_of_its_own(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_repeated_run_has_its_own_deadline(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, left=10)
     lose(orders)
-    time_told.pass_(seconds=11)
+    clock.advance(seconds=11)
     lose(orders)
-    time_told.pass_(seconds=9)
+    clock.advance(seconds=9)
 
     with pytest.raises(IdempotencyAlreadyInProgressError):
         orders.place(order=ORDER)
 
 
-def test_a_run_whose_time_nobody_knows_keeps_its_key_until_the_record_expires(
-    layer: BasePersistenceLayer, time_told: Time
-) -> None:
+def test_run_without_deadline_keeps_key_until_expiry(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, expires_after_seconds=300)
     orders.config.lambda_context = None
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Couldn't determine the remaining time left")
         lose(orders)
-        time_told.pass_(seconds=298)
+        clock.advance(seconds=298)
         with pytest.raises(IdempotencyAlreadyInProgressError):
             orders.place(order=ORDER)
-        time_told.pass_(seconds=4)
+        clock.advance(seconds=4)
 
         assert orders.place(order=ORDER) == PLACED
 
 
-def test_a_result_stays_when_the_time_of_its_run_is_over(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_result_outlives_deadline_of_its_run(layer: BasePersistenceLayer, clock: Time) -> None:
     orders = Orders(layer, left=1)
     orders.place(order=ORDER)
-    time_told.pass_(seconds=60)
+    clock.advance(seconds=60)
     orders.place(order=ORDER)
 
     assert orders.runs == 1
 
 
-def test_a_durable_function_that_is_replayed_goes_on_under_its_own_record(layer: BasePersistenceLayer) -> None:
+def test_replayed_durable_function_continues_its_record(layer: BasePersistenceLayer) -> None:
     runs = []
 
     @idempotent(persistence_store=layer)
@@ -340,7 +332,7 @@ def test_a_durable_function_that_is_replayed_goes_on_under_its_own_record(layer:
 # Failures
 
 
-def test_a_function_that_raises_may_be_called_again(layer: BasePersistenceLayer) -> None:
+def test_failed_function_can_be_called_again(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
     orders.answer = ValueError("out of stock")
     with pytest.raises(ValueError, match=r"^out of stock$"):
@@ -351,7 +343,7 @@ def test_a_function_that_raises_may_be_called_again(layer: BasePersistenceLayer)
     assert orders.runs == 2
 
 
-def test_nothing_is_left_of_a_function_that_raised(layer: BasePersistenceLayer) -> None:
+def test_failed_function_leaves_no_record(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
     orders.answer = ValueError("out of stock")
     with pytest.raises(ValueError, match="stock"):
@@ -361,7 +353,7 @@ def test_nothing_is_left_of_a_function_that_raised(layer: BasePersistenceLayer) 
         layer.get_record(ORDER)
 
 
-def test_a_result_that_is_no_json_is_an_error_of_keeping_it(layer: BasePersistenceLayer) -> None:
+def test_non_json_result_is_refused(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
     orders.answer = {"when": object()}
     with pytest.raises(IdempotencyPersistenceLayerError, match="Failed to update record state to success") as raised:
@@ -378,11 +370,11 @@ def test_a_result_that_is_no_json_is_an_error_of_keeping_it(layer: BasePersisten
         ("_delete_record", "Failed to delete record", 1),
     ],
 )
-def test_an_error_of_the_store_is_told_as_one(
+def test_store_error_is_wrapped(
     layer: BasePersistenceLayer, monkeypatch: pytest.MonkeyPatch, method: str, sentence: str, runs: int
 ) -> None:
     def fails(*_: object, **__: object) -> None:
-        raise OSError("the store is away")
+        raise OSError("the store is unavailable")
 
     orders = Orders(layer)
     orders.answer = ValueError("out of stock") if method == "_delete_record" else PLACED
@@ -394,10 +386,10 @@ def test_an_error_of_the_store_is_told_as_one(
     assert orders.runs == runs
 
 
-# A word on what is returned again
+# Hooks
 
 
-def test_a_hook_sees_what_is_returned_again_and_only_that(layer: BasePersistenceLayer, time_told: Time) -> None:
+def test_hook_sees_only_repeated_results(layer: BasePersistenceLayer, clock: Time) -> None:
     seen: list[DataRecord] = []
 
     def hook(response: Any, record: DataRecord) -> Any:
@@ -414,4 +406,4 @@ def test_a_hook_sees_what_is_returned_again_and_only_that(layer: BasePersistence
     assert record.response_json_as_dict() == PLACED
     expires = record.get_expiration_datetime()
     assert expires is not None
-    assert abs(expires.timestamp() - (time_told.seconds() + 300)) <= 1
+    assert abs(expires.timestamp() - (clock.seconds() + 300)) <= 1

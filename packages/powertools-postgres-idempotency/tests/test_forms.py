@@ -1,4 +1,4 @@
-"""What Powertools promises of the forms of payloads and results, held against ours and its layer for DynamoDB."""
+"""Powertools' guarantees about types of payloads and results, for both layers."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -12,8 +12,7 @@ from aws_lambda_powertools.utilities.idempotency.serialization.dataclass import 
 from aws_lambda_powertools.utilities.idempotency.serialization.pydantic import PydanticSerializer
 from pydantic import BaseModel
 
-from tests.delivery.harness import Context
-from tests.idempotency.orders import ORDER, Orders
+from harness import ORDER, Context, Orders
 
 
 @pytest.mark.parametrize(
@@ -21,17 +20,17 @@ from tests.idempotency.orders import ORDER, Orders
     [None, "", 0, False, [], {}, [1, {"a": None}], {"nul": "\x00", "half a pair": "\ud800", "€": "ß"}, "x" * 300_000],
     ids=["none", "empty text", "zero", "false", "empty list", "empty object", "nested", "odd characters", "long"],
 )
-def test_whatever_is_json_comes_back_as_it_was(layer: BasePersistenceLayer, answer: Any) -> None:
+def test_json_results_are_returned_unchanged(layer: BasePersistenceLayer, answer: Any) -> None:
     orders = Orders(layer)
     orders.answer = answer
     first, second = orders.place(order=ORDER), orders.place(order=ORDER)
 
     assert first == answer
-    assert second == (answer or None)  # Powertools gives an empty result back as none
+    assert second == (answer or None)  # Powertools returns None for empty results
     assert orders.runs == 1
 
 
-def test_what_is_no_plain_json_but_has_a_form_in_it_goes_in_and_out(layer: BasePersistenceLayer) -> None:
+def test_other_types_are_converted_to_json(layer: BasePersistenceLayer) -> None:
     order = {"id": UUID(int=7), "day": date(2026, 2, 11), "at": datetime(2026, 2, 11, 10, tzinfo=UTC), "net": 1.5}
     orders = Orders(layer)
     orders.answer = {"total": Decimal("148.75"), "order": Numbered(number="PO-1")}
@@ -51,7 +50,7 @@ class Placed:
     number: str
 
 
-def test_a_dataclass_goes_in_and_comes_out(layer: BasePersistenceLayer) -> None:
+def test_dataclass_is_serialized(layer: BasePersistenceLayer) -> None:
     runs = []
     config = IdempotencyConfig(lambda_context=Context())
 
@@ -74,7 +73,7 @@ class Numbered(BaseModel):
     number: str
 
 
-def test_a_model_goes_in_and_comes_out(layer: BasePersistenceLayer) -> None:
+def test_model_is_serialized(layer: BasePersistenceLayer) -> None:
     orders = Orders(layer)
 
     def place(*, order: Numbered) -> Numbered:
@@ -93,7 +92,7 @@ def test_a_model_goes_in_and_comes_out(layer: BasePersistenceLayer) -> None:
     assert orders.runs == 1
 
 
-def test_a_model_is_told_by_what_is_in_it(layer: BasePersistenceLayer) -> None:
+def test_model_is_identified_by_its_fields(layer: BasePersistenceLayer) -> None:
     class Model(BaseModel):
         number: str
 

@@ -1,4 +1,4 @@
-"""Of many at once with the same key exactly one runs, in threads and in processes, whatever becomes of the one."""
+"""Exactly one of several concurrent calls with one key runs, in threads and in processes."""
 
 import multiprocessing
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Barrier, Lock, Thread, local
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from aws_lambda_powertools.utilities.idempotency.exceptions import (
@@ -18,41 +18,44 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyItemNotFoundError,
 )
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
+from psycopg import IsolationLevel
 
-from counterfoil.db import Connection, Database
-from counterfoil.idempotency import PostgresPersistence
-from tests.idempotency.orders import ORDER, PLACED, Orders, lose
+from harness import ORDER, PLACED, Connection, Orders, lose, open_pool
+from powertools_postgres_idempotency import Connect, PostgresPersistence
 
 THREADS = 6
 PROCESSES = 3
 PATIENCE = 60.0
-"""Seconds after which whoever has not come is not waited for any more."""
+"""Seconds that threads and processes wait for each other at most."""
 
 
-class Together(Database):
-    """A database whose first transactions, one of each thread, begin together, and end before anything else begins.
+class Together:
+    """Connections on which the first transactions of all threads overlap.
 
-    So everybody has looked, if all that he does first is to look, before anybody has done anything.
+    No thread begins a second transaction before all first ones have ended. If a layer looks before it claims, all
+    threads have looked before any of them claims.
     """
 
-    def __init__(self, conninfo: str, parties: int) -> None:
-        super().__init__(conninfo, max_connections=parties)
+    def __init__(self, connect: Connect, parties: int) -> None:
+        self._connect = connect
         self._met = local()
         self._barrier = Barrier(parties, timeout=PATIENCE)
 
     @contextmanager
-    def tenant(self, tenant_id: UUID, **how: Any) -> Iterator[Connection]:
+    def __call__(self) -> Iterator[Connection]:
         is_first, self._met.before = not hasattr(self._met, "before"), True
         if is_first:
             self._barrier.wait()
-        with super().tenant(tenant_id, **how) as connection:
-            yield connection
-        if is_first:
-            self._barrier.wait()
+        try:
+            with self._connect() as connection:
+                yield connection
+        finally:
+            if is_first:
+                self._barrier.wait()
 
 
 class LooksFirst(PostgresPersistence):
-    """The broken twin: it looks whether the key is free, and then takes it."""
+    """A mutant that looks whether the key is free and then claims it."""
 
     def _put_record(self, data_record: DataRecord) -> None:
         try:
@@ -62,15 +65,15 @@ class LooksFirst(PostgresPersistence):
         else:
             if not self._is_free(held):
                 raise IdempotencyItemAlreadyExistsError(old_data_record=held)
-        with self._database.tenant(self._tenant_id) as connection:
+        with self._connect() as connection:
             connection.execute(
                 """
-                INSERT INTO idempotency (tenant_id, key, status, claim, claimed_at, expires_at)
+                INSERT INTO idempotency (tenant, key, status, claim, claimed_at, expires_at)
                 VALUES (%(tenant)s, %(key)s, 'INPROGRESS', %(claim)s, now(), now() + interval '1 day')
-                ON CONFLICT (tenant_id, key) DO UPDATE SET status = 'INPROGRESS', claim = %(claim)s, result = NULL,
+                ON CONFLICT (tenant, key) DO UPDATE SET status = 'INPROGRESS', claim = %(claim)s, result = NULL,
                     in_progress_until = NULL, expires_at = EXCLUDED.expires_at
                 """,
-                {"tenant": self._tenant_id, "key": data_record.idempotency_key, "claim": uuid4()},
+                {"tenant": self._tenant, "key": data_record.idempotency_key, "claim": uuid4()},
             )
 
     def _is_free(self, held: DataRecord) -> bool:
@@ -80,29 +83,40 @@ class LooksFirst(PostgresPersistence):
 
 
 def age(admin: Connection, column: str = "expires_at") -> None:
-    """Let this time of every record have come a minute ago."""
+    """Set this time of all records to a minute ago."""
     admin.execute(f"UPDATE idempotency SET {column} = now() - interval '1 minute'".encode())
 
 
-def outcomes(database_url: str, tenant: UUID, kind: type[PostgresPersistence], *, shared: bool) -> Counter[str]:
-    """What becomes of so many threads that place the same order; who runs goes on when all have tried."""
+def read_committed(connection: Connection) -> None:
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+
+
+def repeatable_read(connection: Connection) -> None:
+    connection.isolation_level = IsolationLevel.REPEATABLE_READ
+
+
+def outcomes(
+    url: str, kind: type[PostgresPersistence], *, shared: bool = False, configure: Any = read_committed
+) -> Counter[str]:
+    """Outcomes of threads that place the same order. A run continues when all threads have tried."""
     found: Counter[str] = Counter()
     lock = Lock()
-    everybody_has_tried = Barrier(THREADS, timeout=PATIENCE)
-    database = Together(database_url, THREADS)
-    one = kind(database, tenant)
+    all_tried = Barrier(THREADS, timeout=PATIENCE)
+    pool = open_pool(url, max_size=THREADS, configure=configure)
+    connect = Together(pool.connection, THREADS)
+    one = kind(connect)
 
     def act() -> None:
-        orders = Orders(one if shared else kind(database, tenant))
-        orders.during = everybody_has_tried.wait
+        orders = Orders(one if shared else kind(connect))
+        orders.during = all_tried.wait
         try:
             outcome = "ran" if orders.place(order=ORDER) == PLACED else "odd"
         except IdempotencyAlreadyInProgressError:
             outcome = "refused"
-            everybody_has_tried.wait()
-        except Exception as error:  # noqa: BLE001  # told by the test's own thread
+            all_tried.wait()
+        except Exception as error:  # noqa: BLE001  # checked at the end
             outcome = repr(error)
-            everybody_has_tried.abort()
+            all_tried.abort()
         with lock:
             found[outcome] += 1
 
@@ -111,7 +125,7 @@ def outcomes(database_url: str, tenant: UUID, kind: type[PostgresPersistence], *
         thread.start()
     for thread in threads:
         thread.join()
-    database.close()
+    pool.close()
     return found
 
 
@@ -119,84 +133,82 @@ ONE_RUNS = {"ran": 1, "refused": THREADS - 1}
 Situation = pytest.mark.parametrize("situation", ["new key", "expired result", "lost run"])
 
 
-def prepare(situation: str, admin: Connection, persistence: PostgresPersistence) -> None:
-    """A key in this situation."""
+def prepare(situation: str, admin: Connection, store: PostgresPersistence) -> None:
+    """Bring the key into this situation."""
     if situation == "expired result":
-        Orders(persistence).place(order=ORDER)
+        Orders(store).place(order=ORDER)
         age(admin)
     if situation == "lost run":
-        lose(Orders(persistence))
+        lose(Orders(store))
         age(admin, "in_progress_until")
 
 
 @Situation
 @pytest.mark.parametrize("shared", [False, True], ids=["own layers", "one layer"])
-def test_of_many_threads_exactly_one_runs(
-    situation: str, shared: bool, database_url: str, tenant: UUID, admin: Connection, persistence: PostgresPersistence
+@pytest.mark.parametrize("configure", [read_committed, repeatable_read])
+def test_exactly_one_thread_runs(
+    situation: str, shared: bool, configure: Any, url: str, admin: Connection, store: PostgresPersistence
 ) -> None:
-    prepare(situation, admin, persistence)
+    prepare(situation, admin, store)
 
-    assert outcomes(database_url, tenant, PostgresPersistence, shared=shared) == ONE_RUNS
-    assert Orders(persistence).place(order=ORDER) == PLACED
+    assert outcomes(url, PostgresPersistence, shared=shared, configure=configure) == ONE_RUNS
+    assert Orders(store).place(order=ORDER) == PLACED
 
 
 @Situation
-def test_this_test_catches_a_layer_that_looks_before_it_takes(
-    situation: str, database_url: str, tenant: UUID, admin: Connection, persistence: PostgresPersistence
+def test_layer_that_looks_first_is_caught(
+    situation: str, url: str, admin: Connection, store: PostgresPersistence
 ) -> None:
-    prepare(situation, admin, persistence)
+    prepare(situation, admin, store)
 
-    assert outcomes(database_url, tenant, LooksFirst, shared=False)["ran"] > 1
+    assert outcomes(url, LooksFirst)["ran"] > 1
 
 
-def place_in_a_process(database_url: str, tenant: UUID, begin: Any, tried: Any, told: Any) -> None:
-    """One process of several that place the same order."""
-    database = Database(database_url, max_connections=1)
-    orders = Orders(PostgresPersistence(database, tenant))
+def place_in_a_process(url: str, begin: Any, tried: Any, outcomes: Any) -> None:
+    """Place the order at the same time as the other processes."""
+    pool = open_pool(url, max_size=1)
+    orders = Orders(PostgresPersistence(pool.connection))
     orders.during = tried.wait
-    with database.tenant(tenant):
+    with pool.connection():
         pass  # connected
     begin.wait()
     try:
-        told.put("ran" if orders.place(order=ORDER) == PLACED else "odd")
+        outcomes.put("ran" if orders.place(order=ORDER) == PLACED else "odd")
     except IdempotencyAlreadyInProgressError:
         tried.wait()
-        told.put("refused")
-    database.close()
+        outcomes.put("refused")
+    pool.close()
 
 
-def test_of_many_processes_exactly_one_runs(database_url: str, tenant: UUID) -> None:
+def test_exactly_one_process_runs(url: str) -> None:
     context = multiprocessing.get_context("spawn")
     begin, tried = (context.Barrier(PROCESSES, timeout=PATIENCE) for _ in range(2))
-    told = context.Queue()
+    outcomes = context.Queue()
     processes = [
-        context.Process(target=place_in_a_process, args=(database_url, tenant, begin, tried, told))
-        for _ in range(PROCESSES)
+        context.Process(target=place_in_a_process, args=(url, begin, tried, outcomes)) for _ in range(PROCESSES)
     ]
     for process in processes:
         process.start()
-    found = Counter(told.get(timeout=PATIENCE) for _ in processes)
+    found = Counter(outcomes.get(timeout=PATIENCE) for _ in processes)
     for process in processes:
         process.join()
 
     assert found == {"ran": 1, "refused": PROCESSES - 1}
 
 
-def die_in_a_process(database_url: str, tenant: UUID) -> None:
-    orders = Orders(PostgresPersistence(Database(database_url, max_connections=1), tenant))
+def die_in_a_process(url: str) -> None:
+    orders = Orders(PostgresPersistence(open_pool(url).connection))
     orders.during = lambda: os.kill(os.getpid(), signal.SIGKILL)
     orders.place(order=ORDER)
 
 
-def test_a_process_that_is_killed_leaves_the_key_taken_until_its_time_is_over(
-    database_url: str, tenant: UUID, persistence: PostgresPersistence, admin: Connection
-) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=die_in_a_process, args=(database_url, tenant))
+def test_killed_process_keeps_key_until_deadline(url: str, store: PostgresPersistence, admin: Connection) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=die_in_a_process, args=(url,))
     process.start()
     process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL
 
-    orders = Orders(persistence)
+    orders = Orders(store)
     with pytest.raises(IdempotencyAlreadyInProgressError):
         orders.place(order=ORDER)
     age(admin, "in_progress_until")
@@ -205,11 +217,9 @@ def test_a_process_that_is_killed_leaves_the_key_taken_until_its_time_is_over(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_becomes_of_runs_no_two_overlap_and_none_follows_a_success(
-    seed: int, database_url: str, tenant: UUID
-) -> None:
-    database = Database(database_url, max_connections=THREADS)
-    layer = PostgresPersistence(database, tenant)
+def test_runs_never_overlap_or_follow_success(seed: int, url: str) -> None:
+    pool = open_pool(url, max_size=THREADS)
+    layer = PostgresPersistence(pool.connection)
     running = {key: Lock() for key in range(3)}
     succeeded: Counter[int] = Counter()
     wrong: list[str] = []
@@ -226,7 +236,8 @@ def test_whatever_becomes_of_runs_no_two_overlap_and_none_follows_a_success(
                     return
                 if succeeded[key]:
                     wrong.append(f"{key} ran again after its success")
-                with database.tenant(tenant):
+                with pool.connection() as connection:
+                    connection.execute("SELECT 1")  # lets other threads run
                     succeeded[key] += is_good
                 running[key].release()
 
@@ -236,7 +247,7 @@ def test_whatever_becomes_of_runs_no_two_overlap_and_none_follows_a_success(
                 orders.place(order={"order_id": key})
             except (ValueError, IdempotencyAlreadyInProgressError):
                 continue
-            except BaseException as error:  # noqa: BLE001  # told by the test's own thread
+            except BaseException as error:  # noqa: BLE001  # checked at the end
                 wrong.append(repr(error))
 
     threads = [Thread(target=run, args=(random.Random(seed * THREADS + number),)) for number in range(THREADS)]
@@ -244,7 +255,7 @@ def test_whatever_becomes_of_runs_no_two_overlap_and_none_follows_a_success(
         thread.start()
     for thread in threads:
         thread.join()
-    database.close()
+    pool.close()
 
     assert wrong == []
     assert max(succeeded.values()) == 1

@@ -1,11 +1,10 @@
-"""What ours promises beyond Powertools' own layers: a run ends under the claim and the name that it began with."""
+"""Guarantees beyond Powertools' own layers: runs keep their claim and their name."""
 
 import logging
 from collections.abc import Callable
 from threading import Barrier, Thread
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import jmespath  # type: ignore[import-untyped]
 import pytest
@@ -14,65 +13,62 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyAlreadyInProgressError,
     IdempotencyPersistenceLayerError,
 )
+from psycopg.errors import DeadlockDetected, SerializationFailure
+from psycopg_pool import ConnectionPool
 
-from counterfoil.db import Connection, Database
-from counterfoil.idempotency import PostgresPersistence
-from tests.delivery.harness import Context, rows
-from tests.delivery.test_unavailable import Flaky, away, flaky, unknown
-from tests.idempotency.conftest import Time
-from tests.idempotency.orders import ORDER, PLACED, Killed, Orders
-
-__all__ = ["flaky"]
+from harness import ORDER, PLACED, Connection, Context, Flaky, Killed, Orders, Time, lost, rows
+from powertools_postgres_idempotency import PostgresPersistence
+from powertools_postgres_idempotency.transactions import TRIES
 
 NEWER = {"status": 200, "by": "the newer run"}
 
 
 @pytest.fixture
-def persistence(database: Database, tenant: UUID, time_told: Time) -> PostgresPersistence:
-    """Ours, by a clock that is told."""
-    return PostgresPersistence(database, tenant, clock=time_told)
+def store(pool: ConnectionPool[Connection], clock: Time) -> PostgresPersistence:
+    """The PostgreSQL layer, with the test's clock."""
+    return PostgresPersistence(pool.connection, clock=clock)
 
 
 @pytest.fixture
-def another(database: Database, tenant: UUID, time_told: Time) -> PostgresPersistence:
-    """The same of another process."""
-    return PostgresPersistence(database, tenant, clock=time_told)
+def another(pool: ConnectionPool[Connection], clock: Time) -> PostgresPersistence:
+    """The layer of another process."""
+    return PostgresPersistence(pool.connection, clock=clock)
 
 
-# A run that ends after its time
+# Runs that end after their deadline
 
 
-def overtaken(late: PostgresPersistence, newer: Orders, time_told: Time, **how: Any) -> Orders:
-    """Orders whose run lasts longer than it may, so that `newer` runs in the middle of it."""
+def overtaken(late: PostgresPersistence, newer: Orders, clock: Time, **how: Any) -> Orders:
+    """Orders whose run exceeds its deadline, so that `newer` runs during it."""
     orders = Orders(late, left=10, **how)
 
     def during() -> None:
-        time_told.pass_(seconds=11)
+        clock.advance(seconds=11)
         newer.place(order=ORDER)
 
     orders.during = during
     return orders
 
 
-def test_a_late_result_does_not_replace_the_newer_one(
-    persistence: PostgresPersistence, another: PostgresPersistence, time_told: Time, caplog: pytest.LogCaptureFixture
+def test_late_result_does_not_replace_newer_result(
+    store: PostgresPersistence, another: PostgresPersistence, clock: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     newer = Orders(another)
     newer.answer = NEWER
-    late = overtaken(persistence, newer, time_told, use_local_cache=True)
+    late = overtaken(store, newer, clock, use_local_cache=True)
 
-    assert late.place(order=ORDER) == PLACED  # it did what it did
-    assert late.place(order=ORDER) == newer.place(order=ORDER) == NEWER  # not even from its cache
-    assert "ended after its time" in caplog.text
+    assert late.place(order=ORDER) == PLACED  # its own result
+    assert late.place(order=ORDER) == newer.place(order=ORDER) == NEWER  # also instead of its cached result
+    assert "ended after its deadline" in caplog.text
     assert "#" not in caplog.text
 
 
-def test_a_late_result_does_not_end_a_newer_run(
-    persistence: PostgresPersistence, another: PostgresPersistence, time_told: Time
+def test_late_result_does_not_end_newer_run(
+    store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)
     newer.answer = Killed()
-    late = overtaken(persistence, newer, time_told)
+    late = overtaken(store, newer, clock)
     inner = late.during
 
     def during() -> None:
@@ -86,11 +82,11 @@ def test_a_late_result_does_not_end_a_newer_run(
         late.place(order=ORDER)
 
 
-def test_a_late_failure_does_not_free_the_key_of_a_newer_run(
-    persistence: PostgresPersistence, another: PostgresPersistence, time_told: Time
+def test_late_failure_does_not_free_key_of_newer_run(
+    store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)
-    late = overtaken(persistence, newer, time_told)
+    late = overtaken(store, newer, clock)
     late.answer = ValueError("out of stock")
     with pytest.raises(ValueError, match="out of stock"):
         late.place(order=ORDER)
@@ -100,21 +96,21 @@ def test_a_late_failure_does_not_free_the_key_of_a_newer_run(
     assert (late.runs, newer.runs) == (1, 1)
 
 
-def test_a_late_result_counts_where_nobody_took_the_key_over(persistence: PostgresPersistence, time_told: Time) -> None:
-    late = Orders(persistence, left=10)
-    late.during = lambda: time_told.pass_(seconds=11)
+def test_late_result_counts_without_newer_run(store: PostgresPersistence, clock: Time) -> None:
+    late = Orders(store, left=10)
+    late.during = lambda: clock.advance(seconds=11)
     late.place(order=ORDER)
 
     assert late.place(order=ORDER) == PLACED
     assert late.runs == 1
 
 
-def test_a_late_result_counts_where_the_newer_run_failed(
-    persistence: PostgresPersistence, another: PostgresPersistence, time_told: Time
+def test_late_result_counts_after_newer_run_failed(
+    store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)
     newer.answer = ValueError("out of stock")
-    late = overtaken(persistence, newer, time_told)
+    late = overtaken(store, newer, clock)
     inner = late.during
 
     def during() -> None:
@@ -128,7 +124,7 @@ def test_a_late_result_counts_where_the_newer_run_failed(
     assert late.runs == 1
 
 
-# One layer for functions that call one another, and for threads
+# One layer for nested functions and for threads
 
 
 def guarded(layer: PostgresPersistence, function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -138,17 +134,15 @@ def guarded(layer: PostgresPersistence, function: Callable[..., Any], name: str)
     )
 
 
-def test_a_durable_function_that_is_replayed_ends_under_its_own_name_whatever_it_called(
-    persistence: PostgresPersistence, admin: Connection
-) -> None:
+def test_replayed_durable_function_keeps_its_name(store: PostgresPersistence, admin: Connection) -> None:
     is_killed = [True, False]
 
     def reserve(*, order: Any) -> str:
         return "reserved"
 
-    reserved = guarded(persistence, reserve, "reserve")
+    reserved = guarded(store, reserve, "reserve")
 
-    @idempotent(persistence_store=persistence, key_prefix="handle")
+    @idempotent(persistence_store=store, key_prefix="handle")
     def handle(event: dict[str, Any], context: Any) -> list[str]:
         if is_killed.pop(0):
             raise Killed
@@ -160,14 +154,14 @@ def test_a_durable_function_that_is_replayed_ends_under_its_own_name_whatever_it
     context.state.operations = ["begun", "step"]
 
     assert handle(ORDER, context) == handle(ORDER, Context()) == ["reserved", "placed"]
-    assert {row["key"].partition("#")[0]: row["status"] for row in rows(admin, "idempotency")} == {
+    assert {row["key"].partition("#")[0]: row["status"] for row in rows(admin)} == {
         "handle": "COMPLETED",
         "reserve": "COMPLETED",
     }
 
 
 @pytest.mark.parametrize("order", [ORDER, "PO-1"], ids=["object", "text"])
-def test_a_function_within_a_function_keeps_its_own_result(persistence: PostgresPersistence, order: Any) -> None:
+def test_nested_functions_keep_their_own_results(store: PostgresPersistence, order: Any) -> None:
     ran: list[str] = []
 
     def reserve(*, order: Any) -> str:
@@ -178,7 +172,7 @@ def test_a_function_within_a_function_keeps_its_own_result(persistence: Postgres
         ran.append("place")
         return [reserved(order=order), "placed"]
 
-    reserved, placed = guarded(persistence, reserve, "reserve"), guarded(persistence, place, "place")
+    reserved, placed = guarded(store, reserve, "reserve"), guarded(store, place, "place")
 
     for _ in range(2):
         assert placed(order=order) == ["reserved", "placed"]
@@ -186,8 +180,8 @@ def test_a_function_within_a_function_keeps_its_own_result(persistence: Postgres
     assert ran == ["place", "reserve"]
 
 
-def test_a_function_that_fails_frees_its_own_key_and_not_that_of_the_one_within(
-    persistence: PostgresPersistence,
+def test_failed_outer_function_frees_only_its_key(
+    store: PostgresPersistence,
 ) -> None:
     ran: list[str] = []
 
@@ -202,7 +196,7 @@ def test_a_function_that_fails_frees_its_own_key_and_not_that_of_the_one_within(
             raise ValueError("out of stock")
         return "placed"
 
-    reserved, placed = guarded(persistence, reserve, "reserve"), guarded(persistence, place, "place")
+    reserved, placed = guarded(store, reserve, "reserve"), guarded(store, place, "place")
     with pytest.raises(ValueError, match="out of stock"):
         placed(order=ORDER)
 
@@ -210,27 +204,25 @@ def test_a_function_that_fails_frees_its_own_key_and_not_that_of_the_one_within(
     assert ran == ["place", "reserve", "place"]
 
 
-def test_a_function_within_that_never_ended_does_not_confuse_the_outer_one(
-    persistence: PostgresPersistence, admin: Connection
-) -> None:
+def test_aborted_inner_function_does_not_affect_outer(store: PostgresPersistence, admin: Connection) -> None:
     def reserve(*, order: Any) -> str:
         raise Killed
 
     def place(*, order: Any) -> str:
         with pytest.raises(Killed):
-            guarded(persistence, reserve, "reserve")(order=order)
+            guarded(store, reserve, "reserve")(order=order)
         return "placed"
 
-    guarded(persistence, place, "place")(order=ORDER)
+    guarded(store, place, "place")(order=ORDER)
 
-    assert {row["key"].partition("#")[0]: row["status"] for row in rows(admin, "idempotency")} == {
+    assert {row["key"].partition("#")[0]: row["status"] for row in rows(admin)} == {
         "place": "COMPLETED",
         "reserve": "INPROGRESS",
     }
-    assert persistence._thread.runs == []
+    assert store._thread.runs == []
 
 
-def test_threads_that_run_different_functions_keep_each_its_own(persistence: PostgresPersistence) -> None:
+def test_threads_keep_their_own_results(store: PostgresPersistence) -> None:
     everybody_runs = Barrier(3, timeout=30)
     ran: list[str] = []
 
@@ -240,7 +232,7 @@ def test_threads_that_run_different_functions_keep_each_its_own(persistence: Pos
             everybody_runs.wait()
             return name
 
-        return guarded(persistence, function, name)
+        return guarded(store, function, name)
 
     functions = {name: make(name) for name in ("place", "change", "cancel")}
     threads = [Thread(target=function, kwargs={"order": ORDER}) for function in functions.values()]
@@ -253,11 +245,11 @@ def test_threads_that_run_different_functions_keep_each_its_own(persistence: Pos
     assert sorted(ran) == sorted(functions)
 
 
-def test_threads_that_come_at_the_first_use_find_the_whole_configuration(
-    persistence: PostgresPersistence, monkeypatch: pytest.MonkeyPatch
+def test_concurrent_first_use_sees_whole_configuration(
+    store: PostgresPersistence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_ = jmespath.compile
-    orders = Orders(persistence, event_key_jmespath="order_id")
+    orders = Orders(store, event_key_jmespath="order_id")
     failed: list[BaseException] = []
 
     def place() -> None:
@@ -265,14 +257,14 @@ def test_threads_that_come_at_the_first_use_find_the_whole_configuration(
             orders.place(order=ORDER)
         except IdempotencyAlreadyInProgressError:
             pass
-        except BaseException as error:  # noqa: BLE001  # told by the test's own thread
+        except BaseException as error:  # noqa: BLE001  # checked at the end
             failed.append(error)
 
     other = Thread(target=place)
 
     def slow(expression: str) -> Any:
         other.start()
-        other.join(0.3)  # as long as it may get ahead; it waits, if all is well
+        other.join(0.3)  # long enough to overtake; it waits if the layer is correct
         return compile_(expression)
 
     monkeypatch.setattr(jmespath, "compile", slow)
@@ -283,26 +275,35 @@ def test_threads_that_come_at_the_first_use_find_the_whole_configuration(
     assert orders.runs == 1
 
 
-# A commit that nobody heard
+# Lost connections and conflicts
 
 
-@pytest.mark.parametrize("was_made", [False, True])
-def test_a_claim_whose_commit_nobody_heard_is_found_or_made_again(
-    flaky: Flaky, tenant: UUID, was_made: bool, admin: Connection
+@pytest.mark.parametrize("fail", [lost, lambda _: SerializationFailure(), lambda _: DeadlockDetected()])
+def test_rolled_back_claim_is_repeated(
+    flaky: Flaky, fail: Callable[[Connection], Exception], admin: Connection
 ) -> None:
-    orders = Orders(PostgresPersistence(flaky, tenant))
-    flaky.fail_tenant, flaky.commit_then_fail = [unknown], was_made
+    orders = Orders(PostgresPersistence(flaky))
+    flaky.failures = [fail] * (TRIES - 1)
 
     assert orders.place(order=ORDER) == PLACED
     assert orders.runs == 1
-    assert [(row["status"], row["claims"]) for row in rows(admin, "idempotency")] == [("COMPLETED", 1)]
+    assert [(row["status"], row["claims"]) for row in rows(admin)] == [("COMPLETED", 1)]
 
 
-@pytest.mark.parametrize("was_made", [False, True])
-def test_an_end_whose_commit_nobody_heard_is_found_or_made_again(flaky: Flaky, tenant: UUID, was_made: bool) -> None:
-    flaky.commit_then_fail = was_made
-    orders = Orders(PostgresPersistence(flaky, tenant))
-    orders.during = lambda: flaky.fail_tenant.append(unknown)
+def test_claim_with_lost_commit_answer_is_repeated(flaky: Flaky, admin: Connection) -> None:
+    orders = Orders(PostgresPersistence(flaky))
+    flaky.failures, flaky.commit_first = [lost], True
+
+    assert orders.place(order=ORDER) == PLACED
+    assert orders.runs == 1
+    assert [(row["status"], row["claims"]) for row in rows(admin)] == [("COMPLETED", 1)]
+
+
+@pytest.mark.parametrize("commit_first", [False, True])
+def test_end_with_lost_connection_is_repeated(flaky: Flaky, commit_first: bool) -> None:
+    flaky.commit_first = commit_first
+    orders = Orders(PostgresPersistence(flaky))
+    orders.during = lambda: flaky.failures.append(lost)
     orders.answer = ValueError("out of stock")
     with pytest.raises(ValueError, match="out of stock"):
         orders.place(order=ORDER)
@@ -314,9 +315,20 @@ def test_an_end_whose_commit_nobody_heard_is_found_or_made_again(flaky: Flaky, t
     assert orders.runs == 2
 
 
-def test_a_result_that_could_not_be_kept_leaves_the_key_taken(flaky: Flaky, tenant: UUID, admin: Connection) -> None:
-    orders = Orders(PostgresPersistence(flaky, tenant))
-    orders.during = lambda: flaky.fail_tenant.append(away)
+@pytest.mark.parametrize("begins", [False, True])
+def test_dead_pooled_connection_is_replaced(
+    begins: bool, pool: ConnectionPool[Connection], flaky: Flaky, admin: Connection
+) -> None:
+    orders = Orders(PostgresPersistence(flaky if begins else pool.connection))
+    orders.during = lambda: admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename='app'")
+
+    assert orders.place(order=ORDER) == PLACED
+    assert [row["status"] for row in rows(admin)] == ["COMPLETED"]
+
+
+def test_unstored_result_leaves_key_taken(flaky: Flaky, admin: Connection) -> None:
+    orders = Orders(PostgresPersistence(flaky))
+    orders.during = lambda: flaky.failures.extend([lost] * TRIES)
     with pytest.raises(IdempotencyPersistenceLayerError):
         orders.place(order=ORDER)
 
@@ -327,24 +339,18 @@ def test_a_result_that_could_not_be_kept_leaves_the_key_taken(flaky: Flaky, tena
     assert orders.place(order=ORDER) == PLACED
 
 
-# What is kept
-
-
-def test_a_record_tells_of_its_runs_and_keeps_a_hash_of_the_result(
-    persistence: PostgresPersistence, time_told: Time, admin: Connection
-) -> None:
-    orders = Orders(persistence, expires_after_seconds=300, payload_validation_jmespath="total")
+def test_record_counts_its_claims(store: PostgresPersistence, clock: Time, admin: Connection) -> None:
+    orders = Orders(store, expires_after_seconds=300, payload_validation_jmespath="total")
     orders.place(order=ORDER)
-    time_told.pass_(seconds=302)
+    clock.advance(seconds=302)
     orders.place(order=ORDER)
 
-    (row,) = rows(admin, "idempotency")
+    (row,) = rows(admin)
     assert (row["status"], row["claims"]) == ("COMPLETED", 2)
-    assert len(row["result_hash"]) == len("\\x") + 64
     assert row["payload_hash"]
     assert row["completed_at"]
 
 
 @pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+def _log_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)

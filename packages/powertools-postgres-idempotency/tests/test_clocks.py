@@ -1,0 +1,110 @@
+"""The database's clock decides, whatever the clocks of processes say."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyAlreadyInProgressError
+from psycopg_pool import ConnectionPool
+
+from harness import ORDER, PLACED, Connection, Orders, Time
+from powertools_postgres_idempotency import PostgresPersistence
+
+HOUR = 3600.0
+SKEWS = pytest.mark.parametrize(("one_by", "other_by"), [(-HOUR, 0.0), (HOUR, 0.0), (0.0, -HOUR), (0.0, HOUR)])
+"""Clock errors of two processes, in seconds."""
+
+
+class Processes:
+    """Two processes with different clocks."""
+
+    def __init__(self, clock: Time, one_by: float, other_by: float, make: Callable[[], PostgresPersistence]) -> None:
+        self._time = clock
+        self._one_by, self._other_by = one_by, other_by
+        self.one, self.other = (Orders(make(), left=60, expires_after_seconds=300) for _ in range(2))
+
+    def place_one(self) -> Any:
+        self._time.passed = self._one_by
+        return self.one.place(order=ORDER)
+
+    def place_other(self) -> Any:
+        """Place the order in the other process, also during a run of the first."""
+        before, self._time.passed = self._time.passed, self._other_by
+        try:
+            return self.other.place(order=ORDER)
+        finally:
+            self._time.passed = before
+
+    def runs(self) -> int:
+        return self.one.runs + self.other.runs
+
+
+@SKEWS
+def test_running_function_survives_clock_skew(
+    clock: Time, one_by: float, other_by: float, store: PostgresPersistence
+) -> None:
+    processes = Processes(clock, one_by, other_by, lambda: store)
+
+    def while_it_runs() -> None:
+        with pytest.raises(IdempotencyAlreadyInProgressError):
+            processes.place_other()
+
+    processes.one.during = while_it_runs
+    assert processes.place_one() == PLACED
+    assert processes.runs() == 1
+
+
+@SKEWS
+def test_result_survives_clock_skew(clock: Time, one_by: float, other_by: float, store: PostgresPersistence) -> None:
+    processes = Processes(clock, one_by, other_by, lambda: store)
+    processes.place_one()
+
+    assert processes.place_other() == PLACED
+    assert processes.runs() == 1
+
+
+def test_process_clocks_would_run_it_twice(clock: Time, pool: ConnectionPool[Connection]) -> None:
+    processes = Processes(clock, -HOUR, 0.0, lambda: PostgresPersistence(pool.connection, clock=clock))
+    processes.one.during = processes.place_other
+    processes.place_one()
+
+    assert processes.runs() == 2
+
+
+@SKEWS
+def test_database_clock_decides_expiry(
+    clock: Time, one_by: float, other_by: float, store: PostgresPersistence, admin: Connection
+) -> None:
+    processes = Processes(clock, one_by, other_by, lambda: store)
+    processes.place_one()
+    admin.execute("UPDATE idempotency SET expires_at = now() - interval '1 second'")
+
+    assert processes.place_other() == PLACED
+    assert processes.runs() == 2
+
+
+@pytest.mark.parametrize("skew", [-HOUR, 0.0, HOUR])
+def test_times_are_converted_to_process_clock(clock: Time, skew: float, store: PostgresPersistence) -> None:
+    processes = Processes(clock, 0.0, skew, lambda: store)
+    processes.place_one()
+    clock.passed = skew
+    record = store.get_record(ORDER)
+
+    assert record is not None
+    assert record.expiry_timestamp is not None
+    assert abs(record.expiry_timestamp - (clock.seconds() + 300)) < 30  # for a slow machine
+
+
+def test_times_are_stored_by_database_clock(clock: Time, store: PostgresPersistence, admin: Connection) -> None:
+    Processes(clock, HOUR, 0.0, lambda: store).place_one()
+    row = admin.execute(
+        "SELECT claimed_at, completed_at - claimed_at, expires_at - completed_at, in_progress_until - claimed_at "
+        "FROM idempotency"
+    ).fetchone()
+
+    assert row is not None
+    assert abs((row[0] - datetime.now(UTC)).total_seconds()) < 30
+    assert 0 <= row[1].total_seconds() < 30
+    assert 298 < row[2].total_seconds() <= 300
+    assert 59 < row[3].total_seconds() <= 60
