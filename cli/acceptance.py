@@ -8,9 +8,9 @@ from rich.text import Text
 
 from cli import ids
 from cli.case import case_of
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.terminal import page, print_json
 from cli.trail import By, Reason
 from counterfoil.db import retry_conflicts

@@ -18,9 +18,9 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from cli import ids
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import CommandError, UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.sign_in import Bearer, SignedIn
 from cli.trail import user
 from functions.admin_api.caller import NOBODY

@@ -21,9 +21,9 @@ class Command:
 CLOUD, WORK, TASKS = "The local cloud", "Documents", "Tasks"
 READ, ACCOUNT = "Without a cloud", "A real account"
 COMMANDS = {
-    "up": Command("cli.cloud.commands:up", "Bring the local cloud up and deploy the app into it.", CLOUD),
-    "down": Command("cli.cloud.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
-    "status": Command("cli.cloud.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
+    "up": Command("cli.local.commands:up", "Bring the local cloud up and deploy the app into it.", CLOUD),
+    "down": Command("cli.local.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
+    "status": Command("cli.local.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
     "console": Command(
         "cli.console:console", "Show where the console of the local cloud is, and who may sign in.", CLOUD
     ),
@@ -55,7 +55,7 @@ COMMANDS = {
     ),
     "audit": Command("cli.audit:app", "Check that nobody has changed the trail of who changed what.", TASKS),
     "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
-    "cdk": Command("cli.cdk:app", "Run the CDK command line: for a real account.", ACCOUNT),
+    "cdk": Command("cli.local.deployment:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("tools.extract:extract", "Read documents from files and show their fields.", READ),
     "simulate": Command(
         "tools.simulation.command:simulate",

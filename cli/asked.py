@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from cli import ids
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tables import label
 from cli.terminal import page, print_json
 from counterfoil.documents.matching import judge

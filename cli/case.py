@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.cloud.cloud import Cloud
 from cli.cluster_list import STYLES
 from cli.failures import UsageError
 from cli.ids import short
+from cli.local.cloud import Cloud
 from cli.tables import label
 from cli.tenants import Tenant
 from counterfoil.documents.browsing import missing

@@ -15,12 +15,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids, scripted_model
-from cli.cloud import cloud as local
-from cli.cloud import processes
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import Place, place_of
-from cli.cloud.state import State, Tuning
 from cli.failures import UsageError
+from cli.local import cloud as local
+from cli.local import processes
+from cli.local.cloud import Cloud, State
+from cli.local.deployment import Tuning
+from cli.local.place import Place, place_of
 from cli.tasks import LOOK_SECONDS, one_tenant, outbox_of
 from cli.tenants import Tenant
 from cli.terminal import Checklist, aside, page, print_json

@@ -6,8 +6,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant, chosen
 from cli.terminal import aside, page, print_json
 from counterfoil.documents import cluster_list

@@ -14,8 +14,8 @@ from rich.tree import Tree
 from cli import cluster_list, ids, listing, outcomes
 from cli.acceptance import accept, dispute
 from cli.case import Link, case_of, place_of_type, show_case
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.outcomes import Outcome, State
 from cli.tables import label
 from cli.tenants import Tenant

@@ -11,8 +11,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tenants import chosen
 from cli.terminal import page, print_json
 

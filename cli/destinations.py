@@ -10,9 +10,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tenants import TOOL, Tenant, as_owner, chosen, record, time_of
 from cli.terminal import page, print_json
 from cli.trail import By

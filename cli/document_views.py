@@ -10,10 +10,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.dlq_options import moment
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tables import label
 from cli.tenants import Tenant, chosen
 from cli.terminal import aside, page, print_json

@@ -8,11 +8,11 @@ from uuid import UUID
 import typer
 
 from cli import ids, listing, outcomes
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.document_views import list_, show, show_timeline
 from cli.failures import UsageError
 from cli.ingest import upload
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.outcomes import State
 from cli.tables import show_outcomes
 from cli.tenants import Tenant, chosen

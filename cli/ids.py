@@ -3,8 +3,8 @@
 import re
 from uuid import UUID
 
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 
 SHOWN = 8

@@ -10,9 +10,9 @@ from uuid import uuid4
 import typer
 
 from cli import outcomes
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import CommandError, ExitCode, UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.outcomes import Outcome, State
 from cli.tables import show_outcomes
 from cli.tenants import Tenant, chosen

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import CommandError, UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.terminal import page, print_json
 from cli.trail import By
 from counterfoil import aws

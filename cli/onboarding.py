@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.destinations import Kind, Shown, insert_destination, list_destinations
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tenants import (
     ORGANIZATION,
     TOOL,

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from counterfoil.documents import browsing
 from counterfoil.documents.replacement import STAYS

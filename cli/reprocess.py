@@ -9,10 +9,10 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import UsageError
 from cli.ids import short
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
 from cli.trail import By

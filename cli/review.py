@@ -11,9 +11,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import asked, ids, listing
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tables import label
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from cli.cloud.state import Tuning
+from cli.local.deployment import Tuning
 
 MODEL = "scripted"
 HOST = "127.0.0.1"

@@ -15,9 +15,9 @@ from typing import Any
 
 import httpx
 
-from cli.cloud.cloud import Cloud
 from cli.console import EVERY_TENANT, make_person
 from cli.failures import CloudError
+from cli.local.cloud import Cloud
 
 LEAST_SECONDS = 60
 """That a token has to be valid for, to be used."""

@@ -6,8 +6,8 @@ from typing import Any
 from rich.padding import Padding
 from rich.text import Text
 
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant, as_owner
 from cli.terminal import page
 from cli.tolerance_table import lock, put

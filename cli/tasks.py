@@ -15,9 +15,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import CloudError, UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tables import of_tenants
 from cli.tenants import Tenant, chosen, newest_of_each
 from cli.terminal import aside, page, print_json

@@ -12,9 +12,9 @@ import psycopg
 import typer
 from rich.table import Table
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.terminal import page, print_json
 from cli.trail import By
 from counterfoil import audit

@@ -10,9 +10,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import suggestions, tolerance_table
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.tenants import Tenant, as_owner, chosen
 from cli.terminal import page, print_json
 from cli.tolerance_table import Entry, scope

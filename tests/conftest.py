@@ -15,7 +15,7 @@ from psycopg.sql import SQL, Identifier
 from pytest_socket import socket_allow_hosts
 from xdist.scheduler import LoadFileScheduling
 
-from cli.postgres import Server, temporary_server
+from cli.local.postgres import Server, temporary_server
 from counterfoil.db import Connection, Database
 from functions.migrate.runner import apply
 from tests import factories

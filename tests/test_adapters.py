@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from botocore import endpoint
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil import aws, db
 from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.documents.files import File

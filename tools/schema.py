@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from cli.postgres import installed_programs, temporary_server
+from cli.local.postgres import installed_programs, temporary_server
 from functions.migrate.runner import apply
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"

@@ -24,7 +24,7 @@ from uuid import UUID
 import psycopg
 import typer
 
-from cli.postgres import PostgresServer, Server
+from cli.local.postgres import PostgresServer, Server
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.dead_letters import actions, bulk

@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 from playwright.sync_api import Browser, BrowserContext, Response, expect, sync_playwright
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import Place
 from cli.console import EVERY_TENANT
+from cli.local.cloud import Cloud
+from cli.local.place import Place
 from tests.e2e.conftest import CommandLine
 from tests.e2e.console.looks import WIDE
 from tests.e2e.console.people import SESSION, People, sign_in

@@ -19,7 +19,7 @@ from uuid import UUID
 import psycopg
 import typer
 
-from cli.postgres import PostgresServer
+from cli.local.postgres import PostgresServer
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries, groups, search
 from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter, Place, Status

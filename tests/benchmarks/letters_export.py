@@ -16,7 +16,7 @@ from uuid import UUID
 
 import psycopg
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil.dead_letters.export import ENDINGS, Format
 
 MANY = 1_000_000

@@ -20,7 +20,7 @@ import numpy as np
 import psycopg
 import typer
 
-from cli.postgres import Server, temporary_server
+from cli.local.postgres import Server, temporary_server
 from counterfoil.offers.capped import LAST
 from counterfoil.offers.compute import Columns, Pool, compute, kinds
 from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, People, documents

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import psycopg
 import typer
 
-from cli.postgres import PostgresServer
+from cli.local.postgres import PostgresServer
 from counterfoil.settings import settings
 from functions.admin_api import handler
 from tests.benchmarks import dead_letters

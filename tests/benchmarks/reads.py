@@ -23,7 +23,7 @@ from typing import Annotated
 
 import typer
 
-from cli.postgres import PostgresServer
+from cli.local.postgres import PostgresServer
 from functions.admin_api import handler
 from tests.benchmarks import dead_letters
 from tests.benchmarks.console import share_95

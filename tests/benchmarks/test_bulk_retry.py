@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters.bulk import BulkOperation

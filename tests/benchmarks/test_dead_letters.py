@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil.db import Database
 from counterfoil.dead_letters import groups
 from counterfoil.dead_letters.entries import STATUSES

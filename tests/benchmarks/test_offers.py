@@ -1,6 +1,6 @@
 """The benchmark of offers measures what computes the same offers."""
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil.offers.compute import Pool
 from tests.benchmarks import offers, offers_day
 from tests.offers.generated import DAY, generated

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil.settings import settings
 from functions.admin_api.routes import common
 from tests.benchmarks import dead_letters, polled

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from cli import api
 from cli.api import Api
-from cli.cloud.cloud import Cloud
 from cli.failures import CommandError, UsageError
+from cli.local.cloud import Cloud
 from cli.trail import By
 from counterfoil.db import Connection
 from functions.admin_api.lookup import NamedThings, TenantPage

@@ -8,9 +8,9 @@ from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
 from cli import clusters
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
-from cli.postgres import Server as Postgres
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server as Postgres
 from cli.review import app
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal

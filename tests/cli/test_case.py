@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cli import clusters
 from cli.case import case_of, show_case
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from cli.terminal import Screen
 from counterfoil.db import Connection, Database

@@ -19,10 +19,10 @@ from typer.testing import CliRunner, Result
 from cli import chat as command
 from cli import ids, scripted_model
 from cli.chat import Conversation, hold, waits_for
-from cli.cloud import cloud as local
-from cli.cloud.cloud import Cloud
-from cli.cloud.state import State, Tuning
 from cli.failures import CloudError, UsageError
+from cli.local import cloud as local
+from cli.local.cloud import Cloud, State
+from cli.local.deployment import Tuning
 from cli.scripted_model import Script
 from counterfoil.db import Connection, Database
 from counterfoil.settings import Settings

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.cloud.cloud import Cloud
 from cli.clusters import app
 from cli.failures import UsageError
-from cli.postgres import Server
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
 from tests.cli.test_tenants import CloudOf
 from tests.documents.matching.office import Office

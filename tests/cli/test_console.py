@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli import console
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 
 URL = "http://127.0.0.1:4566/_aws/execute-api/abc/$default/console"

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import documents, outcomes
-from cli.cloud.cloud import Cloud
 from cli.document_views import EVERYBODY
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
 from cli.outcomes import State
 from cli.tenants import Tenant
 from counterfoil.db import Connection, Database

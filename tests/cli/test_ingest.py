@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from cli import ingest
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from tests.mails import PDF, mail
 

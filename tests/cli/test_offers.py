@@ -12,8 +12,8 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
-from cli.cloud.cloud import Cloud
 from cli.failures import CommandError, UsageError
+from cli.local.cloud import Cloud
 from cli.offers import PATIENCE, app
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers.schedule import current

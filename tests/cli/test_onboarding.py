@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
-from cli.postgres import Server
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server
 from cli.tenancy import app
 from counterfoil.db import Connection, Database
 from tests.cli.test_tenants import CloudOf

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.api import NotAllowedError
-from cli.cloud import commands
 from cli.failures import UsageError
+from cli.local import commands
 from cli.queues import app
 from counterfoil import aws
 from counterfoil.db import Connection, Database, keeper

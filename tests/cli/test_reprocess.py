@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
 from cli.reprocess import app
 from counterfoil.db import Connection, Database
 from tests.cli.test_outcomes import CloudOf

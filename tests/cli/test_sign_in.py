@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.cloud.place import Place
 from cli.failures import CloudError
+from cli.local.place import Place
 from cli.sign_in import Session, SignedIn, address_of
 from tests.cli.test_console import People
 

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import clusters
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
-from cli.postgres import Server
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server
 from cli.suggestions import put_in_force
 from cli.tenancy import app
 from cli.tenants import Tenant

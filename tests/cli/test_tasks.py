@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import tasks
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
-from cli.postgres import Server
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server
 from cli.tasks import app
 from counterfoil.db import Connection, Database
 from counterfoil.work import Send

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import tenants
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
-from cli.postgres import Server
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
 from counterfoil.work import Send
 from tests.dead_letters.trail import recorded

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import tolerances
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
-from cli.postgres import Server
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server
 from cli.tenancy import app
 from counterfoil import audit
 from counterfoil.db import Connection, Database

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil import db
 from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success, claims

@@ -13,9 +13,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import ROOT, Place
 from cli.ingest import upload, wait_for
+from cli.local.cloud import Cloud
+from cli.local.place import ROOT, Place
 from cli.outcomes import Outcome
 from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Connection

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 
 _STATES = """

@@ -7,8 +7,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from cli.cloud.cloud import Cloud
 from cli.ingest import Uploaded, wait_for
+from cli.local.cloud import Cloud
 from cli.outcomes import State
 from cli.tenants import Tenant
 from counterfoil.documents.extraction import MAX_FILE_BYTES

@@ -18,8 +18,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cli.cloud.cloud import Cloud
-from cli.postgres import temporary_server
+from cli.local.cloud import Cloud
+from cli.local.postgres import temporary_server
 from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Database
 from counterfoil.documents.extraction import extract

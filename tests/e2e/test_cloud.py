@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from cli.cloud import processes
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import Place
-from cli.postgres import PostgresServer
+from cli.local import processes
+from cli.local.cloud import Cloud
+from cli.local.place import Place
+from cli.local.postgres import PostgresServer
 from tests.e2e.conftest import CommandLine
 from tests.e2e.waiting import until
 

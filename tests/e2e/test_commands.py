@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.outcomes import Outcome, State
 from cli.tenants import Tenant
 from tests.e2e.chaos import watched

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from cli.cloud.cloud import Cloud
 from cli.destinations import add_destination
 from cli.ingest import upload
+from cli.local.cloud import Cloud
 from cli.outcomes import Outcome
 from cli.tenants import Tenant, change_addresses
 from counterfoil import aws, tenant_erasure

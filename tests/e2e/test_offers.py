@@ -15,8 +15,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from cli.cloud.cloud import Cloud
 from cli.destinations import add_destination
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from counterfoil.db import Connection
 from counterfoil.offers import pinning

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.chaos import watched

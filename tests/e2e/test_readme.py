@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import ROOT
+from cli.local.cloud import Cloud
+from cli.local.place import ROOT
 from cli.tenants import chosen
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from cli import outcomes
-from cli.cloud import processes
-from cli.cloud.cloud import Cloud
 from cli.ingest import upload
+from cli.local import processes
+from cli.local.cloud import Cloud
 from cli.outcomes import Outcome, Stage, State
 from cli.tenants import Tenant
 from counterfoil.db import Connection

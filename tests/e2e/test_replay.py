@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from tests.e2e.conftest import CommandLine
 from tests.e2e.load import LOAD_SECONDS
 from tests.e2e.waiting import until

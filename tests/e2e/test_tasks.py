@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant, add_tenant
 from counterfoil import aws
 from counterfoil.db import Connection, Database

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli import outcomes
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.outcomes import Outcome, State
 from tests.e2e.conftest import CommandLine
 from tests.e2e.waiting import until

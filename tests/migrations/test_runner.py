@@ -8,7 +8,7 @@ from shutil import copy
 import psycopg
 import pytest
 
-from cli.postgres import Server, temporary_server
+from cli.local.postgres import Server, temporary_server
 from counterfoil.errors import ConflictError, RejectedStatementError
 from functions.migrate import runner
 from functions.migrate.runner import MigrationError, apply, roll_back

@@ -13,10 +13,10 @@ from uuid import UUID
 from cli import outcomes
 from cli.case import Case as Shown
 from cli.case import case_of
-from cli.cloud.cloud import Cloud
 from cli.destinations import remove_destination
 from cli.failures import CommandError
 from cli.ingest import POLL_SECONDS, upload
+from cli.local.cloud import Cloud
 from cli.onboarding import onboard
 from cli.outcomes import Outcome, State
 from cli.tenants import Tenant

@@ -11,11 +11,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli.case import OUTCOMES, show_case
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import ROOT, Place, place_of
-from cli.cloud.visit import visited
 from cli.clusters import Cluster, show_clusters_in_short
 from cli.failures import CloudError, ExitCode
+from cli.local.cloud import Cloud, visited
+from cli.local.place import ROOT, Place, place_of
 from cli.outcomes import Outcome, State
 from cli.tables import STYLES, label, summary
 from cli.terminal import DONE, FAILED, Counters, page, print_json, write_json

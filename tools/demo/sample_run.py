@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli import clusters, outcomes
-from cli.cloud import emulator
-from cli.cloud.cloud import Cloud
 from cli.clusters import Cluster
 from cli.failures import CommandError
 from cli.ingest import POLL_SECONDS, upload
+from cli.local import emulator
+from cli.local.cloud import Cloud
 from cli.outcomes import STAGES, Outcome, Stage
 from cli.tenants import Tenant, add_tenant
 from tools.demo.verdict import Found

@@ -19,8 +19,8 @@ import typer
 from psycopg.types.json import Jsonb
 from rich.table import Table
 
-from cli.cloud import processes
-from cli.postgres import Server, temporary_server
+from cli.local import processes
+from cli.local.postgres import Server, temporary_server
 from cli.terminal import Checklist, aside, print_json
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.documents import matching

@@ -11,11 +11,10 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import ROOT, place_of
-from cli.cloud.visit import visited
 from cli.failures import CommandError, ExitCode
 from cli.ingest import POLL_SECONDS, upload
+from cli.local.cloud import Cloud, visited
+from cli.local.place import ROOT, place_of
 from cli.tenants import Tenant, add_tenant
 from cli.terminal import DONE, FAILED, Counters, page, print_json, write_json
 from counterfoil.aws import errors_mapped

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cli.cloud import processes
-from cli.cloud.cloud import Cloud
 from cli.failures import CommandError
+from cli.local import processes
+from cli.local.cloud import Cloud
 from counterfoil.aws import errors_mapped
 
 WORKER = "ingestion"

@@ -19,7 +19,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.pq import ExecStatus
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil.db import IDLE_SECONDS, Database, DatabaseClock, Opening
 from functions.migrate.runner import apply
 from tools.simulation.faults import Fault, Faults

@@ -13,7 +13,7 @@ from queue import Empty
 from typing import Any
 
 from cli.failures import CommandError
-from cli.postgres import temporary_server
+from cli.local.postgres import temporary_server
 from tools.simulation import history
 from tools.simulation.database import Store
 from tools.simulation.history import History

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
 from cli.failures import UsageError
+from cli.local.cloud import Cloud
+from cli.local.place import place_of
 from cli.terminal import Checklist, aside, print_json
 from counterfoil.documents.matching.score import FOUND
 from counterfoil.errors import PermanentError

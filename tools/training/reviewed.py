@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.tenants import list_tenants
 from counterfoil.db import Connection
 from counterfoil.documents.matching import keys as keyed

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg
 
-from cli.postgres import temporary_server
+from cli.local.postgres import temporary_server
 from counterfoil import aws
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database

@@ -18,7 +18,7 @@ import psycopg
 import typer
 from psycopg.sql import SQL, Identifier
 
-from cli.postgres import PostgresServer, Server
+from cli.local.postgres import PostgresServer, Server
 from tests.benchmarks.scale import archive, database, huge_pages, measure
 from tests.benchmarks.scale.measure import Search, Speed
 

@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 import psycopg
 from psycopg.types.json import Jsonb
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.keys import Key, keys, seeks
 from counterfoil.documents.matching.normalise import DELIVERY, Document, document

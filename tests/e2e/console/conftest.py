@@ -34,10 +34,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from playwright.sync_api import Error as BrowserError
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import ROOT
 from cli.console import EVERY_TENANT, Role
 from cli.ingest import upload, wait_for
+from cli.local.cloud import Cloud
+from cli.local.place import ROOT
 from cli.tenants import Tenant, add_tenant
 from tests.e2e.console.doubt import SEED
 from tests.e2e.console.failing import Failing, Model, tell

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import psycopg
 
-from cli.cloud.cloud import Cloud
 from cli.ingest import upload
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from tests.e2e.console.people import People
 from tests.e2e.waiting import until

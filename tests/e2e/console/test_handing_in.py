@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from cli import outcomes
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.outcomes import State
 from cli.tenants import Tenant
 from tests.e2e.console.conftest import Console

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from cli.cloud.cloud import Cloud
 from cli.ingest import upload
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant, change_addresses
 from counterfoil.db import Connection
 from tests.e2e.console.conftest import Console

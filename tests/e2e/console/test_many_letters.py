@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from cli.cloud.cloud import Cloud
 from cli.console import EVERY_TENANT
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from counterfoil.dead_letters import exports
 from counterfoil.dead_letters.entries import DeadLetterFilter

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import expect
 
-from cli.cloud.cloud import Cloud
+from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.failing import Failing

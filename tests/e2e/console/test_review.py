@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Page, expect
 
-from cli.cloud.cloud import Cloud
 from cli.ingest import upload, wait_for
+from cli.local.cloud import Cloud
 from cli.outcomes import Outcome
 from cli.tenants import Tenant, add_tenant
 from tests.e2e.console.conftest import Console

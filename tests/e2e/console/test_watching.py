@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import ROOT
+from cli.local.cloud import Cloud
+from cli.local.place import ROOT
 from tests.e2e.console.looks import looks
 from tests.e2e.console.watching import Watch
 from tests.e2e.waiting import until

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from cli import cdk
+from cli.local.place import node, search_path
 
 ROOT = Path(__file__).parents[3]
 PAGES = ROOT / "functions" / "admin_api" / "pages"
@@ -16,7 +16,7 @@ SERVED_AT = "https://api.example.com/console/assets/app.js"
 def passed(tests: str, folder: Path, **modules: str) -> int:
     """How many tests of a file there are, which all pass. `modules`: each by the variable that the tests find it by."""
     found = {variable: (folder / f"{Path(module).name}.mjs").as_uri() for variable, module in modules.items()}
-    environment = {**os.environ, "PATH": cdk.search_path(), **found}
+    environment = {**os.environ, "PATH": search_path(), **found}
     options = ["--bundle", "--format=esm", "--out-extension:.js=.mjs", "--entry-names=[name]", "--log-level=warning"]
     subprocess.run(
         [
@@ -30,7 +30,7 @@ def passed(tests: str, folder: Path, **modules: str) -> int:
         check=True,
     )
     done = subprocess.run(
-        [cdk.node(), "--test", TESTS / f"{tests}.test.mjs"],
+        [node(), "--test", TESTS / f"{tests}.test.mjs"],
         env=environment,
         text=True,
         capture_output=True,

@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 from psycopg.conninfo import conninfo_to_dict
 
-from cli.postgres import Server
+from cli.local.postgres import Server
 from counterfoil import aws
 from counterfoil.errors import CounterfoilError, InvalidSettingsError, RejectedRequestError
 from counterfoil.settings import Settings, settings

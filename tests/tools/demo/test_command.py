@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.app import app
-from cli.cloud.cloud import Cloud
 from cli.failures import CloudError, CommandError
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server
 from cli.onboarding import onboard
-from cli.postgres import Server
 from counterfoil.db import Connection, Database
 from tests.cli.test_tenants import CloudOf
 from tests.delivery.harness import rows

@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.cloud.cloud import Cloud
 from cli.failures import UsageError
-from cli.postgres import Server
+from cli.local.cloud import Cloud
+from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
 from counterfoil.documents.matching.score import parse
 from tests.cli.test_tenants import CloudOf

@@ -1,24 +1,79 @@
 """Brings a local cloud up and down, and gives the other commands their way into it."""
 
+import json
 import os
+import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
-from cli.cloud import deployment, emulator, processes
-from cli.cloud.deployment import Progress
-from cli.cloud.place import Place
-from cli.cloud.processes import Part
-from cli.cloud.state import State, Tuning
 from cli.failures import CloudError
-from cli.postgres import PostgresServer
+from cli.local import deployment, emulator, processes
+from cli.local.deployment import Deployment, Progress, Tuning
+from cli.local.emulator import Emulator
+from cli.local.place import Place
+from cli.local.postgres import PostgresServer
+from cli.local.processes import Part
+from cli.terminal import Checklist, aside
 from counterfoil.db import Database
 from counterfoil.outbox import Outbox
 from counterfoil.work import Send
 
+VERSION = 1
+"""Format of the state file."""
 DATABASE = "counterfoil"
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a cloud whose emulator was started."""
+
+    emulator: Emulator
+    database_pid: int
+    database_port: int
+    database_url: str
+    """As the server's superuser."""
+    deployment: Deployment | None = None
+
+    def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str], tuning: Tuning) -> "State":
+        """The state after a deployment that has just ended."""
+        deployment = Deployment(fingerprint, time.time(), seconds, outputs, dict(tuning.settings), tuning.timeout)
+        return replace(self, deployment=deployment)
+
+    @property
+    def tuning(self) -> Tuning:
+        """What the last deployment was told."""
+        return Tuning(self.deployment.settings, self.deployment.timeout) if self.deployment else Tuning()
+
+    def save(self, place: Place) -> None:
+        """Write it whole or not at all."""
+        fresh = place.state.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"version": VERSION, **asdict(self)}, file, indent=1)
+        fresh.replace(place.state)
+
+    @classmethod
+    def load(cls, place: Place) -> "State | None":
+        """The state as it was saved last. None where there is none, or none that this version can read."""
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            return cls._read(place.state)
+        return None
+
+    @classmethod
+    def _read(cls, path: Path) -> "State | None":
+        saved: dict[str, Any] = json.loads(path.read_text())
+        if saved.pop("version") != VERSION:
+            return None
+        deployment = saved.pop("deployment")
+        return cls(
+            **(saved | {"emulator": Emulator(**saved["emulator"])}),
+            deployment=Deployment(**deployment) if deployment else None,
+        )
 
 
 class Steps(Protocol):
@@ -244,3 +299,34 @@ class Cloud:
                 s3={"addressing_style": "path"},
             ),
         )
+
+
+@contextmanager
+def visited(place: Place, logs: Path, *, keep: bool) -> Iterator[Cloud]:
+    """A cloud that is up, and afterwards as it was before, unless `keep` leaves it up. Logs of a failure go to `logs`.
+
+    Raises:
+        CloudError, PostgresError: it cannot be brought up.
+    """
+    try:
+        Cloud.at(place)
+        was_up = True
+    except CloudError:
+        was_up = False
+    shutil.rmtree(logs, ignore_errors=True)
+    steps = Checklist()
+    try:
+        with processes.interruptible():
+            with steps.shown():
+                cloud = up(place, steps).cloud
+            with closing(cloud.database):  # before its server ends, or it would look for it
+                yield cloud
+    except Exception:
+        if place.logs.is_dir() and not was_up and not keep:
+            shutil.copytree(place.logs, logs)
+            aside().print(f"The logs are kept in {logs}.")
+        raise
+    finally:
+        if not was_up and not keep:
+            with processes.uninterrupted(), steps.shown():
+                down(place, steps)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cli import cdk
-from cli.cloud.place import ROOT
+from cli.local import deployment
+from cli.local.place import ROOT
 
 pytestmark = pytest.mark.slow
 
 COMMAND = Path(sys.executable).parent / "counterfoil"
-needs_cdk = pytest.mark.skipif(not cdk.COMMAND_LINE.exists(), reason="npm ci has not run")
+needs_cdk = pytest.mark.skipif(not deployment.COMMAND_LINE.exists(), reason="npm ci has not run")
 
 
 @needs_cdk

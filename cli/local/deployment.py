@@ -1,4 +1,4 @@
-"""Deploys the CDK app into a local cloud, with the CDK command line, as into a real account."""
+"""Runs the CDK command line: into a local cloud for `up`, into a real account for `counterfoil cdk`."""
 
 import hashlib
 import json
@@ -7,28 +7,84 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli import cdk
-from cli.cloud import emulator, processes
-from cli.cloud.emulator import ACCOUNT, REGION, Emulator
-from cli.cloud.place import ROOT, Place
-from cli.cloud.processes import Part
-from cli.cloud.state import Tuning
+import typer
+
 from cli.failures import CloudError
+from cli.local import emulator, processes
+from cli.local.emulator import ACCOUNT, REGION, Emulator
+from cli.local.place import ROOT, Place, node, search_path
+from cli.local.processes import Part
+
+COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
+
+app = typer.Typer(help="Run the CDK command line: for a real account.", add_completion=False)
+
+
+# Without interspersed arguments, an option behind the first word is CDK's own, --help among them.
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+def cdk(context: typer.Context) -> None:
+    """Run the CDK command line: for a real account.
+
+    Everything behind `cdk` is given to it.
+
+    For a real account: `counterfoil cdk bootstrap`, once, then `counterfoil cdk deploy --all`, with the credentials and
+    the region of the environment.
+    """
+    environment = {**os.environ, "PATH": search_path(), "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1"}
+    done = subprocess.run([node(), command_line(), *context.args], env=environment, cwd=ROOT, check=False)
+    raise typer.Exit(done.returncode)
+
+
+def command_line() -> Path:
+    """The program of the CDK command line.
+
+    Raises:
+        CloudError: it is not installed.
+    """
+    if not COMMAND_LINE.exists():
+        raise CloudError("The CDK command line is not installed: run 'make setup'.")
+    return COMMAND_LINE
+
 
 SILENCE_SECONDS = 300
 """A deployment that says nothing for this long is ended: it would wait an hour for a custom resource
 whose function does not start."""
-SOURCES = ("functions", "infra", "layers", "migrations", "cdk.json", "package-lock.json", "uv.lock")
+SOURCES = ("functions", "infra", "layers", "migrations", "json", "package-lock.json", "uv.lock")
 """What a deployment is made from."""
 ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 """The bucket that `cdk bootstrap` creates: all that the local stage uses of it."""
 _PROGRESS = re.compile(r"^\s*(?P<stack>\S+) \|\s*(?P<done>\d+)/(?P<all>\d+) \|")
 _SYNTHESIZED = "Synthesis time:"
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a deployment is told beside what it is made from."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    timeout: int | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is deployed. Times are seconds since the epoch."""
+
+    fingerprint: str
+    """Of everything that it was made from: the same fingerprint needs no new deployment."""
+    at: float
+    seconds: float
+    outputs: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    """Environment variables of every function, beside those that the stack gives it. Among them may be a secret."""
+    timeout: int | None = None
+    """Seconds that shorten the time-out of every worker with a queue."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +122,7 @@ def deploy(  # what is deployed where, what it is told, and who hears of it
     Raises:
         CloudError: with the reason that the CDK command line gives, and where all that it said is.
     """
-    command = [cdk.node(), cdk.command_line()]
+    command = [node(), command_line()]
     environment = _environment(place, target)
     log(place).parent.mkdir(parents=True, exist_ok=True)
     log(place).write_text("")
@@ -94,7 +150,7 @@ def _environment(place: Place, target: Emulator) -> dict[str, str]:
         **kept,
         **processes.mark(place.folder, Part.DEPLOYMENT),
         **target.environment,
-        "PATH": cdk.search_path(),
+        "PATH": search_path(),
         "CDK_HOME": str(place.temporary / "cdk"),
         "CDK_VALIDATION": "false",  # takes ten seconds; the tests of `infra` validate the templates
         "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",

@@ -11,15 +11,16 @@ from typing import IO
 
 import pytest
 
-from cli.cloud.emulator import Emulator
-from cli.cloud.place import Place
-from cli.cloud.state import State, Tuning
 from cli.failures import CloudError
+from cli.local.cloud import State
+from cli.local.deployment import Tuning
+from cli.local.emulator import Emulator
+from cli.local.place import Place
 
 HOLDER = """
 import sys
 from pathlib import Path
-from cli.cloud.place import Place
+from cli.local.place import Place
 with Place(Path(sys.argv[1])).locked():
     print("held", flush=True)
     sys.stdin.readline()

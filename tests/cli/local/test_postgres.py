@@ -17,9 +17,8 @@ import psutil
 import psycopg
 import pytest
 
-from cli import postgres as module
-from cli.postgres import PostgresError, PostgresServer, Server, fast_folder, temporary_server
-from cli.postgres_processes import gone
+from cli.local import postgres as module
+from cli.local.postgres import PostgresError, PostgresServer, Server, fast_folder, gone, temporary_server
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +129,7 @@ def test_a_server_outlives_the_process_that_started_it(embedded: PostgresServer,
     script = """
 import sys
 from pathlib import Path
-from cli.postgres import PostgresServer
+from cli.local.postgres import PostgresServer
 PostgresServer(Path(sys.argv[1])).start()
 """
     subprocess.run([sys.executable, "-c", script, str(reachable / "postgres")], check=True)
@@ -412,7 +411,7 @@ def test_a_temporary_server_leaves_nothing():
 def test_what_a_killed_process_left_of_its_temporary_server_is_removed_by_the_next():
     script = """
 import os
-from cli.postgres import temporary_server
+from cli.local.postgres import temporary_server
 with temporary_server() as server:
     print(server.data, flush=True)
     os.kill(os.getpid(), 9)

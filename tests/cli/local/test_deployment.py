@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cli import cdk
-from cli.cloud import deployment
-from cli.cloud.deployment import Progress
-from cli.cloud.emulator import Emulator
-from cli.cloud.place import Place
-from cli.cloud.state import State, Tuning
 from cli.failures import CloudError
+from cli.local import deployment
+from cli.local.cloud import State
+from cli.local.deployment import Progress, Tuning
+from cli.local.emulator import Emulator
+from cli.local.place import Place
 
 URL = "postgresql://postgres@127.0.0.1:5432/counterfoil"
 
@@ -69,7 +68,7 @@ def test_what_the_app_was_told_is_remembered(tmp_path: Path):
 
 
 def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cdk, "COMMAND_LINE", tmp_path / "cdk")
+    monkeypatch.setattr(deployment, "COMMAND_LINE", tmp_path / "cdk")
     with pytest.raises(CloudError, match="make setup"):
         deployment.deploy(
             Place(tmp_path), Emulator(1, 0, 1, ""), URL, Tuning(), Progress(lambda _: None, lambda *_: None)

@@ -8,11 +8,11 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.cloud import cloud, deployment, emulator
-from cli.cloud.cloud import Cloud
-from cli.cloud.place import place_of
-from cli.cloud.state import Tuning
 from cli.failures import CloudError, ExitCode, UsageError
+from cli.local import cloud, deployment, emulator
+from cli.local.cloud import Cloud
+from cli.local.deployment import Tuning
+from cli.local.place import place_of
 from cli.terminal import Checklist, page, print_json
 
 

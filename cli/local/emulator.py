@@ -16,11 +16,10 @@ from pathlib import Path
 
 import psutil
 
-from cli import cdk
-from cli.cloud import processes
-from cli.cloud.place import Place
-from cli.cloud.processes import Part
 from cli.failures import CloudError
+from cli.local import processes
+from cli.local.place import Place, search_path
+from cli.local.processes import Part
 
 HOST = "127.0.0.1"
 ACCOUNT = "000000000000"
@@ -30,7 +29,9 @@ ACCESS_KEY = "counterfoil-local"
 START_SECONDS = 60
 PORT_TRIES = 5
 """How often another free port is tried: a free port can be taken before the emulator binds it."""
-_MODULE = "cli.cloud.emulator_process"
+_PROGRAM = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
+"""Runs MiniStack, and functions with the interpreter of the first argument. In MiniStack's own, where the whole project
+is installed, a function would find what its layers lack on AWS."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _launch(place: Place, port: int) -> Emulator | None:
     secret = secrets.token_urlsafe(24)
     environment = {
         **processes.mark(place.folder, Part.EMULATOR),
-        "PATH": cdk.search_path(),
+        "PATH": search_path(),
         "HOME": str(place.temporary),
         "TMPDIR": str(place.temporary),
         "LANG": "C.UTF-8",
@@ -156,7 +157,7 @@ def _launch(place: Place, port: int) -> Emulator | None:
     }
     with log(place).open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(place.runtime / "bin" / "python")],
+            [sys.executable, "-c", _PROGRAM, str(place.runtime / "bin" / "python")],
             env=environment,
             cwd=place.folder,
             stdin=subprocess.DEVNULL,

