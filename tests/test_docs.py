@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import infra.context
+from counterfoil.documents import lexicon
 from counterfoil.metrics import Metric
 from counterfoil.tasks import registry
 from counterfoil.tasks.registry import Registry
@@ -107,6 +108,19 @@ def test_example_of_a_task_type_works(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = types.get("repeat")
     assert kind is not None
     assert kind.run(Mock(), kind.read({"text": "ab", "times": 2})) == {"text": "abab"}
+
+
+def test_example_of_a_lexicon_entry_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = re.findall(r"^```toml\n(.+?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
+    ((concept, (added,)),) = lexicon.parse(example).items()
+    ((term,),) = added.terms.values()
+    assert term not in lexicon.READER.terms(f"titles.{concept}", added.means)
+
+    extended = lexicon.parse((lexicon.FOLDER / "titles.toml").read_text() + example)
+    monkeypatch.setattr(lexicon, "groups", {"titles": extended}.__getitem__)
+
+    for user in added.used_by:
+        assert term in lexicon.Vocabulary(user).terms(f"titles.{concept}", added.means)
 
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]

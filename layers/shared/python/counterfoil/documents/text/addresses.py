@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from counterfoil.documents.text import dates, identifiers, wording
+from counterfoil.documents.lexicon import READER
+from counterfoil.documents.text import dates, identifiers
 from counterfoil.documents.text.layout import Cell, Layout, plain
 
 _LETTERS = r"A-Za-z\u00c0-\u024f"
@@ -26,6 +27,8 @@ _OWNER = re.compile(r"(?:inh(?:aber(?:in)?)?|prop(?:rietor)?|titolare|gerante?)\
 _CODE_ALONE = re.compile(_GB_CODE)
 _CITY_ALONE = re.compile(rf"[A-Z][{_LETTERS} .'\-]{{2,30}}")
 _LANDS = {"D": "DE", "A": "AT", "F": "FR", "I": "IT", "E": "ES", "B": "BE", "L": "LU"}
+_COUNTRIES = READER.meanings("labels.country")
+_COUNTRY_OF = {name: code for code, names in _COUNTRIES.items() for name in names}
 _STREET_WORDS = re.compile(
     r"str(?:asse|\.)|weg\b|platz\b|allee\b|gasse\b|damm\b|ufer\b|ring\b|chaussee|\brue\b|avenue|boulevard|chemin|\bquai\b"
     r"|impasse|\bvia\b|viale|piazza|corso|calle|avenida|plaza|paseo|straat|laan\b|plein\b|gracht|\bvej\b|vej\b|gade\b"
@@ -109,7 +112,7 @@ def town(text: str) -> Town | None:
     city, country = _without_country(match["city"].strip(" ,."))
     land = match.groupdict().get("land")
     if land:
-        country = _LANDS.get(land, land if land in wording.COUNTRIES else None)
+        country = _LANDS.get(land, land if land in _COUNTRIES else None)
         if country is None and len(match["code"]) < 5:
             return None
     words = city.split()
@@ -132,10 +135,10 @@ def country(text: str) -> str | None:
     """The code of the country that a text names, in words or by its code; None for any other text."""
     for part in re.split(r"[/,]", text):
         words = re.sub(r"[^a-z ]", " ", plain(part)).strip()
-        if code := wording.COUNTRY_OF.get(re.sub(r"\s+", " ", words)):
+        if code := _COUNTRY_OF.get(re.sub(r"\s+", " ", words)):
             return code
     stripped = text.strip(" ,.()")
-    return stripped if stripped in wording.COUNTRIES else None
+    return stripped if stripped in _COUNTRIES else None
 
 
 def find(layout: Layout) -> list[Address]:
@@ -270,30 +273,19 @@ def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
         below, count = cell, count + 1
 
 
-_CONTACT = wording.pattern(
-    (
-        "ansprechpartner",
-        "abteilung",
-        "contact",
-        "zu handen",
-        "zhd",
-        "attn",
-        "department",
-        "z hd",
-        "attention",
-        "referente",
-    )
-)
+_CONTACT = READER.pattern("labels.contact")
 _ATTENTION = re.compile(
     r"(?:z\.? ?h(?:d|dn)?\.|zu handen|att(?:n|ention)?[.:]|t\.?a\.?v\.?\b|ter attentie|a l'attention"
     r"|c\.?a\.?:|alla c(?:ortese)?\.? ?a(?:ttenzione)?\b|a la atencion|a/a\b|f\.?a\.?o\.?\b)"
 )
 """Whose attention a letter seeks, with a colon or without."""
-_NAME = wording.pattern(wording.NAME)
-_ADDRESS = wording.pattern(wording.ADDRESS)
+_NAME = READER.pattern("labels.address", "name")
+_ADDRESS = READER.pattern("labels.address_label")
 
 
-_TITLES = re.compile("|".join(word for words in wording.TITLES.values() for word in words))
+_TITLES = re.compile(
+    "|".join(term for kind, terms in READER.meanings("titles.title").items() for term in terms if kind != "statement")
+)
 """What a document calls itself, with nothing beside."""
 
 
@@ -329,17 +321,7 @@ def ends_address(cell: Cell) -> bool:
 
 
 _HEADINGS = re.compile(
-    "|".join(
-        rf"(?P<{role}>{wording.pattern(words).pattern})"
-        for role, words in (
-            ("delivered", wording.DELIVERED),
-            ("elsewhere", wording.ELSEWHERE),
-            ("seller", wording.SELLER),
-            ("buyer", wording.BUYER),
-            ("addressed", wording.ADDRESSED),
-            ("invoiced", wording.INVOICED),
-        )
-    )
+    "|".join(rf"(?P<{role}>{labels.pattern})" for role, labels in READER.patterns("labels.party").items())
 )
 
 

@@ -7,26 +7,14 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Literal
 
+from counterfoil.documents.lexicon import READER
 from counterfoil.documents.text.layout import plain
-from counterfoil.documents.text.wording import words
 
 Order = Literal["day first", "month first"]
 
-_MONTHS = (
-    "januar january janvier gennaio enero januari jan janv genn gen ene jaen janner",
-    "februar february fevrier febbraio febrero februari feb fevr fev febr",
-    "marz march mars marzo maart marts mar mrz mrt marz maerz",
-    "april avril aprile abril apr avr abr",
-    "mai may maggio mayo mei maj mag",
-    "juni june juin giugno junio jun giu",
-    "juli july juillet luglio julio jul juil lug",
-    "august aout agosto augustus aug ago",
-    "september septembre settembre septiembre setiembre sep sept set",
-    "oktober october octobre ottobre octubre okt oct ott",
-    "november novembre noviembre nov",
-    "dezember december decembre dicembre diciembre dez dec dic",
+_MONTH_OF = MappingProxyType(
+    {word: int(number) for number, names in READER.meanings("languages.month").items() for word in names}
 )
-_MONTH_OF = MappingProxyType({word: number for number, names in enumerate(_MONTHS, 1) for word in names.split()})
 _NAMES = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _YEAR = r"(?:19|20)\d{2}"
 _DATE = re.compile(
@@ -39,16 +27,8 @@ _DATE = re.compile(
     rf")(?![\d/-]|[.,]\d)"
 )
 _WORDS = re.compile(r"[a-z]{4,}")
-_ENGLISH = words(
-    "invoice order delivery date number amount quantity price description page please account payment with from",
-    "your",
-)
-_TELLING = _ENGLISH | words(
-    "rechnung bestellung lieferschein betrag menge preis seite bitte steuer summe gesamtbetrag datum nummer ihre",
-    "facture commande livraison montant quantite prix designation numero votre merci fattura ordine consegna importo",
-    "quantita prezzo descrizione vostro factura pedido albaran fecha importe cantidad precio factuur bestelling pakbon",
-    "bedrag aantal prijs omschrijving faktura ordre folgeseddel belob antal pris beskrivelse moms dato",
-)
+_ENGLISH = frozenset(READER.terms("languages.month_first"))
+_TELLING = _ENGLISH.union(READER.terms("languages.day_first"))
 _EUROPEAN = re.compile(
     r"£|(?<![a-z])(?:gb|ie)\s?\d{7,9}"
     r"|(?:vat|vat reg|vat registration)\b[^a-z]{0,12}(?:no|number|id)?[.: ]*[a-z]{2}\s?\d{8}"

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from types import MappingProxyType
 
+from counterfoil.documents.lexicon import READER
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import dates, identifiers, wording, wording_sums
+from counterfoil.documents.text import dates, identifiers
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.labelled import Found, find
+from counterfoil.documents.text.labelled import OURS, Found, find
 from counterfoil.documents.text.layout import Cell, Layout, plain
 
 _REFERENCES = {
@@ -29,17 +31,26 @@ _REFERENCES = {
     },
     DocumentType.CONTRACT: {},
 }
-_STRONG = {kind: wording.pattern(phrases) for kind, phrases in wording.NUMBERS.items()}
-_BARE = {kind: wording.pattern(phrases) for kind, phrases in wording.BARE_REFERENCES.items()}
-_PRECEDING = wording.pattern(wording.PRECEDING_INVOICE)
-_QUOTATION = wording.pattern(wording.QUOTATION)
-_YOUR_REFERENCE = wording.pattern(wording.YOUR_REFERENCE)
-_ANY_REFERENCE = wording.pattern(wording.ANY_REFERENCE)
-_OWN_DATE = {kind: wording.pattern(phrases) for kind, phrases in wording.OWN_DATE.items()}
-_ANY_DATE = wording.pattern(wording.ANY_DATE)
-_DUE_DATE = wording.pattern(wording.DUE_DATE)
-_CURRENCY = wording.pattern(wording_sums.CURRENCY)
-_CODE = re.compile(rf"(?<![A-Za-z])(?:{wording_sums.CODES})(?![A-Za-z])")
+_STRONG = READER.patterns("labels.number")
+_BARE = READER.patterns("labels.bare_reference")
+_PRECEDING = READER.pattern("labels.preceding_invoice")
+_QUOTATION = READER.pattern("labels.quotation")
+_YOUR_REFERENCE = READER.pattern("labels.your_reference")
+_ANY_REFERENCE = READER.pattern("labels.any_reference")
+_OWN_DATE = READER.patterns("labels.own_date")
+_ANY_DATE = READER.pattern("labels.any_date")
+_DUE_DATE = READER.pattern("labels.due_date")
+_PAY_UNTIL = re.compile(
+    rf"(?:{READER.alternatives('labels.pay')})\b(?P<between>[^;]{{0,60}}?)\b"
+    rf"(?:{READER.alternatives('labels.until')})\s*:?\s*$"
+)
+"""The words of a sentence that asks for payment, up to the date that follows."""
+_DISCOUNT = re.compile(READER.alternatives("labels.discount"))
+_CURRENCY = READER.pattern("labels.currency")
+_CURRENCIES = MappingProxyType({"€": "EUR", "£": "GBP", "euro": "EUR", "euros": "EUR"})
+_CODE = re.compile(
+    r"(?<![A-Za-z])(?:EUR|GBP|CHF|USD|DKK|SEK|NOK|PLN|CZK|HUF|RON|BGN|DEM|CAD|AUD|JPY|CNY|TRY|ISK)(?![A-Za-z])"
+)
 _LOOKS_LIKE_AN_ORDER = re.compile(r"[A-Z]{2,}[-./]?\d[\w./-]*|45\d{8}")
 _IS_AN_ORDER = re.compile(r"(?:PO|ORD|BEST|PED|CDE)[-./]?\d[\w./-]*|45\d{8}")
 _IS_AN_INVOICE = re.compile(r"(?:INV|RE|RG|RN|FA|FAC|FACT|FT|FV)[-./]?\d[\w./-]*")
@@ -124,7 +135,7 @@ class Headings:
             return parse_reference(text, self._order, strict=False)
 
         for found in find(self._layout, _STRONG[other], parse_loosely, anywhere=True):
-            if other is not DocumentType.PURCHASE_ORDER or not wording.OURS.search(found.label.plain):
+            if other is not DocumentType.PURCHASE_ORDER or not OURS.search(found.label.plain):
                 yield found
         if other in _BARE:
             yield from find(self._layout, _BARE[other], self._reference, below=False)
@@ -214,10 +225,10 @@ class Headings:
             text = " ".join(cell.text for cell in line)
             for start, end, day in dates.find(text, self._order):
                 before = plain(text[:start])
-                asked = wording.PAY_UNTIL.search(before)
+                asked = _PAY_UNTIL.search(before)
                 if asked is None and _IN_FULL.match(plain(text[end:])):
                     asked = _UNTIL.search(before)
-                if asked and day is not None and not wording.DISCOUNT.search(asked[0]):
+                if asked and day is not None and not _DISCOUNT.search(asked[0]):
                     yield Found(day, 0.85, line[0], line[0])
 
     def _set(self, name: str, found: Found, source: str = "label") -> None:
@@ -230,7 +241,7 @@ def currency(layout: Layout) -> tuple[str, Evidence] | None:
 
     def code(text: str) -> tuple[str, float] | None:
         match = _CODE.search(text[:12])
-        symbol = wording_sums.CURRENCIES.get(text.strip(" :").casefold())
+        symbol = _CURRENCIES.get(text.strip(" :").casefold())
         return (match[0], 1.0) if match else (symbol, 1.0) if symbol else None
 
     found = next(find(layout, _CURRENCY, code), None)
@@ -242,7 +253,7 @@ def currency(layout: Layout) -> tuple[str, Evidence] | None:
             seen.setdefault(match[0], cell)
         for sign in "€£":
             if sign in cell.text:
-                seen.setdefault(wording_sums.CURRENCIES[sign], cell)
+                seen.setdefault(_CURRENCIES[sign], cell)
     if len(seen) == 1:
         ((only, cell),) = seen.items()
         return only, Evidence("only currency", 0.9, cell.page)

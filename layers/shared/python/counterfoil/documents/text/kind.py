@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from counterfoil.documents.lexicon import READER, pattern
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.text import dates, identifiers, wording
-from counterfoil.documents.text.labelled import Found, find, heads_a_column, heads_goods
+from counterfoil.documents.text import dates, identifiers
+from counterfoil.documents.text.labelled import YOURS, Found, find, heads_a_column, heads_goods
 from counterfoil.documents.text.layout import Cell, Layout, plain
 
-_TITLE = re.compile(
-    "|".join(rf"(?<![a-z])(?P<{kind.name}>{'|'.join(words)})(?![a-z])" for kind, words in wording.TITLES.items())
-)
-_NAMES = {kind: re.compile(rf"(?<![a-z])(?:{'|'.join(words)})(?![a-z])") for kind, words in wording.TITLES.items()}
+_TITLES = {
+    DocumentType(kind): READER.alternatives("titles.title", kind)
+    for kind in READER.meanings("titles.title")
+    if kind != "statement"
+}
+_TITLE = re.compile("|".join(rf"(?<![a-z])(?P<{kind.name}>{titles})(?![a-z])" for kind, titles in _TITLES.items()))
+_NAMES = {kind: re.compile(rf"(?<![a-z])(?:{titles})(?![a-z])") for kind, titles in _TITLES.items()}
 _AGAIN = re.compile(rf"[\s.:]*[/|]\s*(?:{_TITLE.pattern})")
 _SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
 Parse = Callable[[str], tuple[str, float] | None]
@@ -33,15 +37,21 @@ _SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
 _MARKS = " .:,|-\u2013"
 _TYPE_CODE = re.compile(r"td\d\d\s*[-:(]?\s*")
 """The code that Italian electronic invoices name their type by: `TD01 (fattura)`, `TD04 - Nota di credito`."""
-_TYPE_LABEL = wording.pattern(wording.TYPE_LABEL)
+_TYPE_LABEL = READER.pattern("titles.type_label")
 _TALL = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
-_NUMBER_OF = {kind: wording.pattern(words) for kind, words in wording.NUMBERS.items()}
-OWN_NUMBER = {kind: wording.pattern((*wording.NUMBERS[kind], *wording.OWN_NUMBER)) for kind in wording.NUMBERS}
-_ORDER_NUMBER = wording.pattern(wording.ORDER_NUMBER)
-_BARE_NUMBER = wording.pattern(wording.BARE_NUMBER)
-_REMINDER = wording.pattern(wording.REMINDER)
+_PREPOSITIONS = frozenset(READER.terms("titles.preposition"))
+"""Before the name of a type, or between it and a number, these make it a mention of another document."""
+_NUMBER_OF = READER.patterns("labels.number")
+OWN_NUMBER = {
+    kind: pattern((*labels, *READER.terms("labels.own_number")))
+    for kind, labels in READER.meanings("labels.number").items()
+}
+_ORDER_NUMBER = READER.pattern("labels.order_number")
+_BARE_NUMBER = READER.pattern("labels.bare_number")
+_REMINDER = READER.pattern("titles.title", "statement")
+"""Asks for the payment of other documents, and names them without being one."""
 _UPPER_PART = 0.45
 _NEAR_TITLE = 8.0  # heights of the title
 _FEWEST_BELOW = 4  # characters of a number below its label; fewer may count lines
@@ -105,7 +115,7 @@ def _may_precede(text: str) -> bool:
     words = re.findall(r"[^\s\-]+", text)
     return (
         len(words) <= _WORDS_BEFORE
-        and not wording.PREPOSITIONS & set(words)
+        and not _PREPOSITIONS & set(words)
         and not any(mark in text for mark in ":,;")
         and not any(map(str.isdigit, text))
     )
@@ -138,7 +148,7 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> t
         between = re.findall(r"[a-z]+", plain(rest[: numbered.start()]))
         if (
             len(between) > _WORDS_BETWEEN
-            or wording.PREPOSITIONS & set(between) - {"des", "of"}
+            or _PREPOSITIONS & set(between) - {"des", "of"}
             or _TITLE.search(plain(rest[: numbered.start()]))
         ):
             return None
@@ -194,7 +204,7 @@ def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, Found]
     height = layout.pages[0].height if layout.pages else 0.0
     for kind in _BY_NUMBER:
         for found in named_numbers(layout, kind, parse):
-            is_yours = wording.YOURS.search(found.label.plain) is not None
+            is_yours = YOURS.search(found.label.plain) is not None
             if found.label.page == 1 and found.label.top < _UPPER_PART * height and not is_yours:
                 return kind, found
     return None
@@ -220,9 +230,9 @@ def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Fo
     found = find(layout, OWN_NUMBER[kind], parse)
     if kind is DocumentType.INVOICE:
         return list(found)  # `Ihre Rechnung Nr. 4711` is what a seller writes
-    own = [one for one in found if not wording.YOURS.search(one.label.plain)]
+    own = [one for one in found if not YOURS.search(one.label.plain)]
     if kind is DocumentType.ORDER_CONFIRMATION and not own:
-        own = [one for one in find(layout, _ORDER_NUMBER, parse) if not wording.YOURS.search(one.label.plain)]
+        own = [one for one in find(layout, _ORDER_NUMBER, parse) if not YOURS.search(one.label.plain)]
     return own
 
 

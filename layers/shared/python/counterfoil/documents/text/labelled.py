@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from counterfoil.documents.lexicon import READER
 from counterfoil.documents.text.layout import Cell, Layout
 from counterfoil.documents.text.line_vocabulary import Kind, heading
 
@@ -15,6 +16,12 @@ Place = Literal["behind", "right", "below"]
 
 _CONFIDENCE = {"behind": 0.95, "right": 0.95, "below": 0.85}
 _FEWEST_IN_A_ROW = 3
+YOURS = re.compile(
+    rf"^(?:{READER.alternatives('labels.yours_before')})\b|\b(?:{READER.alternatives('labels.yours_behind')})\W*$"
+)
+"""Beside the label of an id: it is the buyer's."""
+OURS = re.compile(rf"^\W*(?:{READER.alternatives('labels.ours')})\b")
+"""Before the number of an order on a seller's document: it is the seller's own."""
 _COUNTED = frozenset({Kind.QUANTITY, Kind.PRICE, Kind.NET})
 _ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
 _MARKS_BEFORE = re.compile(

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from counterfoil.documents.text import addresses, wording
+from counterfoil.documents.lexicon import READER
+from counterfoil.documents.text import addresses
 from counterfoil.documents.text.addresses import Address, Town
 from counterfoil.documents.text.layout import Cell, Layout
 
 _LABEL = re.compile(
-    "|".join(rf"(?P<{name}>{wording.pattern(words).pattern})\s*:" for name, words in wording.ADDRESS_LABELS.items())
+    "|".join(rf"(?P<{part}>{label.pattern})\s*:" for part, label in READER.patterns("labels.address").items())
 )
 _CODE = re.compile(r"(?:[A-Z]{1,2}-)?(\d{4,5}(?: ?[A-Z]{2})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{3} \d{2})")
 _CLOSE = 2.5  # heights of the text between lines that belong together

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+from counterfoil.documents.lexicon import READER
+from counterfoil.documents.text.layout import plain
 from counterfoil.documents.text.page import Word
 
 _SIGNS = "-\N{MINUS SIGN}\N{EN DASH}"
@@ -36,12 +38,8 @@ _ONE_GROUP = re.compile(r"[1-9]\d{0,2}([.,])\d{3}")
 _SURE = 5
 """Votes of a number that shows both marks, against one that shows a fraction only, as dates and times may."""
 
-_COMMA_WORDS = (
-    "und der die das von für mit rechnung lieferschein bestellung menge bezeichnung et les des pour facture livraison"
-    " quantité désignation il della per fattura trasporto quantità descrizione los para factura cantidad descripción"
-    " van het voor factuur pakbon aantal omschrijving og til faktura følgeseddel antal beskrivelse"
-)
-_DOT_WORDS = "and the of for with invoice delivery order quantity qty description number item"
+_COMMA_WORDS = frozenset(READER.terms("languages.decimal_comma"))
+_DOT_WORDS = frozenset(READER.terms("languages.decimal_dot"))
 _SWISS = re.compile(r"CHF|CHE-?\d.*|Schweiz|Suisse|Svizzera|Switzerland")
 """Switzerland writes German, French and Italian with a decimal dot."""
 
@@ -123,14 +121,13 @@ def _most(votes: "Counter[Mark]") -> Mark | None:
 
 def _mark_of_language(texts: Iterable[str], doubtful: "Counter[str]") -> Mark | None:
     """The mark that the language of a document has; an English one may come from where a comma is the mark."""
-    comma_words, dot_words = frozenset(_COMMA_WORDS.split()), frozenset(_DOT_WORDS.split())
     commas = dots = 0
     for text in texts:
         if _SWISS.fullmatch(text):
             return None
-        word = text.casefold().strip(".:,;()")
-        commas += word in comma_words
-        dots += word in dot_words
+        word = plain(text).strip(".:,;()")
+        commas += word in _COMMA_WORDS
+        dots += word in _DOT_WORDS
     if commas > 2 * dots:
         return ","
     return "." if dots > 2 * commas and not doubtful["."] else None

@@ -9,14 +9,16 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from counterfoil.documents.lexicon import READER
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import addresses, identifiers, labelled_addresses, wording
+from counterfoil.documents.text import addresses, identifiers, labelled_addresses
 from counterfoil.documents.text.addresses import Address
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.labelled import find
+from counterfoil.documents.text.labelled import OURS, YOURS, find
 from counterfoil.documents.text.layout import Cell, Layout, plain
 
 _LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
+_ID_LABELS = READER.patterns("labels.party_id")
 _OVER_ADDRESS = 8.0  # heights of the text between a heading and its address, labelled numbers between them
 _HIGHEST_BLOCK = 40.0  # heights of the text
 _MAX_IDS = 400
@@ -237,19 +239,20 @@ def _goes_on(cell: Cell) -> bool:
 
 def _in_block(one: _Id, blocks: Mapping[Cell, str]) -> _Id:
     """Give a number that nothing else claims to the side in whose block it stands."""
-    side = None if one.side is not None or wording.OURS.search(one.label.plain) else blocks.get(one.label)
+    side = None if one.side is not None or OURS.search(one.label.plain) else blocks.get(one.label)
     return one if side is None else replace(one, side=side)
 
 
 def _ids(layout: Layout) -> Iterator[_Id]:
-    kinds: tuple[tuple[str, tuple[str, ...], Parse], ...] = (
-        ("vat_id", wording.VAT_ID, identifiers.vat_id),
-        ("tax_number", wording.TAX_NUMBER, _tax_number),
-        ("iban", wording.IBAN, identifiers.iban),
-        ("registration_id", wording.REGISTRATION, _registration),
-    )
-    for field, labels, parse in kinds:
-        for found in find(layout, wording.pattern(labels), parse, anywhere=True):
+    parsers: Mapping[str, Parse] = {
+        "vat_id": identifiers.vat_id,
+        "tax_number": _tax_number,
+        "iban": identifiers.iban,
+        "registration_id": _registration,
+    }
+    for field, parse in parsers.items():
+        labels = _ID_LABELS[field]
+        for found in find(layout, labels, parse, anywhere=True):
             yield _Id(field, found.value, found.confidence, found.cell, found.label, _side_of(layout, found.label))
     for cell in layout.cells:
         for match in _COMMERCIAL_REGISTER.finditer(cell.text):
@@ -275,7 +278,7 @@ def _registration(text: str) -> tuple[str, float] | None:
 
 def _side_of(layout: Layout, label: Cell) -> str | None:
     """Whose a number is, by the words of its label or the heading of the block that it stands in."""
-    if wording.YOURS.search(label.plain.strip(" :")):
+    if YOURS.search(label.plain.strip(" :")):
         return "buyer"
     column = [
         cell

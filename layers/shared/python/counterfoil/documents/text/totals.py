@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations, islice, pairwise, permutations, takewhile
 
-from counterfoil.documents.text import wording_sums
+from counterfoil.documents.lexicon import READER
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.labelled import IN_OTHER_WORDS, begins, heads_goods
 from counterfoil.documents.text.layout import Cell, Layout
@@ -23,7 +23,6 @@ from counterfoil.documents.text.line_numbers import NumberFormat, Token, tokens
 from counterfoil.documents.text.line_vocabulary import Kind, heading, plain_heading
 from counterfoil.documents.text.page import Word
 from counterfoil.documents.text.table_layout import Row
-from counterfoil.documents.text.wording import pattern
 
 _CENT = Decimal("0.01")
 _HALF = Decimal("0.5")
@@ -328,14 +327,7 @@ def _as_less(charge: Charge) -> Decimal:
     return -charge.amount if charge.is_allowance and charge.amount > 0 else charge.amount
 
 
-_KINDS = {
-    "total_net": pattern(wording_sums.NET),
-    "total_tax": pattern(wording_sums.TAX),
-    "total_gross": pattern(wording_sums.GROSS),
-    "payable": pattern(wording_sums.PAYABLE),
-    "tax_part": pattern(wording_sums.TAX_PART),
-    "sum": pattern(wording_sums.SUM),
-}
+_KINDS = READER.patterns("labels.sum")
 _TAXES = frozenset({"total_tax", "tax_part"})
 _WEIGHTS = {"total_net": 1.0, "total_tax": 1.0, "total_gross": 1.0, "payable": 0.6, "tax_part": 0.5, "sum": 0.3}
 _RATE_BEFORE = re.compile(

@@ -1,0 +1,104 @@
+"""Words of business documents by language, in the TOML files of this folder. Pure.
+
+A file holds groups of terms that share a concept: `[[title]]` in titles.toml is `titles.title`. A group has
+
+- `used_by`: its consumers. The `reader` reads fields of documents, the `splitter` takes files of many documents apart,
+  the `matcher` compares documents, and `three_way_match` compares their line items.
+- `means`, where a concept has several meanings: a type of document, a code of a unit.
+- terms by language (ISO 639-1), separated by semicolons or line ends. `mul` (ISO 639-2) are codes, abbreviations and
+  words of several languages.
+
+Files are parsed on first use, so that a function reads only those that it needs.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+FOLDER = Path(__file__).parent
+_SEPARATOR = re.compile(r"\s*[;\n]\s*")
+_NUMBER: Final = r"(?:nummer|number|numero|numeros|num|nr|n\.?o|n|n'|#|id)"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Terms with one meaning and the same users."""
+
+    means: str
+    used_by: tuple[str, ...]
+    terms: Mapping[str, tuple[str, ...]]
+    """By language."""
+
+
+@cache
+def groups(file: str) -> Mapping[str, tuple[Group, ...]]:
+    """The groups of a file, by concept."""
+    return parse((FOLDER / f"{file}.toml").read_text("utf-8"))
+
+
+def parse(text: str) -> Mapping[str, tuple[Group, ...]]:
+    """The groups of a file's text, by concept."""
+    return {concept: tuple(map(_group, tables)) for concept, tables in tomllib.loads(text).items()}
+
+
+def _group(table: Mapping[str, str | list[str]]) -> Group:
+    languages = {key: value for key, value in table.items() if isinstance(value, str) and key != "means"}
+    terms = {language: tuple(filter(None, _SEPARATOR.split(text))) for language, text in languages.items()}
+    return Group(str(table.get("means", "")), tuple(table["used_by"]), terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The terms that one user knows. A concept is named by its file: `titles.title`."""
+
+    user: str
+
+    def terms(self, concept: str, means: str = "") -> tuple[str, ...]:
+        """The terms of a concept that have this meaning.
+
+        >>> "order" in READER.terms("titles.title", "purchase_order")
+        True
+        """
+        found = (group for group in self._groups(concept) if group.means == means)
+        return tuple(dict.fromkeys(term for group in found for listed in group.terms.values() for term in listed))
+
+    def meanings(self, concept: str) -> Mapping[str, tuple[str, ...]]:
+        """The terms of a concept by meaning, in the order of the file."""
+        return {group.means: self.terms(concept, group.means) for group in self._groups(concept)}
+
+    def alternatives(self, concept: str, means: str = "") -> str:
+        """A regular expression for any term of a concept, the longer ones first."""
+        return "|".join(sorted(self.terms(concept, means), key=len, reverse=True))
+
+    def pattern(self, concept: str, means: str = "") -> "re.Pattern[str]":
+        """A pattern for any label of a concept."""
+        return pattern(self.terms(concept, means))
+
+    def patterns(self, concept: str) -> Mapping[str, "re.Pattern[str]"]:
+        """A pattern for the labels of each meaning of a concept."""
+        return {means: pattern(labels) for means, labels in self.meanings(concept).items()}
+
+    def _groups(self, concept: str) -> Iterator[Group]:
+        file, _, name = concept.partition(".")
+        return (group for group in groups(file)[name] if self.user in group.used_by)
+
+
+READER, SPLITTER, MATCHER, THREE_WAY_MATCH = map(Vocabulary, ("reader", "splitter", "matcher", "three_way_match"))
+
+
+def pattern(phrases: Iterable[str]) -> "re.Pattern[str]":
+    """A pattern for any of the phrases as whole words.
+
+    A blank in a phrase stands for blanks, dots, hyphens, slashes or nothing: `rechnungs nr` is found in
+    `Rechnungs-Nr.`. `*` is the word for number, in any language.
+    """
+    written = sorted(
+        (re.escape(phrase).replace(r"\ ", r"[\s.\-/]*").replace(r"\*", _NUMBER) for phrase in phrases),
+        key=len,
+        reverse=True,
+    )
+    return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(written)})(?:(?<=#)|(?![a-z0-9]))")
