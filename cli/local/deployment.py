@@ -55,7 +55,7 @@ def command_line() -> Path:
 SILENCE_SECONDS = 300
 """A deployment that says nothing for this long is ended: it would wait an hour for a custom resource
 whose function does not start."""
-SOURCES = ("functions", "infra", "layers", "migrations", "json", "package-lock.json", "uv.lock")
+SOURCES = ("functions", "infra", "layers", "migrations", "cdk.json", "package-lock.json", "uv.lock")
 """What a deployment is made from."""
 ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 """The bucket that `cdk bootstrap` creates: all that the local stage uses of it."""

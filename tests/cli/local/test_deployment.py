@@ -9,7 +9,7 @@ from cli.local import deployment
 from cli.local.cloud import State
 from cli.local.deployment import Progress, Tuning
 from cli.local.emulator import Emulator
-from cli.local.place import Place
+from cli.local.place import ROOT, Place
 
 URL = "postgresql://postgres@127.0.0.1:5432/counterfoil"
 
@@ -25,6 +25,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (tmp_path / name).write_text("")
     monkeypatch.setattr(deployment, "ROOT", tmp_path)
     return tmp_path
+
+
+def test_every_source_exists():
+    assert [name for name in deployment.SOURCES if not (ROOT / name).exists()] == []
 
 
 def test_the_same_sources_have_the_same_fingerprint(project: Path):
