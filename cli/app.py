@@ -43,12 +43,17 @@ COMMANDS = {
     ),
     "mail": Command("cli.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
     "review": Command("cli.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
-    "reprocess": Command("cli.reprocess:app", "Read or match a tenant's documents anew, so many a minute.", WORK),
+    "reprocess": Command("cli.reprocess:reprocess", "Extract or match a tenant's documents again.", WORK),
     "tasks": Command("cli.tasks:app", "Hand in tasks for the workers to carry out; show, list and cancel them.", TASKS),
     "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", TASKS),
     "offers": Command("cli.offers:app", "Queue the daily offers of a date in a time zone, where they are not.", TASKS),
     "dlq": Command(
         "cli.dead_letters:app", "Look at dead letters, work that ended in failure; try it again, or settle it.", TASKS
+    ),
+    "operations": Command(
+        "cli.operations:app",
+        "List operations on dead letters and documents; show, pause, resume and abort one.",
+        TASKS,
     ),
     "queues": Command(
         "cli.queues:app", "Show how full the queues of the workers are and what is done; pause and resume them.", TASKS

@@ -12,16 +12,16 @@ import typer
 from cli import ids
 from cli.api import Api, after, reach
 from cli.dlq import plain, show_list
-from cli.dlq_operations import handled, look, sentence_of
 from cli.dlq_options import AsJson, OfGroup, OfType, OneTenant, Since, Until, WithText, fingerprint_of
 from cli.failures import UsageError
+from cli.operations import handled, look, sentence_of
 from cli.terminal import Counters, aside, page, print_json
 from cli.trail import By, Reason
 from counterfoil.dead_letters.bulk import MAX_RATE, Action
-from functions.admin_api.bulk import RETRY_RATE, BulkPreview, LetterOperation
+from functions.admin_api.api.operations import RETRY_RATE, BulkPreview, OperationProgress
 
 LOOK_SECONDS = 1.0
-VERBS: dict[Action, str] = {"retry": "tried again", "resolve": "resolved", "ignore": "ignored"}
+VERBS: dict[str, str] = {"retry": "tried again", "resolve": "resolved", "ignore": "ignored"}
 
 Letters = Annotated[
     list[str] | None,
@@ -168,7 +168,7 @@ def _run(context: typer.Context, action: Action, meant: Meant, how: How) -> None
         return
     said = {"reason" if action == "ignore" else "notes": how.reason, "canary": how.canary}
     body |= {name: value for name, value in said.items() if value is not None}
-    operation = api.ask("POST", path, LetterOperation, body=body)
+    operation = api.ask("POST", path, OperationProgress, body=body)
     if how.wait:
         operation = _wait(api, operation)
     if how.as_json:
@@ -176,7 +176,7 @@ def _run(context: typer.Context, action: Action, meant: Meant, how: How) -> None
     else:
         page().print(sentence_of(operation))
         if operation.ended_at is None:
-            aside().print(f"How far it is: counterfoil dlq operations show {ids.short(operation.operation_id)}")
+            aside().print(f"Its progress: counterfoil operations show {ids.short(operation.operation_id)}")
     if operation.reason or operation.failed:
         raise typer.Exit(1)
 
@@ -196,7 +196,7 @@ def _tell(action: Action, preview: BulkPreview, *, as_json: bool) -> None:
         aside().print("To do it, add --yes.")
 
 
-def _wait(api: Api, operation: LetterOperation) -> LetterOperation:
+def _wait(api: Api, operation: OperationProgress) -> OperationProgress:
     """Show how far it is until it is over or paused."""
     short = ids.short(operation.operation_id)
     aside().print(f"Operation {short} begins within a minute; it goes on without this command, too.")

@@ -301,7 +301,7 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="watchdog",
-        does="every minute: sends what is overdue or gone, and notifications; begins operations; probes and measures",
+        does="every minute: sends overdue and lost messages, and notifications; probes and measures",
         fed_by=FedBy.SCHEDULE,
         timeout=57,
         memory=512,
@@ -319,7 +319,7 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="bulk",
-        does="every minute: tries many dead letters again, or settles them, as fast as somebody asked for",
+        does="every minute: runs operations on dead letters and documents",
         fed_by=FedBy.SCHEDULE,
         timeout=57,
         memory=1769,  # 500 messages a second are signed and sent

@@ -1,4 +1,4 @@
--- Dead letters: their groups, counts, words to search, bulk operations, exports and purges.
+-- Dead letters: their groups, counts, words to search, exports and purges. Operations on them and on documents.
 
 -- Purges of closed dead letters: hidden at once, restored within a week on request, then deleted.
 CREATE TABLE dead_letter_purge (
@@ -122,23 +122,23 @@ CREATE INDEX dead_letter_count_by_hour ON dead_letter_count (tenant_id, fingerpr
 CREATE INDEX dead_letter_count_to_add ON dead_letter_count (tenant_id, fingerprint) WHERE NOT is_sum;
 CREATE INDEX dead_letter_count_by_tenant ON dead_letter_count (tenant_id);
 
--- Bulk operations on many dead letters, carried out in steps.
-CREATE TABLE dead_letter_operation (
+-- Requests that run in steps: bulk operations on dead letters, and reprocessing of documents.
+CREATE TABLE operation (
     id               uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    action           text NOT NULL CHECK (action IN ('retry', 'resolve', 'ignore')),
-    filter           jsonb,  -- NULL: the caller listed the dead letters
+    action           text NOT NULL CHECK (action IN ('retry', 'resolve', 'ignore', 'extract', 'match')),
+    filter           jsonb,  -- NULL: the caller listed the items
     note             text CHECK (length(note) BETWEEN 1 AND 2000),
-    rate             integer NOT NULL CHECK (rate BETWEEN 1 AND 500),  -- items per second
+    rate             integer NOT NULL CHECK (rate BETWEEN 1 AND 1000),  -- dead letters per second, documents per minute
     canary           integer CHECK (canary >= 1),  -- number of items to retry first and wait for
     requested_by     text NOT NULL CHECK (requested_by <> ''),
-    requested_at     timestamptz NOT NULL,  -- later dead letters are excluded
+    requested_at     timestamptz NOT NULL,  -- later items are excluded
     state            text NOT NULL DEFAULT 'waiting'
                      CHECK (state IN ('waiting', 'canary', 'running', 'paused', 'done', 'aborted', 'stopped')),
     version          integer NOT NULL DEFAULT 1,  -- grows with each change of the state
     reason           text,  -- why it was stopped
     ended_at         timestamptz,
-    -- Dead letters are selected in descending order. The next ones come after this one.
+    -- Place of the last item that was selected, or begun if items are not listed. The next ones come after it.
     cursor_at        timestamptz,
     cursor_id        uuid,
     is_selected      boolean NOT NULL DEFAULT false,  -- whether all are
@@ -155,15 +155,16 @@ CREATE TABLE dead_letter_operation (
     CHECK ((cursor_at IS NULL) = (cursor_id IS NULL)),
     CHECK (done + failed + skipped = handled AND handled <= selected),
     CHECK (canary IS NULL OR action = 'retry'),
-    CHECK (note IS NOT NULL OR action = 'retry')
+    CHECK (note IS NOT NULL OR action NOT IN ('resolve', 'ignore')),
+    CHECK (filter IS NOT NULL OR action IN ('retry', 'resolve', 'ignore'))
 );
-CREATE INDEX dead_letter_operation_to_step ON dead_letter_operation (requested_at, id)
+CREATE INDEX operation_to_step ON operation (requested_at, id)
     WHERE state IN ('waiting', 'canary', 'running');
-CREATE INDEX dead_letter_operation_by_tenant ON dead_letter_operation (tenant_id, requested_at DESC, id DESC);
-CREATE INDEX dead_letter_operation_ended ON dead_letter_operation (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX operation_by_tenant ON operation (tenant_id, requested_at DESC, id DESC);
+CREATE INDEX operation_ended ON operation (ended_at) WHERE ended_at IS NOT NULL;
 
--- The items of a bulk operation, in the order of processing. They outlive the dead letters themselves.
-CREATE TABLE dead_letter_operation_item (
+-- The dead letters of a bulk operation, in the order of processing. They outlive the dead letters themselves.
+CREATE TABLE operation_item (
     operation_id uuid NOT NULL,
     number       integer NOT NULL,
     tenant_id    uuid NOT NULL,
@@ -174,7 +175,7 @@ CREATE TABLE dead_letter_operation_item (
     revision     integer,  -- of the work that was begun
     PRIMARY KEY (operation_id, number),
     UNIQUE (operation_id, job_id),
-    FOREIGN KEY (tenant_id, operation_id) REFERENCES dead_letter_operation (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, operation_id) REFERENCES operation (tenant_id, id) ON DELETE CASCADE,
     CHECK ((reason IS NULL) = (result IS NULL OR result = 'done'))
 ) WITH (fillfactor = 80);
 
@@ -263,8 +264,8 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
-                                'dead_letter_count', 'dead_letter_purge', 'dead_letter_operation',
-                                'dead_letter_operation_item', 'dead_letter_export'] LOOP
+                                'dead_letter_count', 'dead_letter_purge', 'operation',
+                                'operation_item', 'dead_letter_export'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
@@ -303,19 +304,19 @@ GRANT SELECT, UPDATE (hidden, is_complete) ON dead_letter_purge TO counterfoil_d
 
 GRANT SELECT, INSERT, UPDATE (state, version, reason, ended_at, cursor_at, cursor_id, is_selected, selected, handled, done,
                               failed, skipped, canary_begun_at, canary_passed_at, stepped_at)
-    ON dead_letter_operation TO counterfoil_worker;
-GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON dead_letter_operation_item TO counterfoil_worker;
+    ON operation TO counterfoil_worker;
+GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_item TO counterfoil_worker;
 -- The delivery role finds the unfinished operations of all tenants, without their content.
-CREATE POLICY delivery ON dead_letter_operation FOR SELECT TO counterfoil_delivery USING (true);
-GRANT SELECT (id, tenant_id, state, requested_at, ended_at) ON dead_letter_operation TO counterfoil_delivery;
+CREATE POLICY delivery ON operation FOR SELECT TO counterfoil_delivery USING (true);
+GRANT SELECT (id, tenant_id, action, state, requested_at, ended_at) ON operation TO counterfoil_delivery;
 -- The watchdog deletes an operation 90 days after its end, and its items before it in steps: there may be millions.
-CREATE POLICY past_keeping ON dead_letter_operation FOR DELETE TO counterfoil_keeper
+CREATE POLICY past_keeping ON operation FOR DELETE TO counterfoil_keeper
     USING (ended_at < now() - interval '90 days');
-CREATE POLICY past_keeping ON dead_letter_operation_item TO counterfoil_keeper
-    USING (EXISTS (SELECT FROM dead_letter_operation o
+CREATE POLICY past_keeping ON operation_item TO counterfoil_keeper
+    USING (EXISTS (SELECT FROM operation o
                    WHERE o.id = operation_id AND o.ended_at < now() - interval '90 days')) WITH CHECK (false);
-GRANT DELETE ON dead_letter_operation TO counterfoil_keeper;
-GRANT SELECT (operation_id, number), DELETE ON dead_letter_operation_item TO counterfoil_keeper;
+GRANT DELETE ON operation TO counterfoil_keeper;
+GRANT SELECT (operation_id, number), DELETE ON operation_item TO counterfoil_keeper;
 
 GRANT SELECT, INSERT, UPDATE (taken_by) ON dead_letter_export TO counterfoil_worker;
 GRANT SELECT, UPDATE (state, letters, bytes, upload_id, parts, after_at, after_id, is_read, leased_until)

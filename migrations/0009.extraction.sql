@@ -132,36 +132,12 @@ CREATE TABLE document_replacement (
 CREATE INDEX document_replacement_by_successor ON document_replacement (successor)
     WHERE successor IS NOT NULL AND settled_at IS NULL;
 
--- Reprocessing of many documents at a bounded rate. It holds no content.
-CREATE TABLE operation (
-    id             uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    kind           text NOT NULL CHECK (kind IN ('extract', 'match')),
-    received_from  timestamptz,  -- of the documents; NULL: from the first one
-    received_until timestamptz NOT NULL,  -- exclusive
-    rate           integer NOT NULL CHECK (rate BETWEEN 1 AND 1000),  -- documents per minute
-    requested_by   text NOT NULL CHECK (length(requested_by) BETWEEN 1 AND 254),
-    requested_at   timestamptz NOT NULL,
-    state          text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'paused', 'done', 'aborted')),
-    ended_at       timestamptz,
-    -- The last document that was begun: the next ones follow in the order of receipt and id.
-    cursor_at      timestamptz,
-    cursor_id      uuid,
-    stepped_at     timestamptz NOT NULL,  -- the rate is used up until then
-    begun          integer NOT NULL DEFAULT 0,
-    CHECK ((ended_at IS NULL) = (state IN ('running', 'paused'))),
-    CHECK ((cursor_at IS NULL) = (cursor_id IS NULL)),
-    CHECK (received_from < received_until)
-);
-CREATE INDEX operation_running ON operation (requested_at) WHERE state = 'running';
-CREATE INDEX operation_by_tenant ON operation (tenant_id, requested_at);
-
 DO $security$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['ingestion_job', 'reading', 'document_copy', 'document_removal', 'document_replacement',
-                                'operation'] LOOP
+    FOREACH name IN ARRAY ARRAY['ingestion_job', 'reading', 'document_copy', 'document_removal',
+                                'document_replacement'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
@@ -186,10 +162,6 @@ GRANT SELECT ON document_removal TO counterfoil_worker;
 CREATE POLICY delivery ON document_removal FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (document_id, tenant_id) ON document_removal TO counterfoil_delivery;
 GRANT SELECT, INSERT, UPDATE (settled_at, successor) ON document_replacement TO counterfoil_worker;
-GRANT SELECT, INSERT, UPDATE (state, ended_at, stepped_at) ON operation TO counterfoil_worker;
--- The watchdog takes the steps.
-CREATE POLICY delivery ON operation TO counterfoil_delivery USING (true) WITH CHECK (true);
-GRANT SELECT, UPDATE (state, ended_at, cursor_at, cursor_id, stepped_at, begun) ON operation TO counterfoil_delivery;
 
 -- Letters and digits of any alphabet, in lower case, independently of the database's collation. It returns the first 64
 -- characters of long words, and the first 64 words in sorted order.

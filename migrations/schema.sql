@@ -1015,62 +1015,6 @@ CREATE TABLE public.dead_letter_group (
 
 ALTER TABLE ONLY public.dead_letter_group FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.dead_letter_operation (
-    id uuid DEFAULT uuidv7() NOT NULL,
-    tenant_id uuid NOT NULL,
-    action text NOT NULL,
-    filter jsonb,
-    note text,
-    rate integer NOT NULL,
-    canary integer,
-    requested_by text NOT NULL,
-    requested_at timestamp with time zone NOT NULL,
-    state text DEFAULT 'waiting'::text NOT NULL,
-    version integer DEFAULT 1 NOT NULL,
-    reason text,
-    ended_at timestamp with time zone,
-    cursor_at timestamp with time zone,
-    cursor_id uuid,
-    is_selected boolean DEFAULT false NOT NULL,
-    selected integer DEFAULT 0 NOT NULL,
-    handled integer DEFAULT 0 NOT NULL,
-    done integer DEFAULT 0 NOT NULL,
-    failed integer DEFAULT 0 NOT NULL,
-    skipped integer DEFAULT 0 NOT NULL,
-    canary_begun_at timestamp with time zone,
-    canary_passed_at timestamp with time zone,
-    stepped_at timestamp with time zone NOT NULL,
-    CONSTRAINT dead_letter_operation_action_check CHECK ((action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text]))),
-    CONSTRAINT dead_letter_operation_canary_check CHECK ((canary >= 1)),
-    CONSTRAINT dead_letter_operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text])))),
-    CONSTRAINT dead_letter_operation_check1 CHECK (((cursor_at IS NULL) = (cursor_id IS NULL))),
-    CONSTRAINT dead_letter_operation_check2 CHECK (((((done + failed) + skipped) = handled) AND (handled <= selected))),
-    CONSTRAINT dead_letter_operation_check3 CHECK (((canary IS NULL) OR (action = 'retry'::text))),
-    CONSTRAINT dead_letter_operation_check4 CHECK (((note IS NOT NULL) OR (action = 'retry'::text))),
-    CONSTRAINT dead_letter_operation_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000))),
-    CONSTRAINT dead_letter_operation_rate_check CHECK (((rate >= 1) AND (rate <= 500))),
-    CONSTRAINT dead_letter_operation_requested_by_check CHECK ((requested_by <> ''::text)),
-    CONSTRAINT dead_letter_operation_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text, 'done'::text, 'aborted'::text, 'stopped'::text])))
-);
-
-ALTER TABLE ONLY public.dead_letter_operation FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.dead_letter_operation_item (
-    operation_id uuid NOT NULL,
-    number integer NOT NULL,
-    tenant_id uuid NOT NULL,
-    job_id uuid NOT NULL,
-    result text,
-    reason text,
-    version integer,
-    revision integer,
-    CONSTRAINT dead_letter_operation_item_check CHECK (((reason IS NULL) = ((result IS NULL) OR (result = 'done'::text)))),
-    CONSTRAINT dead_letter_operation_item_result_check CHECK ((result = ANY (ARRAY['done'::text, 'failed'::text, 'skipped'::text])))
-)
-WITH (fillfactor='80');
-
-ALTER TABLE ONLY public.dead_letter_operation_item FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.dead_letter_purge (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid NOT NULL,
@@ -1562,28 +1506,59 @@ ALTER TABLE ONLY public.offers FORCE ROW LEVEL SECURITY;
 CREATE TABLE public.operation (
     id uuid DEFAULT uuidv7() NOT NULL,
     tenant_id uuid NOT NULL,
-    kind text NOT NULL,
-    received_from timestamp with time zone,
-    received_until timestamp with time zone NOT NULL,
+    action text NOT NULL,
+    filter jsonb,
+    note text,
     rate integer NOT NULL,
+    canary integer,
     requested_by text NOT NULL,
     requested_at timestamp with time zone NOT NULL,
-    state text DEFAULT 'running'::text NOT NULL,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    version integer DEFAULT 1 NOT NULL,
+    reason text,
     ended_at timestamp with time zone,
     cursor_at timestamp with time zone,
     cursor_id uuid,
+    is_selected boolean DEFAULT false NOT NULL,
+    selected integer DEFAULT 0 NOT NULL,
+    handled integer DEFAULT 0 NOT NULL,
+    done integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    skipped integer DEFAULT 0 NOT NULL,
+    canary_begun_at timestamp with time zone,
+    canary_passed_at timestamp with time zone,
     stepped_at timestamp with time zone NOT NULL,
-    begun integer DEFAULT 0 NOT NULL,
-    CONSTRAINT operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['running'::text, 'paused'::text])))),
+    CONSTRAINT operation_action_check CHECK ((action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text, 'extract'::text, 'match'::text]))),
+    CONSTRAINT operation_canary_check CHECK ((canary >= 1)),
+    CONSTRAINT operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text])))),
     CONSTRAINT operation_check1 CHECK (((cursor_at IS NULL) = (cursor_id IS NULL))),
-    CONSTRAINT operation_check2 CHECK ((received_from < received_until)),
-    CONSTRAINT operation_kind_check CHECK ((kind = ANY (ARRAY['extract'::text, 'match'::text]))),
+    CONSTRAINT operation_check2 CHECK (((((done + failed) + skipped) = handled) AND (handled <= selected))),
+    CONSTRAINT operation_check3 CHECK (((canary IS NULL) OR (action = 'retry'::text))),
+    CONSTRAINT operation_check4 CHECK (((note IS NOT NULL) OR (action <> ALL (ARRAY['resolve'::text, 'ignore'::text])))),
+    CONSTRAINT operation_check5 CHECK (((filter IS NOT NULL) OR (action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text])))),
+    CONSTRAINT operation_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000))),
     CONSTRAINT operation_rate_check CHECK (((rate >= 1) AND (rate <= 1000))),
-    CONSTRAINT operation_requested_by_check CHECK (((length(requested_by) >= 1) AND (length(requested_by) <= 254))),
-    CONSTRAINT operation_state_check CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'done'::text, 'aborted'::text])))
+    CONSTRAINT operation_requested_by_check CHECK ((requested_by <> ''::text)),
+    CONSTRAINT operation_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text, 'done'::text, 'aborted'::text, 'stopped'::text])))
 );
 
 ALTER TABLE ONLY public.operation FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.operation_item (
+    operation_id uuid NOT NULL,
+    number integer NOT NULL,
+    tenant_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    result text,
+    reason text,
+    version integer,
+    revision integer,
+    CONSTRAINT operation_item_check CHECK (((reason IS NULL) = ((result IS NULL) OR (result = 'done'::text)))),
+    CONSTRAINT operation_item_result_check CHECK ((result = ANY (ARRAY['done'::text, 'failed'::text, 'skipped'::text])))
+)
+WITH (fillfactor='80');
+
+ALTER TABLE ONLY public.operation_item FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.organization (
     id uuid DEFAULT uuidv7() NOT NULL,
@@ -2011,18 +1986,6 @@ ALTER TABLE ONLY public.dead_letter_export
 ALTER TABLE ONLY public.dead_letter_group
     ADD CONSTRAINT dead_letter_group_tenant_id_fingerprint_key UNIQUE NULLS NOT DISTINCT (tenant_id, fingerprint);
 
-ALTER TABLE ONLY public.dead_letter_operation_item
-    ADD CONSTRAINT dead_letter_operation_item_operation_id_job_id_key UNIQUE (operation_id, job_id);
-
-ALTER TABLE ONLY public.dead_letter_operation_item
-    ADD CONSTRAINT dead_letter_operation_item_pkey PRIMARY KEY (operation_id, number);
-
-ALTER TABLE ONLY public.dead_letter_operation
-    ADD CONSTRAINT dead_letter_operation_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY public.dead_letter_operation
-    ADD CONSTRAINT dead_letter_operation_tenant_id_id_key UNIQUE (tenant_id, id);
-
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (job_id);
 
@@ -2143,8 +2106,17 @@ ALTER TABLE ONLY public.offer_shard
 ALTER TABLE ONLY public.offers
     ADD CONSTRAINT offers_once UNIQUE (date, user_id, candidate_id);
 
+ALTER TABLE ONLY public.operation_item
+    ADD CONSTRAINT operation_item_operation_id_job_id_key UNIQUE (operation_id, job_id);
+
+ALTER TABLE ONLY public.operation_item
+    ADD CONSTRAINT operation_item_pkey PRIMARY KEY (operation_id, number);
+
 ALTER TABLE ONLY public.operation
     ADD CONSTRAINT operation_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.operation
+    ADD CONSTRAINT operation_tenant_id_id_key UNIQUE (tenant_id, id);
 
 ALTER TABLE ONLY public.organization
     ADD CONSTRAINT organization_name_key UNIQUE (name);
@@ -2297,12 +2269,6 @@ CREATE INDEX dead_letter_kept ON public.dead_letter USING btree (kept_until, res
 
 CREATE INDEX dead_letter_of_file ON public.dead_letter USING btree (work_id) WHERE ((worker = 'acquisition'::text) AND (purged_at IS NULL));
 
-CREATE INDEX dead_letter_operation_by_tenant ON public.dead_letter_operation USING btree (tenant_id, requested_at DESC, id DESC);
-
-CREATE INDEX dead_letter_operation_ended ON public.dead_letter_operation USING btree (ended_at) WHERE (ended_at IS NOT NULL);
-
-CREATE INDEX dead_letter_operation_to_step ON public.dead_letter_operation USING btree (requested_at, id) WHERE (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text]));
-
 CREATE INDEX dead_letter_page ON public.dead_letter USING btree (tenant_id, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
 
 CREATE INDEX dead_letter_page_of_group ON public.dead_letter USING btree (tenant_id, fingerprint, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
@@ -2413,9 +2379,11 @@ CREATE INDEX offer_shard_status ON public.offer_shard USING btree (status) WHERE
 
 CREATE INDEX offer_shard_with_people ON public.offer_shard USING btree (date) WHERE ((people IS NOT NULL) OR (excluded IS NOT NULL));
 
-CREATE INDEX operation_by_tenant ON public.operation USING btree (tenant_id, requested_at);
+CREATE INDEX operation_by_tenant ON public.operation USING btree (tenant_id, requested_at DESC, id DESC);
 
-CREATE INDEX operation_running ON public.operation USING btree (requested_at) WHERE (state = 'running'::text);
+CREATE INDEX operation_ended ON public.operation USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+
+CREATE INDEX operation_to_step ON public.operation USING btree (requested_at, id) WHERE (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text]));
 
 CREATE INDEX outbox_by_tenant ON public.outbox USING btree (tenant_id);
 
@@ -2543,12 +2511,6 @@ ALTER TABLE ONLY public.dead_letter_export
 ALTER TABLE ONLY public.dead_letter_group
     ADD CONSTRAINT dead_letter_group_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.dead_letter_operation_item
-    ADD CONSTRAINT dead_letter_operation_item_tenant_id_operation_id_fkey FOREIGN KEY (tenant_id, operation_id) REFERENCES public.dead_letter_operation(tenant_id, id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.dead_letter_operation
-    ADD CONSTRAINT dead_letter_operation_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.dead_letter_purge
     ADD CONSTRAINT dead_letter_purge_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -2666,6 +2628,9 @@ ALTER TABLE ONLY public.offer_shard
 ALTER TABLE ONLY public.offer_shard
     ADD CONSTRAINT offer_shard_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY public.operation_item
+    ADD CONSTRAINT operation_item_tenant_id_operation_id_fkey FOREIGN KEY (tenant_id, operation_id) REFERENCES public.operation(tenant_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY public.operation
     ADD CONSTRAINT operation_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -2750,10 +2715,6 @@ ALTER TABLE public.dead_letter_export ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_group ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.dead_letter_operation ENABLE ROW LEVEL SECURITY;
-
-ALTER TABLE public.dead_letter_operation_item ENABLE ROW LEVEL SECURITY;
-
 ALTER TABLE public.dead_letter_purge ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_word ENABLE ROW LEVEL SECURITY;
@@ -2773,8 +2734,6 @@ CREATE POLICY delivery ON public.dead_letter_count TO counterfoil_delivery USING
 CREATE POLICY delivery ON public.dead_letter_export TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter_group TO counterfoil_delivery USING (true) WITH CHECK (true);
-
-CREATE POLICY delivery ON public.dead_letter_operation FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.dead_letter_purge TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -2796,7 +2755,7 @@ CREATE POLICY delivery ON public.offer_pool FOR SELECT TO counterfoil_delivery U
 
 CREATE POLICY delivery ON public.offer_shard TO counterfoil_delivery USING (true) WITH CHECK (true);
 
-CREATE POLICY delivery ON public.operation TO counterfoil_delivery USING (true) WITH CHECK (true);
+CREATE POLICY delivery ON public.operation FOR SELECT TO counterfoil_delivery USING (true);
 
 CREATE POLICY delivery ON public.outbox TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -2866,10 +2825,6 @@ CREATE POLICY erasing ON public.dead_letter_export TO counterfoil_owner USING ((
 
 CREATE POLICY erasing ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.dead_letter_operation TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY erasing ON public.dead_letter_operation_item TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY erasing ON public.dead_letter_purge TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.dead_letter_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -2925,6 +2880,8 @@ CREATE POLICY erasing ON public.offer_shard TO counterfoil_owner USING ((tenant_
 CREATE POLICY erasing ON public.offers TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.operation TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY erasing ON public.operation_item TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.outbox TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -3034,6 +2991,8 @@ CREATE POLICY onboarding ON public.tolerance TO counterfoil_owner USING (true) W
 
 ALTER TABLE public.operation ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE public.operation_item ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE public.outbox ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.output_job ENABLE ROW LEVEL SECURITY;
@@ -3061,10 +3020,6 @@ CREATE POLICY own_tenant ON public.dead_letter_count TO counterfoil_worker USING
 CREATE POLICY own_tenant ON public.dead_letter_export TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter_group TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY own_tenant ON public.dead_letter_operation TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY own_tenant ON public.dead_letter_operation_item TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter_purge TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -3122,6 +3077,8 @@ CREATE POLICY own_tenant ON public.offers TO counterfoil_worker USING ((tenant_i
 
 CREATE POLICY own_tenant ON public.operation TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY own_tenant ON public.operation_item TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
 CREATE POLICY own_tenant ON public.outbox TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.output_job TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -3164,17 +3121,17 @@ CREATE POLICY past_keeping ON public.dead_letter AS RESTRICTIVE FOR DELETE TO co
 
 CREATE POLICY past_keeping ON public.dead_letter_export AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING ((expires_at < now()));
 
-CREATE POLICY past_keeping ON public.dead_letter_operation FOR DELETE TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval)));
-
-CREATE POLICY past_keeping ON public.dead_letter_operation_item TO counterfoil_keeper USING ((EXISTS ( SELECT
-   FROM public.dead_letter_operation o
-  WHERE ((o.id = dead_letter_operation_item.operation_id) AND (o.ended_at < (now() - '90 days'::interval)))))) WITH CHECK (false);
-
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
 CREATE POLICY past_keeping ON public.matchmaking_jobs TO counterfoil_keeper USING ((date < (now() - '90 days'::interval))) WITH CHECK (false);
 
 CREATE POLICY past_keeping ON public.offer_pool FOR DELETE TO counterfoil_keeper USING ((date < (now() - '90 days'::interval)));
+
+CREATE POLICY past_keeping ON public.operation FOR DELETE TO counterfoil_keeper USING ((ended_at < (now() - '90 days'::interval)));
+
+CREATE POLICY past_keeping ON public.operation_item TO counterfoil_keeper USING ((EXISTS ( SELECT
+   FROM public.operation o
+  WHERE ((o.id = operation_item.operation_id) AND (o.ended_at < (now() - '90 days'::interval)))))) WITH CHECK (false);
 
 CREATE POLICY past_keeping ON public.task AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status = 'failed'::text) OR (((status = 'succeeded'::text) OR (status IS NULL)) AND (ended_at < (now() - '90 days'::interval)))));
 
@@ -3521,62 +3478,6 @@ GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_delivery;
 GRANT UPDATE(settled_as) ON TABLE public.dead_letter_group TO counterfoil_worker;
 
 GRANT UPDATE(settled_at) ON TABLE public.dead_letter_group TO counterfoil_worker;
-
-GRANT SELECT,INSERT ON TABLE public.dead_letter_operation TO counterfoil_worker;
-GRANT DELETE ON TABLE public.dead_letter_operation TO counterfoil_keeper;
-
-GRANT SELECT(id) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
-
-GRANT SELECT(tenant_id) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
-
-GRANT SELECT(requested_at) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
-
-GRANT UPDATE(state) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-GRANT SELECT(state) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
-
-GRANT UPDATE(version) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(reason) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(ended_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-GRANT SELECT(ended_at) ON TABLE public.dead_letter_operation TO counterfoil_delivery;
-
-GRANT UPDATE(cursor_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(cursor_id) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(is_selected) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(selected) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(handled) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(done) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(failed) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(skipped) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(canary_begun_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(canary_passed_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT UPDATE(stepped_at) ON TABLE public.dead_letter_operation TO counterfoil_worker;
-
-GRANT SELECT,INSERT ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
-GRANT DELETE ON TABLE public.dead_letter_operation_item TO counterfoil_keeper;
-
-GRANT SELECT(operation_id) ON TABLE public.dead_letter_operation_item TO counterfoil_keeper;
-
-GRANT SELECT(number) ON TABLE public.dead_letter_operation_item TO counterfoil_keeper;
-
-GRANT UPDATE(result) ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
-
-GRANT UPDATE(reason) ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
-
-GRANT UPDATE(version) ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
-
-GRANT UPDATE(revision) ON TABLE public.dead_letter_operation_item TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_purge TO counterfoil_worker;
 GRANT SELECT ON TABLE public.dead_letter_purge TO counterfoil_delivery;
@@ -3956,22 +3857,62 @@ GRANT SELECT(seconds) ON TABLE public.offer_shard TO counterfoil_delivery;
 GRANT SELECT,INSERT ON TABLE public.offers TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.operation TO counterfoil_worker;
-GRANT SELECT ON TABLE public.operation TO counterfoil_delivery;
+GRANT DELETE ON TABLE public.operation TO counterfoil_keeper;
+
+GRANT SELECT(id) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT SELECT(tenant_id) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT SELECT(action) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT SELECT(requested_at) ON TABLE public.operation TO counterfoil_delivery;
 
 GRANT UPDATE(state) ON TABLE public.operation TO counterfoil_worker;
-GRANT UPDATE(state) ON TABLE public.operation TO counterfoil_delivery;
+GRANT SELECT(state) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT UPDATE(version) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(reason) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(ended_at) ON TABLE public.operation TO counterfoil_worker;
-GRANT UPDATE(ended_at) ON TABLE public.operation TO counterfoil_delivery;
+GRANT SELECT(ended_at) ON TABLE public.operation TO counterfoil_delivery;
 
-GRANT UPDATE(cursor_at) ON TABLE public.operation TO counterfoil_delivery;
+GRANT UPDATE(cursor_at) ON TABLE public.operation TO counterfoil_worker;
 
-GRANT UPDATE(cursor_id) ON TABLE public.operation TO counterfoil_delivery;
+GRANT UPDATE(cursor_id) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(is_selected) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(selected) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(handled) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(done) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(failed) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(skipped) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(canary_begun_at) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(canary_passed_at) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(stepped_at) ON TABLE public.operation TO counterfoil_worker;
-GRANT UPDATE(stepped_at) ON TABLE public.operation TO counterfoil_delivery;
 
-GRANT UPDATE(begun) ON TABLE public.operation TO counterfoil_delivery;
+GRANT SELECT,INSERT ON TABLE public.operation_item TO counterfoil_worker;
+GRANT DELETE ON TABLE public.operation_item TO counterfoil_keeper;
+
+GRANT SELECT(operation_id) ON TABLE public.operation_item TO counterfoil_keeper;
+
+GRANT SELECT(number) ON TABLE public.operation_item TO counterfoil_keeper;
+
+GRANT UPDATE(result) ON TABLE public.operation_item TO counterfoil_worker;
+
+GRANT UPDATE(reason) ON TABLE public.operation_item TO counterfoil_worker;
+
+GRANT UPDATE(version) ON TABLE public.operation_item TO counterfoil_worker;
+
+GRANT UPDATE(revision) ON TABLE public.operation_item TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.outbox TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.outbox TO counterfoil_delivery;

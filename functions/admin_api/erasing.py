@@ -13,10 +13,9 @@ from pydantic import BaseModel, Field
 
 from counterfoil import tenant_erasure
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.dead_letters.actions import VersionError
 from counterfoil.documents import erasure
 from counterfoil.documents.erasure import Erasure
-from counterfoil.errors import RejectedRequestError
+from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.tenant_erasure import TenantErasure
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role

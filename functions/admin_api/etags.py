@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from counterfoil.dead_letters.actions import VersionError
-from counterfoil.errors import RejectedRequestError
+from counterfoil.errors import RejectedRequestError, VersionError
 
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\U0010ffff]*")')
 _STRONG = re.compile(r'"(\d{1,18})"')

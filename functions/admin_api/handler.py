@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.settings import settings
 from functions.admin_api import refusals
+from functions.admin_api.api import operations
 from functions.admin_api.claims import UnauthorizedError, checked
 from functions.admin_api.console import ROUTES, console
 from functions.admin_api.description import described, methods
@@ -17,7 +18,6 @@ from functions.admin_api.etags import conditional
 from functions.admin_api.problems import responses
 from functions.admin_api.request import UnreadableError, read_json, readable
 from functions.admin_api.routes import (
-    bulk,
     chat,
     dead_letters,
     documents,
@@ -59,7 +59,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 
 ROOMS = (
-    *(uploads, tasks, chat, reviews, dead_letters, letter_changes, purging, exporting, queues, bulk, documents),
+    *(uploads, tasks, chat, reviews, dead_letters, letter_changes, purging, exporting, queues, operations, documents),
     *(users, offers, lookup, mail, erasing),
 )
 for room in ROOMS:
@@ -104,5 +104,7 @@ def document() -> dict[str, Any]:
     return described(api)
 
 
-forms = [form for room in (uploads, tasks, reviews, letter_changes, queues, bulk, users, mail) for form in room.FORMS]
+forms = [
+    form for room in (uploads, tasks, reviews, letter_changes, queues, operations, users, mail) for form in room.FORMS
+]
 refusals.register(api, forms, lambda: methods(document(), api.current_event))

@@ -15,10 +15,9 @@ from pydantic import BaseModel, Field
 
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.dead_letters import keeping
-from counterfoil.dead_letters.actions import VersionError
 from counterfoil.dead_letters.keeping import Purge
 from counterfoil.delivery.letters import ClosedStatus
-from counterfoil.errors import RejectedRequestError, TransientError, sentence
+from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller, Role

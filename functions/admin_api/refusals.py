@@ -10,12 +10,19 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError as NoRo
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError, ResponseValidationError
 from pydantic import BaseModel
 
-from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, VersionError
-from counterfoil.dead_letters.bulk import NoOperationError, OperationStateError
+from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError
 from counterfoil.dead_letters.edits import NotEditableError
 from counterfoil.dead_letters.exports import TooManyExportsError
-from counterfoil.errors import CounterfoilError, PermanentError, RejectedRequestError, TransientError, sentence
+from counterfoil.errors import (
+    CounterfoilError,
+    PermanentError,
+    RejectedRequestError,
+    TransientError,
+    VersionError,
+    sentence,
+)
 from counterfoil.offers.profiles import ProfileChangedError
+from counterfoil.operations.store import NoOperationError, OperationStateError
 from counterfoil.queues import PauseConflictError
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.claim_check import TooLargeError

@@ -1,1 +1,1 @@
-"""Worker `bulk`: takes operations on many dead letters further."""
+"""Worker `bulk`: runs operations."""

@@ -1,28 +1,30 @@
-"""Every minute: operations on many dead letters go on."""
+"""Every minute: operations run their next steps."""
 
 from functools import cache
 from typing import Any
 
 from counterfoil.db import Database
+from counterfoil.dead_letters.bulk_steps import BulkSteps
+from counterfoil.documents.reprocess import Reprocessing
+from counterfoil.operations.engine import Engine
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
-from functions.bulk.rounds import Rounds
 
 
 @cache
-def function() -> Rounds:
-    """What a round is done with, made at the first invocation."""
+def function() -> Engine:
+    """Return the engine, created at the first invocation."""
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    return Rounds(database, outbox, database.now, bucket=chosen.uploads_bucket)
+    return Engine(database, outbox, [BulkSteps(chosen.uploads_bucket), Reprocessing()], database.now)
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG001  # Lambda passes both
-    """Take one round. Returns what it did, in numbers.
+    """Run the engine once. Returns the numbers of operations and of items processed.
 
     Raises:
-        DatabaseUnavailableError: the next round goes on.
-        RuntimeError: operations failed; the others went on, and the log says why.
+        DatabaseUnavailableError: the next run continues.
+        RuntimeError: operations failed; the others continued, and the log has the reasons.
     """
     return function().run(lambda: context.get_remaining_time_in_millis() / 1000)

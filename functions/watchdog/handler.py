@@ -1,4 +1,4 @@
-"""The watchdog: each minute one round of notifications, recovery, operations, measuring, circuit breakers, purging."""
+"""The watchdog: notifications, recovery, measuring, circuit breakers and purging, every minute."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -19,7 +19,6 @@ from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.erasures import erase
 from functions.watchdog.exports import write_exports
 from functions.watchdog.measures import OffersWatch, measure
-from functions.watchdog.operations import Operations
 from functions.watchdog.parts import run_each
 from functions.watchdog.queues import look_after_queues
 from functions.watchdog.recovery import Watchdog
@@ -35,7 +34,6 @@ LEAST_SECONDS = 5.0
 KEPT: Mapping[str, float] = {
     "notifications": 33.0,
     "recovery": 27.0,
-    "operations": 22.0,
     "measures": 17.0,
     "breakers": 2.0,
     "purge": 1.0,
@@ -63,7 +61,6 @@ def watchdog() -> dict[str, Step]:
     database = Database.from_settings(chosen, max_connections=1)
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
     recovery = Watchdog(chosen, database, outbox, database.now)
-    operations = Operations(database, outbox, database.now)
     unsent_after = timedelta(seconds=chosen.watchdog_unsent_after_seconds)
     breakers = Breakers.from_settings(chosen, database)
     notifier = Notifier.from_settings(chosen, database, breakers)
@@ -75,7 +72,6 @@ def watchdog() -> dict[str, Step]:
     return {
         "notifications": lambda time_left: asdict(notifier.run(time_left)),
         "recovery": lambda time_left: asdict(recovery.run(time_left)),
-        "operations": lambda time_left: asdict(operations.run(time_left)),
         "measures": lambda _: measure(database, list(chosen.queue_urls), now=database.now(), unsent_after=unsent_after),
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
         "purge": lambda time_left: run_each(

@@ -14,9 +14,10 @@ from functools import partial
 
 from counterfoil import aws
 from counterfoil.db import Database, keeper
-from counterfoil.dead_letters import bulk, groups, keeping
+from counterfoil.dead_letters import groups, keeping
 from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import within
+from counterfoil.operations import store
 from counterfoil.tasks import claim_check
 from functions.watchdog.parts import run_each
 
@@ -187,7 +188,7 @@ def keep_dead_letters(
 
     def forget() -> int:
         with keeper(database) as connection:
-            return bulk.forget(connection, clock())
+            return store.forget(connection, clock())
 
     def add_up() -> int:
         with keeper(database) as connection:
@@ -197,7 +198,7 @@ def keep_dead_letters(
         {
             "dead_letter_purge": hide,
             "dead_letter": delete,
-            "dead_letter_operation": forget,
+            "operation": forget,
             "dead_letter_count": add_up,
         }
     )

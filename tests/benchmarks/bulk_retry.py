@@ -29,11 +29,14 @@ from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import Wish
-from counterfoil.dead_letters.bulk import MAX_RATE, Asked, BulkOperation
+from counterfoil.dead_letters.bulk import MAX_RATE, Asked
+from counterfoil.dead_letters.bulk_steps import BulkSteps
 from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError
+from counterfoil.operations import store
+from counterfoil.operations.engine import Engine
+from counterfoil.operations.store import Operation
 from counterfoil.outbox import Outbox
-from functions.bulk.rounds import Rounds
 from tests.benchmarks.dead_letters import AROUND
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
@@ -164,7 +167,7 @@ def make(url: str, letters: int) -> None:
             connection.execute(f"VACUUM ANALYZE {table}".encode())
 
 
-def request(found: Database, now: datetime) -> BulkOperation:
+def request(found: Database, now: datetime) -> Operation:
     """An operation about one tenant's letters of one type."""
     asked = Asked("retry", DeadLetterFilter(task_type="echo"), (), "The service is back", MAX_RATE, None, "bench", now)
     with found.tenant(tenant_id(0)) as connection:
@@ -176,7 +179,7 @@ def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = Fa
     aws.client = lambda _: Queue(queue)  # type: ignore[assignment]
     with closing(Database(url, max_connections=1)) as found:
         outbox = Outbox(found, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
-        rounds = Rounds(found, outbox, clock, bucket=None)
+        rounds = Engine(found, outbox, [BulkSteps(None)], clock)
         while True:
             end = time.monotonic() + ROUND_SECONDS
             done = rounds.run(lambda end=end: end - time.monotonic())  # type: ignore[misc]
@@ -188,7 +191,7 @@ def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = Fa
 
 
 def _kill_until_done(  # what, where, how
-    found: Database, url: str, operation: BulkOperation, told: list[str], random: Random, clock: Clock
+    found: Database, url: str, operation: Operation, told: list[str], random: Random, clock: Clock
 ) -> tuple[int, set[UUID]]:
     """Kill processes and settle letters until the operation has ended and nothing is unsent.
 
@@ -247,9 +250,9 @@ def _start(told: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def _look(found: Database, operation: BulkOperation) -> BulkOperation:
+def _look(found: Database, operation: Operation) -> Operation:
     with found.tenant(operation.tenant_id) as connection:
-        return bulk.show(connection, operation.id)
+        return store.show(connection, operation.id)
 
 
 def _one(url: str, statement: str, values: Mapping[str, object] | None = None) -> Any:
@@ -260,10 +263,10 @@ def _one(url: str, statement: str, values: Mapping[str, object] | None = None) -
 
 _COUNT = "SELECT count(*) FROM dead_letter d WHERE d.tenant_id = %(tenant)s AND d.task_type = 'echo'"
 _RETRIED = f"{_COUNT} AND d.status = 'retried'"
-_ITEMS = "SELECT count(*) FROM dead_letter_operation_item i WHERE i.operation_id = %(operation)s"
+_ITEMS = "SELECT count(*) FROM operation_item i WHERE i.operation_id = %(operation)s"
 _NONE = {
     "letters have no result": f"""{_COUNT} AND NOT EXISTS (
-        SELECT FROM dead_letter_operation_item i
+        SELECT FROM operation_item i
         WHERE i.operation_id = %(operation)s AND i.job_id = d.job_id AND i.result IS NOT NULL)""",
     "letters are neither tried again nor settled by a person": f"{_COUNT} AND d.status NOT IN ('retried', 'resolved')",
     "letters have not one line in their history": f"""{_COUNT} AND 1 <> (
@@ -286,12 +289,12 @@ _ALIKE = {
     ),
 }
 _SKIPPED = """
-SELECT coalesce(array_agg(job_id), '{}') FROM dead_letter_operation_item
+SELECT coalesce(array_agg(job_id), '{}') FROM operation_item
 WHERE operation_id = %(operation)s AND result <> 'done'
 """
 
 
-def wrong(url: str, operation: BulkOperation, settled: Collection[UUID]) -> list[str]:
+def wrong(url: str, operation: Operation, settled: Collection[UUID]) -> list[str]:
     """What is lost or doubled, in sentences; `settled` are the letters that a person settled meanwhile."""
     values = {"tenant": operation.tenant_id, "operation": operation.id}
     with psycopg.connect(url, autocommit=True) as connection:

@@ -12,7 +12,7 @@ from psycopg.sql import SQL, Identifier
 from cli.local.postgres import Server
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters.bulk import BulkOperation
+from counterfoil.operations.store import Operation
 from tests.benchmarks import bulk_retry
 from tests.benchmarks.scale import database as scale
 
@@ -21,7 +21,7 @@ LETTERS = 300
 
 
 @pytest.fixture(scope="module")
-def template(postgres: Server) -> BulkOperation:
+def template(postgres: Server) -> Operation:
     """A database, BULK, in which all letters are tried again, with nobody killed; the operation."""
     client = aws.client
     url = scale.prepare(postgres, BULK, 2)
@@ -36,7 +36,7 @@ def template(postgres: Server) -> BulkOperation:
 
 
 @pytest.fixture
-def done(postgres: Server, maintenance: Connection, template: BulkOperation) -> Iterator[tuple[str, BulkOperation]]:
+def done(postgres: Server, maintenance: Connection, template: Operation) -> Iterator[tuple[str, Operation]]:
     """A copy of it, to be spoilt."""
     copy = f"{BULK}_{uuid4().hex}"
     create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
@@ -45,7 +45,7 @@ def done(postgres: Server, maintenance: Connection, template: BulkOperation) -> 
     maintenance.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(copy)))
 
 
-def test_where_each_letter_is_tried_again_once_nothing_is_wrong(done: tuple[str, BulkOperation]):
+def test_single_retries_are_right(done: tuple[str, Operation]):
     url, operation = done
     assert bulk_retry.wrong(url, operation, set()) == []
     with psycopg.connect(url) as connection:
@@ -60,16 +60,16 @@ def test_where_each_letter_is_tried_again_once_nothing_is_wrong(done: tuple[str,
         ("UPDATE outbox SET sent_at = NULL", "288 works have not one message"),
         ("UPDATE task SET revision = 3 WHERE revision = 2", "288 works were not begun anew once"),
         ("UPDATE dead_letter SET status = 'pending'", "288 letters are neither"),
-        ("UPDATE dead_letter_operation_item SET result = NULL", "288 letters have no result"),
+        ("UPDATE operation_item SET result = NULL", "288 letters have no result"),
         (
-            "UPDATE dead_letter_operation_item SET result = 'skipped', reason = '' WHERE number = 1",
+            "UPDATE operation_item SET result = 'skipped', reason = '' WHERE number = 1",
             "1 letters were not done",
         ),
         ("INSERT INTO dead_letter_audit SELECT * FROM dead_letter_audit LIMIT 1", "1 letters have not one line"),
         ("UPDATE dead_letter SET status = 'ignored' WHERE task_type = 'mail'", "6 letters that were not meant"),
     ],
 )
-def test_what_is_lost_or_doubled_is_found(done: tuple[str, BulkOperation], statement: str, says: str):
+def test_lost_or_double_retry_is_found(done: tuple[str, Operation], statement: str, says: str):
     url, operation = done
     with psycopg.connect(url) as connection:
         connection.execute("ALTER TABLE dead_letter_audit DROP CONSTRAINT IF EXISTS dead_letter_audit_pkey")

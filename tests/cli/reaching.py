@@ -12,7 +12,18 @@ from tests.functions.admin_api.gateway import TOKEN, gateway
 LOOKER = "somebody"
 """Who looks."""
 ADMIN = "[admin tenant:*]"
-MODULES = ("audit", "dlq", "dlq_bulk", "dlq_changes", "dlq_export", "dlq_operations", "dlq_purge", "mail", "queues")
+MODULES = (
+    "audit",
+    "dlq",
+    "dlq_bulk",
+    "dlq_changes",
+    "dlq_export",
+    "operations",
+    "dlq_purge",
+    "mail",
+    "queues",
+    "reprocess",
+)
 """Of commands that ask the API."""
 
 

@@ -240,4 +240,4 @@ def test_what_a_viewer_may_not_do_is_told_as_the_api_tells_it(
     body = {"filter": {"tenant": "acme"}, "reason": "A trial"}
     with pytest.raises(UsageError, match="takes the role operator"):
         within(lambda asked: asked.ask("POST", path, NamedThings, body=body), "[viewer tenant:acme]")
-    assert admin.execute("SELECT count(*) FROM dead_letter_operation").fetchone() == (0,)
+    assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from cli.dead_letters import app
 from cli.failures import UsageError
+from cli.operations import app as operations_app
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import bulk, bulk_steps
+from counterfoil.operations import store
 from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
@@ -36,14 +37,18 @@ def working(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker takes a step whenever somebody waits."""
 
     def wait(_: float) -> None:
-        for row in rows(yard.admin, "dead_letter_operation"):
-            bulk_steps.step(yard.database, UUID(row["id"]), yard.tenant_id, yard.now, at_once=2)
+        for row in rows(yard.admin, "operation"):
+            with yard.database.tenant(yard.tenant_id) as connection:
+                operation = store.show(connection, UUID(row["id"]))
+            yard.step(operation, at_once=2)
 
     monkeypatch.setattr("cli.dlq_bulk.time.sleep", wait)
 
 
 def run(*words: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120"})
+    command, *rest = map(str, words)
+    called = (operations_app, rest) if command == "operations" else (app, [command, *rest])
+    result = CliRunner().invoke(*called, env={"COLUMNS": "120"})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == code, result.output
@@ -51,7 +56,7 @@ def run(*words: object, code: int = 0) -> str:
 
 
 def operation_of(yard: Yard) -> dict[str, Any]:
-    (found,) = rows(yard.admin, "dead_letter_operation")
+    (found,) = rows(yard.admin, "operation")
     return found
 
 
@@ -65,7 +70,7 @@ def test_without_yes_it_is_only_said_how_many_letters_are_meant(yard: Yard, comm
     assert told.splitlines()[0] == f"12 dead letters of acme would be {done}."
     assert str(letters[-1])[-8:] in told
     assert str(letters[0])[-8:] not in told
-    assert rows(yard.admin, "dead_letter_operation") == []
+    assert rows(yard.admin, "operation") == []
     as_json = json.loads(run(command, "--json"))
     assert (as_json["count"], len(as_json["sample"])) == (12, 10)
 
@@ -117,7 +122,7 @@ def test_a_canary_that_does_not_succeed_is_told_and_fails_the_command(yard: Yard
 
     def wait(_: float) -> None:
         with yard.database.tenant(yard.tenant_id) as connection:
-            (operation,) = bulk.page(connection, yard.tenant_id, limit=1)
+            (operation,) = store.page(connection, yard.tenant_id, limit=1)
         yard.run(operation)
         yard.admin.execute("UPDATE task SET attempts = 1 WHERE status = 'pending'")
         yard.now += timedelta(minutes=30)
@@ -125,7 +130,9 @@ def test_a_canary_that_does_not_succeed_is_told_and_fails_the_command(yard: Yard
     monkeypatch.setattr("cli.dlq_bulk.time.sleep", wait)
     told = run("bulk-retry", *DO_IT, "--canary", 1, code=1)
     assert "is paused: 1 of 3 letters done" in told
-    said = "The letter that was tried first did not succeed within 45 minutes of tries. See why; resume the operation"
+    said = (
+        "The letter that was tried first did not succeed within 45 minutes of attempts. See why; resume the operation"
+    )
     assert said in " ".join(told.split())
 
 
@@ -141,7 +148,7 @@ def test_an_operation_is_listed_shown_paused_resumed_and_aborted(yard: Yard):
     run("bulk-retry", *DO_IT, "--no-wait", "--reason", "It is back", "--type", "echo")
     id_ = operation_of(yard)["id"]
     for listed in (run("operations"), run("operations", "list")):
-        assert [id_[-8:], "retry", "running", "3", "0", "0", "0", "50", "kim"] == [
+        assert [id_[-8:], "retry", "running", "3", "0", "0", "0", "50/s", "kim"] == [
             word for word in listed.splitlines()[1].split() if "-" not in word and ":" not in word
         ]
     shown = run("operations", "show", id_)
@@ -162,15 +169,15 @@ def test_an_operation_is_listed_shown_paused_resumed_and_aborted(yard: Yard):
 def test_the_table_of_operations_fits_eighty_columns(yard: Yard):
     run("bulk-retry", *DO_IT, "--no-wait")
     yard.admin.execute(
-        "UPDATE dead_letter_operation SET selected = 1000000, handled = 999999, done = 999990, failed = 4, skipped = 5"
+        "UPDATE operation SET selected = 1000000, handled = 999999, done = 999990, failed = 4, skipped = 5"
     )
-    result = CliRunner().invoke(app, ["operations"], env={"COLUMNS": "80"})
+    result = CliRunner().invoke(operations_app, [], env={"COLUMNS": "80"})
     assert max(map(len, map(str.rstrip, result.stdout.splitlines()))) <= 100
     assert "1,000,000" in result.stdout
 
 
 def test_there_may_be_none(yard: Yard):
-    assert run("operations") == "There are no operations on dead letters.\n"
+    assert run("operations") == "There are no operations.\n"
 
 
 @pytest.mark.parametrize(
@@ -191,4 +198,4 @@ def test_there_may_be_none(yard: Yard):
 def test_what_cannot_be_is_said(yard: Yard, words: tuple[str, ...], says: str):
     with pytest.raises(UsageError, match=says):
         run(*words)
-    assert rows(yard.admin, "dead_letter_operation") == []
+    assert rows(yard.admin, "operation") == []

@@ -10,10 +10,13 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import AuditEntry
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import bulk, bulk_steps
-from counterfoil.dead_letters.bulk import Asked, BulkOperation, Item
-from counterfoil.dead_letters.bulk_steps import Step
+from counterfoil.dead_letters import bulk
+from counterfoil.dead_letters.bulk import Asked
+from counterfoil.dead_letters.bulk_steps import BulkSteps
 from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.operations import engine, store
+from counterfoil.operations.engine import Step
+from counterfoil.operations.store import Item, Operation, Steer
 from counterfoil.work import Send
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
@@ -59,45 +62,46 @@ class Yard:
         canary: int | None = None,
         note: str | None = "The service is back",
         **selection: Any,
-    ) -> BulkOperation:
+    ) -> Operation:
         """An operation, of the letters that are named or else of all that are pending."""
         chosen = DeadLetterFilter(**selection) if job_ids is None else None
         asked = Asked(action, chosen, job_ids or (), note, rate, canary, "kim", self.now)
         with self.database.tenant(self.tenant_id) as connection:
             return bulk.request(connection, self.tenant_id, asked)
 
-    def step(self, operation: BulkOperation, **how: Any) -> Step | None:
+    def step(self, operation: Operation, *, bucket: str | None = None, **how: Any) -> Step | None:
         """One step."""
-        return bulk_steps.step(self.database, operation.id, operation.tenant_id, self.now, **how)
+        definition = BulkSteps(bucket)
+        return engine.step(self.database, definition, operation.id, operation.tenant_id, self.now, **how)
 
-    def run(self, operation: BulkOperation, **how: Any) -> list[Send]:
+    def run(self, operation: Operation, **how: Any) -> list[Send]:
         """Steps until there is no more to do just now. What is owed by them."""
         sends: list[Send] = []
         while (taken := self.step(operation, **how)) is not None and taken.is_busy:
             sends += taken.sends
         return sends
 
-    def shown(self, operation: BulkOperation) -> BulkOperation:
+    def shown(self, operation: Operation) -> Operation:
         """The operation as it is."""
         with self.database.tenant(self.tenant_id) as connection:
-            return bulk.show(connection, operation.id)
+            return store.show(connection, operation.id)
 
-    def items(self, operation: BulkOperation) -> list[Item]:
+    def items(self, operation: Operation) -> list[Item]:
         """All of its letters."""
         with self.database.tenant(self.tenant_id) as connection:
-            return bulk.items(connection, operation.id, limit=1_000_000)
+            return store.items(connection, operation.id, limit=1_000_000)
 
-    def results(self, operation: BulkOperation) -> Mapping[UUID, str | None]:
+    def results(self, operation: Operation) -> Mapping[UUID, str | None]:
         """Result by letter."""
         items = self.items(operation)
         found = {item.job_id: item.result for item in items}
         assert len(found) == len(items)
         return found
 
-    def works(self, operation: BulkOperation) -> list[UUID]:
+    def works(self, operation: Operation) -> list[UUID]:
         """The works of the letters that were tried again."""
         found = self.admin.execute(
-            "SELECT d.work_id FROM dead_letter_operation_item i JOIN dead_letter d USING (job_id) "
+            "SELECT d.work_id FROM operation_item i JOIN dead_letter d USING (job_id) "
             "WHERE i.operation_id = %s AND i.result = 'done' ORDER BY i.number",
             [operation.id],
         ).fetchall()
@@ -127,11 +131,11 @@ class Yard:
         return rows(self.admin, "outbox")
 
 
-def steer(yard: Yard, operation: BulkOperation, how: bulk.Steer, version: int | None = None) -> BulkOperation:
+def steer(yard: Yard, operation: Operation, how: Steer, version: int | None = None) -> Operation:
     """Pause, resume or abort an operation, as it was seen at `version` or is."""
     seen = yard.shown(operation).version if version is None else version
     with yard.database.tenant(yard.tenant_id) as connection:
-        return bulk.steer(connection, operation.id, how, version=seen, actor="ann", now=yard.now)
+        return store.steer(connection, operation.id, how, version=seen, actor="ann", now=yard.now)
 
 
 @contextmanager

@@ -16,12 +16,11 @@ from counterfoil.dead_letters.actions import (
     NoLetterError,
     NotPendingError,
     NotRetriableError,
-    VersionError,
     Wish,
 )
 from counterfoil.dead_letters.entries import Details
 from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
-from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
+from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, VersionError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.work import KINDS

@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Database, keeper
-from counterfoil.dead_letters import bulk, bulk_selection, groups
-from counterfoil.dead_letters.actions import VersionError
-from counterfoil.dead_letters.bulk import NoOperationError, OperationStateError
+from counterfoil.dead_letters import bulk, groups
 from counterfoil.dead_letters.entries import DeadLetterFilter
-from counterfoil.errors import RejectedRequestError
+from counterfoil.errors import RejectedRequestError, VersionError
+from counterfoil.operations import store
+from counterfoil.operations.store import NoOperationError, OperationStateError
 from tests.dead_letters.bulking import LATER, Yard, steer
 from tests.dead_letters.letters import NOON
 from tests.delivery.harness import rows
@@ -60,7 +60,7 @@ def test_who_has_not_seen_the_operation_as_it_is_does_not_steer_it(yard: Yard, m
     with pytest.raises(OperationStateError, match="paused"):
         steer(yard, operation, "pause")
     with yard.database.tenant(make_tenant("zenith")) as connection, pytest.raises(NoOperationError):
-        bulk.steer(connection, operation.id, "abort", version=1, actor="eve", now=LATER)
+        store.steer(connection, operation.id, "abort", version=1, actor="eve", now=LATER)
 
 
 def test_the_trail_has_one_entry_for_each_thing_done_to_an_operation(yard: Yard):
@@ -100,7 +100,7 @@ def test_the_trail_has_one_entry_for_each_thing_done_to_an_operation(yard: Yard)
 def test_what_cannot_be_is_refused(yard: Yard, asked: dict[str, Any]):
     with pytest.raises(RejectedRequestError):
         yard.request(**asked)
-    assert rows(yard.admin, "dead_letter_operation") == []
+    assert rows(yard.admin, "operation") == []
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_a_group_of_which_only_a_part_was_settled_stays_open(yard: Yard):
 def test_a_preview_tells_how_many_and_shows_the_newest(yard: Yard, monkeypatch: pytest.MonkeyPatch):
     letters = yard.fail(12, error="Step a")
     newest = letters[::-1][: bulk.SAMPLE]
-    monkeypatch.setattr(bulk_selection, "SEARCHED", 5)
+    monkeypatch.setattr(bulk, "SEARCHED", 5)
 
     def preview(selection: DeadLetterFilter | None, ids: Any = ()) -> tuple[int, bool, list[UUID]]:
         with yard.database.tenant(yard.tenant_id) as connection:
@@ -153,7 +153,7 @@ def test_a_preview_tells_how_many_and_shows_the_newest(yard: Yard, monkeypatch: 
     assert preview(None, [*letters[:2], uuid4()]) == (2, True, letters[1::-1])
     monkeypatch.setattr(bulk, "COUNTED", 10)
     assert preview(DeadLetterFilter(text="step")) == (10, False, newest)
-    assert rows(yard.admin, "dead_letter_operation") == []
+    assert rows(yard.admin, "operation") == []
 
 
 def test_operations_are_listed_the_newest_first(yard: Yard):
@@ -162,19 +162,19 @@ def test_operations_are_listed_the_newest_first(yard: Yard):
         asked.append(yard.request().id)
         yard.now += timedelta(minutes=1)
     with yard.database.tenant(yard.tenant_id) as connection:
-        first = bulk.page(connection, yard.tenant_id, limit=2)
+        first = store.page(connection, yard.tenant_id, limit=2)
         last = first[-1]
-        rest = bulk.page(connection, yard.tenant_id, limit=2, after=(last.requested_at, last.id))
+        rest = store.page(connection, yard.tenant_id, limit=2, after=(last.requested_at, last.id))
     assert [one.id for one in (*first, *rest)] == asked[::-1]
 
 
 def test_an_operation_is_forgotten_with_its_results_long_after_its_end(yard: Yard, keeper_database: Database):
     yard.fail(2)
     yard.run(yard.request())
-    assert _forget(keeper_database, LATER + bulk.KEPT) == 0
+    assert _forget(keeper_database, LATER + store.KEPT) == 0
     now = _long_ago(yard)
     assert _forget(keeper_database, now) == 1
-    assert rows(yard.admin, "dead_letter_operation_item") == []
+    assert rows(yard.admin, "operation_item") == []
     assert _forget(keeper_database, LATER + timedelta(days=9999)) == 0
 
 
@@ -187,26 +187,26 @@ def test_an_operation_on_more_letters_than_go_in_one_transaction_is_forgotten_bi
     lasting = yard.request(job_ids=yard.fail(1, first=10))
     left = []
     while _forget(keeper_database, now, at_once=2) == 0:
-        left.append(len(rows(yard.admin, "dead_letter_operation_item")) - 1)
+        left.append(len(rows(yard.admin, "operation_item")) - 1)
     assert left == [3, 1]
-    assert [row["operation_id"] for row in rows(yard.admin, "dead_letter_operation_item")] == [str(lasting.id)]
+    assert [row["operation_id"] for row in rows(yard.admin, "operation_item")] == [str(lasting.id)]
 
 
 def test_the_database_lets_no_result_be_deleted_before_its_time(yard: Yard, keeper_database: Database):
     yard.fail(2)
     yard.run(yard.request())
-    yard.admin.execute("UPDATE dead_letter_operation SET ended_at = now() - interval '89 days'")
+    yard.admin.execute("UPDATE operation SET ended_at = now() - interval '89 days'")
     with keeper(keeper_database) as connection:
-        assert connection.execute("DELETE FROM dead_letter_operation_item").rowcount == 0
-        assert connection.execute("SELECT number FROM dead_letter_operation_item").fetchall() == []
+        assert connection.execute("DELETE FROM operation_item").rowcount == 0
+        assert connection.execute("SELECT number FROM operation_item").fetchall() == []
 
 
 def _long_ago(yard: Yard) -> datetime:
     """What has ended did so 91 days before what is returned."""
-    yard.admin.execute("UPDATE dead_letter_operation SET ended_at = now() - interval '91 days'")
+    yard.admin.execute("UPDATE operation SET ended_at = now() - interval '91 days'")
     return yard.admin.execute("SELECT now()").fetchall()[0][0]  # type: ignore[no-any-return]
 
 
 def _forget(keeper_database: Database, now: datetime, **bound: int) -> int:
     with keeper(keeper_database) as connection:
-        return bulk.forget(connection, now, **bound)
+        return store.forget(connection, now, **bound)

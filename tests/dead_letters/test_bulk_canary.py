@@ -6,9 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.dead_letters import actions, bulk, bulk_canary
+from counterfoil.dead_letters import actions, bulk_steps
 from counterfoil.dead_letters.actions import Wish
-from counterfoil.dead_letters.bulk import BulkOperation
+from counterfoil.operations import engine
+from counterfoil.operations.store import Operation
 from tests.dead_letters.bulking import LATER, Yard, steer
 
 
@@ -16,7 +17,7 @@ def die_again(yard: Yard, job_id: UUID) -> None:
     yard.die(worker="tasks", task_type="echo", work_id=yard.work_of(job_id), revision=2, minute=90)
 
 
-def tried(yard: Yard, operation: BulkOperation) -> None:
+def tried(yard: Yard, operation: Operation) -> None:
     """The works of the letters that were begun have failed once, and wait to be tried again."""
     yard.admin.execute("UPDATE task SET attempts = 1 WHERE id = ANY(%s)", [yard.works(operation)])
 
@@ -60,7 +61,7 @@ def test_a_halt_that_is_written_down_again_is_told_of_once(yard: Yard):
     operation = yard.request(canary=2)
     for _ in range(2):
         with yard.database.tenant(yard.tenant_id) as connection:
-            bulk.notify(connection, operation, yard.now)
+            engine._notify(connection, operation, operation.reason or "", yard.now)
     assert [told for _, told, _ in notified(yard)] == [operation.id]
 
 
@@ -112,7 +113,7 @@ def test_a_canary_that_does_not_succeed_is_waited_for_so_long_and_then_the_opera
     operation = yard.request(canary=5)
     yard.run(operation)
     tried(yard, operation)
-    yard.now += bulk_canary.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk_steps.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).state == "canary"
     yard.now += timedelta(seconds=3)
@@ -120,7 +121,7 @@ def test_a_canary_that_does_not_succeed_is_waited_for_so_long_and_then_the_opera
     paused = yard.shown(operation)
     assert (paused.state, paused.done, paused.ended_at) == ("paused", 5, None)
     assert paused.reason == (
-        "Of 5 letters that were tried first, 5 did not succeed within 45 minutes of tries. "
+        "Of 5 letters that were tried first, 5 did not succeed within 45 minutes of attempts. "
         "See why; resume the operation to wait as long again, or abort it."
     )
     assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-pause", "bulk")
@@ -136,7 +137,7 @@ def test_a_paused_canary_that_is_resumed_is_waited_for_as_long_again(yard: Yard)
     yard.run(operation)
     resumed = steer(yard, operation, "resume")
     assert (resumed.state, resumed.reason) == ("canary", None)
-    yard.now += bulk_canary.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk_steps.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).state == "canary"
     yard.now += timedelta(seconds=3)
@@ -157,7 +158,7 @@ def test_a_canary_that_nobody_has_tried_is_waited_for_however_long_that_takes(ya
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
     tried(yard, operation)
-    yard.now += bulk_canary.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk_steps.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
     yard.end(yard.works(operation), "succeeded")
@@ -210,7 +211,7 @@ def test_of_a_canary_those_are_counted_that_were_tried(yard: Yard):
 
 ONE = {
     "failed": "The letter that was tried first died again.",
-    "pending": "The letter that was tried first did not succeed within 45 minutes of tries. "
+    "pending": "The letter that was tried first did not succeed within 45 minutes of attempts. "
     "See why; resume the operation to wait as long again, or abort it.",
     "cancelled": "The letter that was begun first did not succeed: it was cancelled, or there was nothing to do. "
     "Abort the operation, and try others.",
@@ -227,7 +228,7 @@ def test_a_canary_of_one_letter_is_told_of_as_one(yard: Yard, ending: str, says:
         cancel(yard, yard.works(operation))
     else:
         yard.end(yard.works(operation), ending)
-    yard.now += bulk_canary.PATIENCE + timedelta(seconds=1)
+    yard.now += bulk_steps.PATIENCE + timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).reason == says
 

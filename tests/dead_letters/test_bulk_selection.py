@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.dead_letters import bulk_selection, groups
+from counterfoil.dead_letters import bulk, groups
 from tests.dead_letters.bulking import LATER, Yard
 from tests.dead_letters.letters import NOON
 
@@ -48,8 +48,8 @@ def test_a_selection_that_takes_several_steps_means_each_letter_once(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, selection: dict[str, Any]
 ):
     letters = yard.fail(7, error="It is failing")
-    monkeypatch.setattr(bulk_selection, "AT_ONCE", 3)
-    monkeypatch.setattr(bulk_selection, "SEARCHED", 3)
+    monkeypatch.setattr(bulk, "AT_ONCE", 3)
+    monkeypatch.setattr(bulk, "SEARCHED", 3)
     operation = yard.request(**selection)
     assert (operation.state, operation.selected) == ("waiting", 3)
     yard.run(operation, at_once=2)
@@ -64,7 +64,7 @@ def test_nothing_to_do_is_done_at_once(yard: Yard):
 
 
 def test_what_dies_after_the_request_is_not_meant(yard: Yard, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bulk_selection, "AT_ONCE", 2)
+    monkeypatch.setattr(bulk, "AT_ONCE", 2)
     letters = yard.fail(3)
     operation = yard.request()
     yard.fail(2, first=61)

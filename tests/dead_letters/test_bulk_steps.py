@@ -10,11 +10,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil import aws
-from counterfoil.dead_letters import actions, bulk_selection, bulk_steps
+from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import Wish
-from counterfoil.dead_letters.bulk import BulkOperation
 from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
 from counterfoil.errors import ServiceUnavailableError
+from counterfoil.operations import engine
+from counterfoil.operations.store import Operation
 from tests.dead_letters.bulking import LATER, KilledError, Yard, breaking
 from tests.dead_letters.letters import NOON
 from tests.delivery.harness import rows
@@ -42,9 +43,9 @@ def test_all_pending_letters_are_tried_again_and_their_messages_owed(yard: Yard)
 def test_an_operation_is_as_long_as_it_is(yard: Yard, before: int):
     letters = yard.fail(3)
     operation = yard.request()
-    yard.admin.execute("UPDATE dead_letter_operation_item SET number = number + %s", [before])
+    yard.admin.execute("UPDATE operation_item SET number = number + %s", [before])
     yard.admin.execute(
-        "UPDATE dead_letter_operation SET selected = selected + %(before)s, handled = %(before)s, done = %(before)s",
+        "UPDATE operation SET selected = selected + %(before)s, handled = %(before)s, done = %(before)s",
         {"before": before},
     )
     yard.run(operation)
@@ -81,7 +82,7 @@ def test_a_letter_s_own_history_names_the_operation(yard: Yard):
 def test_what_a_person_settles_meanwhile_is_skipped_even_before_it_was_selected(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bulk_selection, "AT_ONCE", 2)
+    monkeypatch.setattr(bulk, "AT_ONCE", 2)
     first, second, third, fourth = yard.fail(4)
     operation = yard.request()
     for letter in (first, fourth):
@@ -260,7 +261,7 @@ def test_a_round_begins_no_more_than_is_due_until_the_next_one(yard: Yard):
 )
 def test_the_rate_allows(rate: int, seconds: float, expected: int):
     now = LATER + timedelta(seconds=seconds)
-    count, start = bulk_steps.allowance(rate, LATER, now)
+    count, start = engine.allowance(rate, timedelta(seconds=1), LATER, now)
     assert (count, start) == (expected, max(LATER, now))
 
 
@@ -270,7 +271,7 @@ def test_the_rate_allows(rate: int, seconds: float, expected: int):
 def test_at_whatever_statement_or_commit_a_step_is_killed_every_letter_gets_one_result(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bulk_selection, "AT_ONCE", 3)
+    monkeypatch.setattr(bulk, "AT_ONCE", 3)
     killed = 0
     for at in range(1, 200):
         letters = yard.fail(4)
@@ -299,7 +300,7 @@ def test_at_whatever_statement_or_commit_a_step_is_killed_every_letter_gets_one_
     assert killed > 30
 
 
-def _check_sums(yard: Yard, operation: BulkOperation) -> None:
+def _check_sums(yard: Yard, operation: Operation) -> None:
     """What the operation says is what its letters, its works and the outbox say."""
     shown, results = yard.shown(operation), Counter(yard.results(operation).values())
     assert (shown.done, shown.failed, shown.skipped) == (results["done"], results["failed"], results["skipped"])

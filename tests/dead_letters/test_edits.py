@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from counterfoil import audit, aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, edits
-from counterfoil.dead_letters.actions import NotPendingError, VersionError, Wish
+from counterfoil.dead_letters.actions import NotPendingError, Wish
 from counterfoil.dead_letters.edits import NotEditableError, differing
-from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
+from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError, VersionError
 from counterfoil.settings import Settings
 from counterfoil.tasks import claim_check
 from counterfoil.tasks.claim_check import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError

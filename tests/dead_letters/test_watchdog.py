@@ -33,10 +33,10 @@ def test_a_round_takes_a_purge_to_its_end(
     settled(admin, 3, die)
     ask(database, tenant_id)
     done = keep_dead_letters(keeper_database, lambda: NOW, MONTH, lambda: 30.0)
-    assert done == {"dead_letter_purge": 1, "dead_letter": 0, "dead_letter_operation": 0, "dead_letter_count": 1}
+    assert done == {"dead_letter_purge": 1, "dead_letter": 0, "operation": 0, "dead_letter_count": 1}
     assert admin.execute("SELECT count(*) FROM dead_letter WHERE purged_at IS NULL").fetchone() == (0,)
     again = keep_dead_letters(keeper_database, lambda: NOW, MONTH, lambda: 30.0)
-    assert again == {"dead_letter_purge": 0, "dead_letter": 0, "dead_letter_operation": 0, "dead_letter_count": 0}
+    assert again == {"dead_letter_purge": 0, "dead_letter": 0, "operation": 0, "dead_letter_count": 0}
 
 
 def test_what_there_is_no_time_for_is_left_to_the_next_round(

@@ -75,7 +75,7 @@ def made(admin: Connection, tenant: Tenant) -> object:
     """What there would be of the requests."""
     counts = (
         "SELECT (SELECT count(*) FROM task WHERE tenant_id = %(id)s),"
-        " (SELECT count(*) FROM dead_letter_operation WHERE tenant_id = %(id)s),"
+        " (SELECT count(*) FROM operation WHERE tenant_id = %(id)s),"
         " (SELECT count(*) FROM audit_entry WHERE tenant_id = %(id)s)"
     )
     return admin.execute(counts, {"id": tenant.id}).fetchone()

@@ -11,11 +11,12 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import bulk_steps
-from counterfoil.dead_letters.bulk import BulkOperation
+from counterfoil.dead_letters.bulk_steps import BulkSteps
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
+from counterfoil.operations import engine
+from counterfoil.operations.engine import LEAST_SECONDS, Engine
+from counterfoil.operations.store import Operation
 from counterfoil.outbox import Outbox
-from functions.bulk.rounds import LEAST_SECONDS, Rounds
 from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs
@@ -47,40 +48,40 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 def rounds(yard: Yard, database_url: str) -> Any:
     alone = Database(database_url, max_connections=1)  # as on Lambda
     outbox = Outbox(alone, {"tasks": QUEUE}, {"tasks": f"{QUEUE}-retry"}, clock=lambda: yard.now, random=lambda: 0.0)
-    yield Rounds(alone, outbox, lambda: yard.now, bucket=None)
+    yield Engine(alone, outbox, [BulkSteps(None)], lambda: yard.now)
     alone.close()
 
 
-def run(rounds: Rounds, left: Callable[[], float] = lambda: 50.0) -> dict[str, int]:
+def run(rounds: Engine, left: Callable[[], float] = lambda: 50.0) -> dict[str, int]:
     return rounds.run(left)
 
 
-def test_a_round_sends_what_it_begins_each_message_delayed_until_its_turn(rounds: Rounds, yard: Yard, sqs: FakeSqs):
+def test_each_message_is_delayed_until_its_turn(rounds: Engine, yard: Yard, sqs: FakeSqs):
     yard.fail(100, every=0.1)
     yard.request(rate=4)
-    assert run(rounds) == {"operations": 1, "letters": 100}
+    assert run(rounds) == {"operations": 1, "items": 100}
     assert sorted(entry["DelaySeconds"] for entry in sqs.sent[QUEUE]) == sorted([*range(25)] * 4)
     assert all(row["sent_at"] for row in yard.owed())
 
 
 def test_what_there_is_no_time_for_is_left_to_the_next_round(
-    rounds: Rounds, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+    rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bulk_steps.step, "__kwdefaults__", {"bucket": None, "at_once": 5})
+    monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 5})
     yard.fail(20)
     operation = yard.request()
     seconds = chain(repeat(50.0, 4), repeat(LEAST_SECONDS - 1))
-    assert 0 < run(rounds, lambda: next(seconds))["letters"] < 20
+    assert 0 < run(rounds, lambda: next(seconds))["items"] < 20
     assert yard.shown(operation).state == "running"
     run(rounds)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 20)
-    assert run(rounds) == {"operations": 0, "letters": 0}
+    assert run(rounds) == {"operations": 0, "items": 0}
 
 
 def test_operations_take_turns_so_that_a_small_one_need_not_wait_for_a_large_one(
-    rounds: Rounds, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+    rounds: Engine, yard: Yard, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bulk_steps.step, "__kwdefaults__", {"bucket": None, "at_once": 2})
+    monkeypatch.setattr(engine.step, "__kwdefaults__", {"at_once": 2})
     letters = yard.fail(20)
     large = yard.request()
     small = yard.request(job_ids=letters[:2])
@@ -94,7 +95,7 @@ def test_operations_take_turns_so_that_a_small_one_need_not_wait_for_a_large_one
     ("error", "is_failure"), [(ConflictError("somebody is at it"), False), (ValueError("the value 4711"), True)]
 )
 def test_an_operation_that_fails_stops_no_other(
-    rounds: Rounds,
+    rounds: Engine,
     yard: Yard,
     sqs: FakeSqs,
     monkeypatch: pytest.MonkeyPatch,
@@ -106,16 +107,16 @@ def test_an_operation_that_fails_stops_no_other(
     broken = yard.request()
     yard.now += timedelta(seconds=1)
     other = yard.request("resolve")
-    step = bulk_steps.step
+    step = engine.step
 
-    def fails(database: Database, operation_id: UUID, *given: Any, **how: Any) -> Any:
+    def fails(database: Database, definition: Any, operation_id: UUID, *given: Any, **how: Any) -> Any:
         if operation_id == broken.id:
             raise error
-        return step(database, operation_id, *given, **how)
+        return step(database, definition, operation_id, *given, **how)
 
-    monkeypatch.setattr(bulk_steps, "step", fails)
+    monkeypatch.setattr(engine, "step", fails)
     if is_failure:
-        with pytest.raises(RuntimeError, match=r"^1 operations on dead letters failed$"):
+        with pytest.raises(RuntimeError, match=r"^1 operations failed$"):
             run(rounds)
     else:
         run(rounds)
@@ -123,24 +124,24 @@ def test_an_operation_that_fails_stops_no_other(
     assert "4711" not in capsys.readouterr().out
 
 
-def test_without_a_database_the_round_fails(rounds: Rounds, yard: Yard, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_database_the_round_fails(rounds: Engine, yard: Yard, monkeypatch: pytest.MonkeyPatch):
     yard.request()
 
     def away(*_: Any, **__: Any) -> Any:
         raise DatabaseUnavailableError("away")
 
-    monkeypatch.setattr(bulk_steps, "step", away)
+    monkeypatch.setattr(engine, "step", away)
     with pytest.raises(DatabaseUnavailableError):
         run(rounds)
 
 
-def test_what_a_queue_does_not_take_stays_in_the_outbox(rounds: Rounds, yard: Yard, sqs: FakeSqs):
+def test_unsent_messages_stay_in_the_outbox(rounds: Engine, yard: Yard, sqs: FakeSqs):
     def refuse(**call: Any) -> Any:
         return {"Failed": [{"Id": entry["Id"], "Code": "InternalError"} for entry in call["Entries"]]}
 
     sqs.send_message_batch = refuse  # type: ignore[method-assign]
     yard.fail(3)
-    operation: BulkOperation = yard.request()
+    operation: Operation = yard.request()
     run(rounds)
     assert yard.shown(operation).done == 3
     assert [row["sent_at"] for row in yard.owed()] == [None] * 3

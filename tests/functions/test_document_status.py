@@ -12,7 +12,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import Attempt, Outcome, Skip, Success
 from counterfoil.delivery.letters import renew
-from counterfoil.documents.operations import WHY
+from counterfoil.documents.reprocess import WHY
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.webhooks.payload import SCHEMA_VERSION

@@ -46,9 +46,8 @@ def emitted(output: str) -> list[dict[str, Any]]:
 def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     done = handler.handle({}, Context())
 
-    assert list(done) == ["notifications", "recovery", "operations", "measures", "breakers", "purge"]
+    assert list(done) == ["notifications", "recovery", "measures", "breakers", "purge"]
     assert done["recovery"] == {"sent": 0, "resent": dict.fromkeys(QUEUES, 0)}
-    assert done["operations"] == {"running": 0, "begun": 0, "done": 0}
     assert done["purge"] == {
         **dict.fromkeys(("offers_completed", "offers_pending", "offers_failed", "offers_late", "offers_twice"), 0),
         **dict.fromkeys(("matchmaking_jobs", "offer_pool", "offer_shard"), 0),
@@ -63,7 +62,7 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
         "payload": 0,
         "dead_letter_purge": 0,
         "dead_letter": 0,
-        "dead_letter_operation": 0,
+        "operation": 0,
         "dead_letter_count": 0,
         "uploads": 0,
     }
@@ -73,7 +72,7 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
     assert {line["worker"] for line in measured} == set(QUEUES)
 
 
-@pytest.mark.parametrize("broken", ["notifications", "recovery", "operations", "measures", "breakers", "purge"])
+@pytest.mark.parametrize("broken", ["notifications", "recovery", "measures", "breakers", "purge"])
 def test_a_step_that_fails_stops_no_other_and_fails_the_round(
     handler: ModuleType, broken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,9 +105,7 @@ def test_without_a_database_the_round_fails(handler: ModuleType, monkeypatch: py
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     settings.cache_clear()
 
-    with pytest.raises(
-        RuntimeError, match="failed in part: notifications, recovery, operations, measures, breakers, purge"
-    ):
+    with pytest.raises(RuntimeError, match="failed in part: notifications, recovery, measures, breakers, purge"):
         handler.handle({}, Context())
 
 
@@ -172,7 +169,7 @@ def test_queues_that_never_answer_stop_nothing_but_the_sending(
     done = handler.handle({}, Context(left=55))
     may_answer.set()
 
-    assert list(done) == ["notifications", "recovery", "operations", "measures", "breakers", "purge"]
+    assert list(done) == ["notifications", "recovery", "measures", "breakers", "purge"]
     assert done["recovery"]["sent"] == 0
     measured = [line for line in emitted(capsys.readouterr().out) if "UnsentOutbox" in line]
     assert {line["worker"]: line["UnsentOutbox"] for line in measured}["matching"] == [1.0]

@@ -82,10 +82,10 @@ ROWS = {
     "dead_letter_export": """INSERT INTO {} (tenant_id, format, selection, filter_hash, hides, requested_by,
                                              requested_at, expires_at)
                              VALUES (%(tenant)s, 'csv', '{{}}', sha256('all'), true, 'somebody', now(), now())""",
-    "dead_letter_operation": """INSERT INTO {} (tenant_id, action, rate, requested_by, requested_at, stepped_at)
+    "operation": """INSERT INTO {} (tenant_id, action, rate, requested_by, requested_at, stepped_at)
                                 VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())""",
-    "dead_letter_operation_item": """WITH made AS (
-                                         INSERT INTO dead_letter_operation (tenant_id, action, rate, requested_by,
+    "operation_item": """WITH made AS (
+                                         INSERT INTO operation (tenant_id, action, rate, requested_by,
                                                                             requested_at, stepped_at)
                                          VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())
                                          RETURNING id, tenant_id)
@@ -118,8 +118,6 @@ ROWS = {
                                VALUES (%(tenant)s, 'uploads', %(id)s::text, %(a)s, 'somebody', now())""",
     "document_copy": """INSERT INTO {} (tenant_id, document_id, source_id, bucket, key, file_name)
                         VALUES (%(tenant)s, %(id)s, %(source)s, 'uploads', 'key', 'name')""",
-    "operation": """INSERT INTO {} (tenant_id, kind, received_until, rate, requested_by, requested_at, stepped_at)
-                    VALUES (%(tenant)s, 'match', now(), 60, 'somebody', now(), now())""",
     "cluster_diagnostics": "INSERT INTO {} (id, tenant_id, created_at) VALUES (%(id)s, %(tenant)s, now())",
     "tolerance": "INSERT INTO {} (tenant_id, key, article) VALUES (%(tenant)s, 'price', %(id)s::text)",
     "destination": """INSERT INTO {} (tenant_id, name, kind, prefix, events, created_at)

@@ -67,7 +67,7 @@ def test_an_operation_that_halted_itself():
         f"Operation: <https://console.example.com/operations/{JOB}?tenant=acme|{JOB}>\n"
         "The letters that it has not come to stay as they are until a person acts."
     )
-    assert f"To see how far it is: counterfoil dlq operations show {JOB}" in " ".join(in_mail(halted, None).split())
+    assert f"Progress: counterfoil operations show {JOB}" in " ".join(in_mail(halted, None).split())
 
 
 def test_a_digest_by_mail():

@@ -129,7 +129,7 @@ def _bulk(word: str, **note: str) -> Callable[[Things], Asked]:
 
 
 def _operation(what: str) -> Callable[[Things], Asked]:
-    return lambda things: Asked(f"/api/admin/dlq/operations/{things.operation}{what}")
+    return lambda things: Asked(f"/api/admin/operations/{things.operation}{what}")
 
 
 def _review(what: str, body: Callable[[Things], object] = lambda _: "") -> Callable[[Things], Asked]:
@@ -259,16 +259,22 @@ RIGHTS: dict[str, Right] = {
     "POST /api/admin/dlq/bulk-ignore": Right(
         Role.OPERATOR, "tenant", _bulk("ignore", reason="A trial"), frozenset({202})
     ),
-    "GET /api/admin/dlq/operations": _tenant(Role.VIEWER, "/api/admin/dlq/operations"),
-    "GET /api/admin/dlq/operations/{operation_id}": _thing(Role.VIEWER, _operation("")),
-    "GET /api/admin/dlq/operations/{operation_id}/items": _thing(Role.VIEWER, _operation("/items")),
-    "POST /api/admin/dlq/operations/{operation_id}/pause": _thing(Role.OPERATOR, _operation("/pause")),
-    "POST /api/admin/dlq/operations/{operation_id}/resume": _thing(
+    "GET /api/admin/operations": _tenant(Role.VIEWER, "/api/admin/operations"),
+    "GET /api/admin/operations/{operation_id}": _thing(Role.VIEWER, _operation("")),
+    "GET /api/admin/operations/{operation_id}/items": _thing(Role.VIEWER, _operation("/items")),
+    "POST /api/admin/operations/{operation_id}/pause": _thing(Role.OPERATOR, _operation("/pause")),
+    "POST /api/admin/operations/{operation_id}/resume": _thing(
         Role.OPERATOR,
         _operation("/resume"),
         409,  # nobody has paused it
     ),
-    "POST /api/admin/dlq/operations/{operation_id}/abort": _thing(Role.OPERATOR, _operation("/abort")),
+    "POST /api/admin/operations": Right(
+        Role.ADMIN,
+        "tenant",
+        lambda things: Asked("/api/admin/operations", body={"tenant": things.slug, "action": "match"}),
+        frozenset({202}),
+    ),
+    "POST /api/admin/operations/{operation_id}/abort": _thing(Role.OPERATOR, _operation("/abort")),
     "DELETE /api/admin/dlq/purge": _tenant(
         Role.ADMIN, "/api/admin/dlq/purge", before_date="2026-01-01T00:00:00Z", status="resolved"
     ),
@@ -407,7 +413,7 @@ class World:
 
     def _operation(self) -> UUID:
         return self._made(
-            "INSERT INTO dead_letter_operation (tenant_id, action, filter, rate, requested_by, requested_at,"
+            "INSERT INTO operation (tenant_id, action, filter, rate, requested_by, requested_at,"
             " stepped_at) VALUES (%s, 'retry', '{}', 1, 'kim', now(), now()) RETURNING id",
             [self.tenant_id],
         )

@@ -168,11 +168,12 @@ def bulk_bodies(office: Office) -> dict[str, tuple[str, Any]]:
     operation = bulk_operation(office)
     path = "/api/admin/dlq"
     return {
+        "POST /api/admin/operations": ("/api/admin/operations", {"action": "match"}),
         f"POST {path}/bulk-retry": (f"{path}/bulk-retry", {"filter": {}}),
         f"POST {path}/bulk-resolve": (f"{path}/bulk-resolve", {"filter": {}, "notes": "Mended"}),
         f"POST {path}/bulk-ignore": (f"{path}/bulk-ignore", {"filter": {}, "reason": "A trial"}),
         **{
-            f"POST {path}/operations/{{operation_id}}/{how}": (f"{path}/operations/{operation}/{how}", {})
+            f"POST /api/admin/operations/{{operation_id}}/{how}": (f"/api/admin/operations/{operation}/{how}", {})
             for how in ("pause", "resume", "abort")
         },
     }

@@ -8,13 +8,16 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import bulk_selection, bulk_steps
+from counterfoil.dead_letters import bulk
+from counterfoil.dead_letters.bulk_steps import BulkSteps
+from counterfoil.operations import engine
 from tests.dead_letters.letters import NOON, Die, dying
 from tests.delivery.harness import rows
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids
+from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, ids
 
+ROOT = "/api/admin"
 OPERATOR = "[operator tenant:acme]"
 ALL: dict[str, Any] = {"filter": {}}
 
@@ -33,9 +36,13 @@ def fail(admin: Connection, acme: UUID, die: Die) -> Callable[..., list[UUID]]:
     return make
 
 
+def get(ask: Ask, path: str, *, groups: str = VIEWER, **query: str) -> Answer:
+    return ask("", method="GET", path=f"{ROOT}{path}", groups=groups, query=query)
+
+
 def post(ask: Ask, path: str, body: object = None, *, groups: str = OPERATOR, version: int | None = None) -> Answer:
     headers = {} if version is None else {"if-match": f'"{version}"'}
-    return ask({} if body is None else body, method="POST", path=f"{PATH}{path}", groups=groups, headers=headers)
+    return ask({} if body is None else body, method="POST", path=f"{ROOT}{path}", groups=groups, headers=headers)
 
 
 def carry_out(database: Database, operation: dict[str, Any], acme: UUID, admin: Connection) -> None:
@@ -43,7 +50,8 @@ def carry_out(database: Database, operation: dict[str, Any], acme: UUID, admin: 
     ((now,),) = admin.execute("SELECT now()").fetchall()
     for minute in range(1, 9):
         later = now + timedelta(minutes=minute)
-        while (step := bulk_steps.step(database, UUID(operation["operation_id"]), acme, later)) and step.is_busy:
+        id_ = UUID(operation["operation_id"])
+        while (step := engine.step(database, BulkSteps(None), id_, acme, later)) and step.is_busy:
             pass
 
 
@@ -51,25 +59,25 @@ def test_a_dry_run_says_how_many_and_shows_some_and_does_nothing(
     ask: Ask, fail: Callable[..., list[UUID]], admin: Connection
 ):
     letters = fail(12)
-    answer = post(ask, "/bulk-retry", {**ALL, "dry_run": True})
+    answer = post(ask, "/dlq/bulk-retry", {**ALL, "dry_run": True})
     assert answer.status == 200
     assert (answer.body["tenant"], answer.body["count"], answer.body["is_exact"]) == ("acme", 12, True)
     assert [letter["job_id"] for letter in answer.body["sample"]] == ids(letters[:1:-1])
-    assert rows(admin, "dead_letter_operation") == []
-    named = post(ask, "/bulk-resolve", {"job_ids": ids(letters[:3]), "dry_run": True})
+    assert rows(admin, "operation") == []
+    named = post(ask, "/dlq/bulk-resolve", {"job_ids": ids(letters[:3]), "dry_run": True})
     assert (named.status, named.body["count"]) == (200, 3)
 
 
 def test_secrets_of_a_sample_are_hidden_from_who_may_not_see_them(ask: Ask, die: Die):
     die("It came with Bearer abcdefghijklmnopqrstuvwxyz0123456789")
     for groups, is_seen in ((OPERATOR, False), (ADMIN, True)):
-        (letter,) = post(ask, "/bulk-retry", {**ALL, "dry_run": True}, groups=groups).body["sample"]
+        (letter,) = post(ask, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=groups).body["sample"]
         assert ("abcdefghijklmnop" in str(letter), letter["redacted"] == []) == (is_seen, is_seen)
 
 
 def test_secrets_of_what_was_asked_for_are_hidden_from_who_may_not_see_them(ask: Ask, acme: UUID):
     body = {"filter": {"text": "token=hunter2"}, "notes": "Paid to DE89370400440532013000"}
-    asked = post(ask, "/bulk-retry", body)
+    asked = post(ask, "/dlq/bulk-retry", body)
     path = f"/operations/{asked.body['operation_id']}"
 
     hidden = [asked.body, get(ask, path).body, *get(ask, "/operations").body["operations"]]
@@ -87,7 +95,7 @@ def test_what_is_asked_for_is_stored_carried_out_and_told(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):
     letters = fail(3)
-    asked = post(ask, "/bulk-retry", {**ALL, "notes": "It is back", "rate": 100})
+    asked = post(ask, "/dlq/bulk-retry", {**ALL, "notes": "It is back", "rate": 100})
     assert (asked.status, asked.headers["ETag"]) == (202, f'"{asked.body["version"]}"')
     assert (asked.body["state"], asked.body["total"], asked.body["left"]) == ("running", 3, 3)
     carry_out(database, asked.body, acme, admin)
@@ -113,31 +121,31 @@ def test_what_is_asked_for_is_stored_carried_out_and_told(
     assert {(item["result"], item["revision"], item["version"]) for item in items} == {("done", 2, 2)}
     assert rest.body["next"] is None
     assert get(ask, f"{path}/items", result="failed").body["items"] == []
-    assert {get(ask, f"/{letter}").body["status"] for letter in letters} == {"retried"}
+    assert {get(ask, f"/dlq/{letter}").body["status"] for letter in letters} == {"retried"}
 
 
 def test_letters_are_settled_by_filter_with_a_note_and_their_group_with_them(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):
     fail(2)
-    (group,) = get(ask, "/groups").body["groups"]
+    (group,) = get(ask, "/dlq/groups").body["groups"]
     assert group["state"] == "open"
     body = {"filter": {"fingerprint": group["fingerprint"], "status": ["pending"], "tenant": "acme"}}
-    refused = post(ask, "/bulk-ignore", body)
+    refused = post(ask, "/dlq/bulk-ignore", body)
     assert (refused.status, refused.body["detail"]) == (422, "A note is needed: say why.")
-    asked = post(ask, "/bulk-ignore", {**body, "reason": "Trials"})
+    asked = post(ask, "/dlq/bulk-ignore", {**body, "reason": "Trials"})
     assert (asked.status, asked.body["rate"]) == (202, 500)
     carry_out(database, asked.body, acme, admin)
-    (group,) = get(ask, "/groups").body["groups"]
+    (group,) = get(ask, "/dlq/groups").body["groups"]
     assert (group["state"], group["ignored"]) == ("ignored", 2)
 
 
 def test_a_large_selection_goes_on_after_the_request(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection, monkeypatch: Any
 ):
-    monkeypatch.setattr(bulk_selection, "AT_ONCE", 2)
+    monkeypatch.setattr(bulk, "AT_ONCE", 2)
     fail(5)
-    asked = post(ask, "/bulk-resolve", {**ALL, "notes": "Mended"})
+    asked = post(ask, "/dlq/bulk-resolve", {**ALL, "notes": "Mended"})
     assert (asked.body["state"], asked.body["total"]) == ("waiting", None)
     carry_out(database, asked.body, acme, admin)
     assert get(ask, f"/operations/{asked.body['operation_id']}").body["done"] == 5
@@ -147,7 +155,7 @@ def test_an_operation_is_paused_resumed_and_aborted_by_who_has_seen_it(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):
     fail(2)
-    asked = post(ask, "/bulk-retry", {**ALL, "canary": 1}).body
+    asked = post(ask, "/dlq/bulk-retry", {**ALL, "canary": 1}).body
     path, version = f"/operations/{asked['operation_id']}", asked["version"]
     assert asked["state"] == "canary"
 
@@ -164,12 +172,12 @@ def test_an_operation_is_paused_resumed_and_aborted_by_who_has_seen_it(
     assert post(ask, f"{path}/abort", version=version + 3).status == 409
     carry_out(database, asked, acme, admin)
     assert get(ask, path).body["done"] == 0
-    actions = [entry["action"] for entry in get(ask, "/audit").body["entries"]]
+    actions = [entry["action"] for entry in get(ask, "/dlq/audit").body["entries"]]
     assert actions == ["bulk-abort", "bulk-resume", "bulk-pause", "bulk-retry"]
 
 
 def test_operations_are_listed_by_pages_the_newest_first(ask: Ask, acme: UUID):
-    asked = [post(ask, "/bulk-retry", ALL).body["operation_id"] for _ in range(3)]
+    asked = [post(ask, "/dlq/bulk-retry", ALL).body["operation_id"] for _ in range(3)]
     first = get(ask, "/operations", limit="2").body
     rest = get(ask, "/operations", limit="2", cursor=first["next"]).body
     assert [one["operation_id"] for one in (*first["operations"], *rest["operations"])] == asked[::-1]
@@ -202,37 +210,37 @@ def test_what_cannot_be_is_refused_and_nothing_stored(
     ask: Ask, fail: Callable[..., list[UUID]], admin: Connection, body: dict[str, Any], status: int
 ):
     fail(1)
-    answer = post(ask, "/bulk-retry", body)
+    answer = post(ask, "/dlq/bulk-retry", body)
     assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
-    assert rows(admin, "dead_letter_operation") == []
+    assert rows(admin, "operation") == []
 
 
 def test_a_filter_takes_dates_and_times_of_utc(ask: Ask, fail: Callable[..., list[UUID]]):
     fail(3)
     times = {"from_date": "2026-03-02", "to_date": "2026-03-02T12:02:00"}
-    answer = post(ask, "/bulk-retry", {"filter": times, "dry_run": True})
+    answer = post(ask, "/dlq/bulk-retry", {"filter": times, "dry_run": True})
     assert (answer.status, answer.body["count"]) == (200, 2), answer.body
 
 
 def test_a_bare_list_of_letters_is_told_where_it_belongs(ask: Ask, fail: Callable[..., list[UUID]]):
     letters = ids(fail(2))
-    answer = post(ask, "/bulk-retry", letters)
+    answer = post(ask, "/dlq/bulk-retry", letters)
     assert (answer.status, 'as in {"job_ids": ["..."]}' in answer.body["detail"]) == (400, True)
-    assert post(ask, "/bulk-retry", {"job_ids": letters}).status == 202
+    assert post(ask, "/dlq/bulk-retry", {"job_ids": letters}).status == 202
 
 
-@pytest.mark.parametrize("path", ["/bulk-resolve", "/bulk-ignore"])
+@pytest.mark.parametrize("path", ["/dlq/bulk-resolve", "/dlq/bulk-ignore"])
 def test_only_what_is_tried_again_has_a_canary(ask: Ask, acme: UUID, path: str):
     assert post(ask, path, {**ALL, "canary": 1, "notes": "n", "reason": "r"}).status == 422
 
 
 def test_who_looks_may_not_ask_and_who_may_not_look_learns_nothing(ask: Ask, fail: Callable[..., list[UUID]]):
     letters = ids(fail(1))
-    assert post(ask, "/bulk-retry", ALL, groups=VIEWER).status == 403
-    assert post(ask, "/bulk-retry", {**ALL, "dry_run": True}, groups=VIEWER).status == 403
-    assert post(ask, "/bulk-retry", {"job_ids": letters}, groups=VIEWER).status == 403
-    assert post(ask, "/bulk-retry", {"job_ids": letters}, groups="[admin tenant:other]").status == 404
-    asked = post(ask, "/bulk-retry", ALL).body
+    assert post(ask, "/dlq/bulk-retry", ALL, groups=VIEWER).status == 403
+    assert post(ask, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=VIEWER).status == 403
+    assert post(ask, "/dlq/bulk-retry", {"job_ids": letters}, groups=VIEWER).status == 403
+    assert post(ask, "/dlq/bulk-retry", {"job_ids": letters}, groups="[admin tenant:other]").status == 404
+    asked = post(ask, "/dlq/bulk-retry", ALL).body
     path = f"/operations/{asked['operation_id']}"
     assert get(ask, path, groups=VIEWER).status == 200
     assert post(ask, f"{path}/pause", version=asked["version"], groups=VIEWER).status == 403
@@ -249,7 +257,7 @@ def test_who_has_no_name_changes_nothing(ask: Ask, fail: Callable[..., list[UUID
     fail(1)
     answer = ask(ALL, method="POST", path=f"{PATH}/bulk-retry", groups=OPERATOR, subject="")
     assert answer.status in {401, 403}
-    assert rows(admin, "dead_letter_operation") == []
+    assert rows(admin, "operation") == []
 
 
 def test_named_letters_are_of_one_tenant(
@@ -257,8 +265,30 @@ def test_named_letters_are_of_one_tenant(
 ):
     (mine,) = fail(1)
     other = dying(database, make_tenant("zenith"))()
-    several = post(ask, "/bulk-retry", {"job_ids": ids([mine, other])}, groups="[operator tenant:*]")
+    several = post(ask, "/dlq/bulk-retry", {"job_ids": ids([mine, other])}, groups="[operator tenant:*]")
     assert several.status == 422
     assert "several tenants" in several.body["detail"]
-    asked = post(ask, "/bulk-retry", {"job_ids": ids([mine, other])})
+    asked = post(ask, "/dlq/bulk-retry", {"job_ids": ids([mine, other])})
     assert (asked.status, asked.body["tenant"], asked.body["total"]) == (202, "acme", 2)
+
+
+def test_reprocessing_is_requested_by_admins(ask: Ask, acme: UUID, admin: Connection):
+    body = {"tenant": "acme", "action": "extract", "received_from": "2026-01-01", "rate": 30}
+    assert post(ask, "/operations", body).status == 403
+    stored = post(ask, "/operations", body, groups=ADMIN)
+    assert (stored.status, stored.body["action"], stored.body["total"]) == (202, "extract", None)
+    assert stored.body["filter"]["received_from"] == "2026-01-01T00:00:00+00:00"
+    (row,) = rows(admin, "operation")
+    assert (row["id"], row["rate"], row["state"]) == (stored.body["operation_id"], 30, "running")
+    path = f"/operations/{row['id']}"
+    assert get(ask, f"{path}/items").body["items"] == []
+    paused = post(ask, f"{path}/pause", version=stored.body["version"])
+    assert (paused.status, paused.body["state"]) == (200, "paused")
+    post(ask, "/dlq/bulk-retry", ALL)
+    assert [one["action"] for one in get(ask, "/operations", action="extract").body["operations"]] == ["extract"]
+    assert len(get(ask, "/operations").body["operations"]) == 2
+
+
+def test_reprocessing_before_it_begins_is_refused(ask: Ask, acme: UUID):
+    body = {"action": "match", "received_from": "2026-02-01", "received_until": "2026-02-01"}
+    assert post(ask, "/operations", body, groups="[admin tenant:acme]").status == 422

@@ -43,7 +43,8 @@ NOT_ALL_IN_THE_FORM = {
     *(f"POST {LETTERS}/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")),
     *(f"POST /api/admin/queues/{{worker}}/{word}" for word in ("pause", "resume")),
     *BULK,
-    *(f"POST {LETTERS}/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "abort")),
+    "POST /api/admin/operations",
+    *(f"POST /api/admin/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "abort")),
     "PUT /api/users/{user_id}/profile",
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
     "GET /api/admin/clusters",  # a cursor is valid for its sort only

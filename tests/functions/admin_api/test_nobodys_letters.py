@@ -193,7 +193,6 @@ def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
     [
         ("GET", "/export", {"format": "csv"}),
         ("GET", "/exports", {}),
-        ("GET", "/operations", {}),
         ("GET", "/purges", {}),
         ("DELETE", "/purge", {"before_date": "2026-04-01T00:00:00Z", "status": "ignored", "confirm": NOBODY}),
     ],
@@ -228,13 +227,13 @@ def test_many_of_them_are_not_settled_at_once_and_it_is_said_why(
         422,
         f"The body is wrong at filter.tenant: '-' means dead letters that are nobody's, and {why}",
     )
-    assert bulk(job_ids=[str(lost)]) == (422, f"The dead letters are nobody's: {why}")
+    assert bulk(job_ids=[str(lost)]) == (422, f"The dead letters are unassigned: {why}")
     assert bulk(job_ids=[str(lost), str(theirs)]) == (
         422,
         "The dead letters are of several tenants: ask for one tenant's at a time.",
     )
     assert bulk("[operator tenant:acme]", job_ids=[str(lost)]) == (404, "There are no such dead letters.")
-    assert admin.execute("SELECT count(*) FROM dead_letter_operation").fetchone() == (0,)
+    assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)
     assert bulk("[operator tenant:acme]", job_ids=[str(lost), str(theirs)])[0] == 202
 
 

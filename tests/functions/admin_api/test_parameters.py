@@ -49,14 +49,14 @@ def test_a_dry_run_that_is_asked_for_in_the_wrong_place_begins_nothing(
     ask: Ask, world: World, admin: Connection
 ) -> None:
     letter = world.things().letter
-    before = rows(admin, "dead_letter_operation")
+    before = rows(admin, "operation")
 
     answer = ask(
         {"job_ids": [letter]}, path="/api/admin/dlq/bulk-retry", query={"dry_run": "true"}, groups="[admin tenant:*]"
     )
 
     assert (answer.status, answer.body["detail"]) == (422, "There is no parameter 'dry_run'.")
-    assert rows(admin, "dead_letter_operation") == before
+    assert rows(admin, "operation") == before
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)

@@ -1,4 +1,4 @@
-// Operations on many dead letters: how far each is, and what may be done about it while it goes on.
+// Operations on dead letters and documents: the progress of each, and the controls of those in progress.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -16,14 +16,17 @@ const ALIVE = ["waiting", "canary", "running", "paused"];
 const SAYS = {
   waiting: "Its letters are being selected.",
   canary: "The first few were tried again, and are waited for. The others follow when these have succeeded.",
-  running: "It goes on by itself: this page may be closed.",
-  paused: "It waits until somebody resumes it. What was begun before goes on.",
-  done: "Every letter has its result.",
-  aborted: "Somebody ended it. What was done is not undone.",
+  running: "It continues without this page.",
+  paused: "It waits until it is resumed. Items that were begun continue.",
+  done: "It is complete.",
+  aborted: "It was aborted. Completed items are not undone.",
   stopped: "It ended itself.",
 };
 
-const verbOf = (operation) => ACTIONS[operation.action]?.verb ?? operation.action;
+const REPROCESSING = { extract: "Extract", match: "Match" };
+
+const verbOf = ({ action }) => ACTIONS[action]?.verb ?? REPROCESSING[action] ?? action;
+const nounOf = ({ action }) => (action in REPROCESSING ? "document" : "dead letter");
 
 // How many letters have their result, and how many are meant, as far as they are selected.
 function countsOf({ done, failed, skipped, left, total }) {
@@ -33,7 +36,7 @@ function countsOf({ done, failed, skipped, left, total }) {
 
 function Progress({ operation }) {
   const { handled, meant } = countsOf(operation);
-  return html`<progress value=${handled} max=${Math.max(1, meant)} aria-label="Letters that have their result"></progress>
+  return html`<progress value=${handled} max=${Math.max(1, meant)} aria-label="Items with a result"></progress>
     <span class="quiet"> ${number(handled)} of ${number(meant)}${operation.total === null && " so far"}</span>`;
 }
 
@@ -46,10 +49,10 @@ export function Operations() {
   const tenant = tenantOf(place, ask.session);
   const cursor = place.query.get("cursor") ?? "";
   useTitle("Operations");
-  const { data, error, again } = useAnswer(["admin/dlq/operations", { tenant, cursor }], { every: cursor ? 0 : LIVE_SECONDS });
+  const { data, error, again } = useAnswer(["admin/operations", { tenant, cursor }], { every: cursor ? 0 : LIVE_SECONDS });
   return html`${back(tenant)}
     <h1>Operations</h1>
-    <p class="lead">What was done to many dead letters at once, and what is under way.</p>
+    <p class="lead">Retries and other changes of many dead letters, and reprocessing of documents.</p>
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${data
       ? html`<section aria-label="Operations">
@@ -91,7 +94,7 @@ function Rows({ operations }) {
 }
 
 export function Operation({ id }) {
-  const path = `admin/dlq/operations/${encodeURIComponent(id)}`;
+  const path = `admin/operations/${encodeURIComponent(id)}`;
   const { data: operation, error, again } = useAnswer([path, {}], { every: LEADING_SECONDS });
   useTitle("Operation");
   if (!operation) {
@@ -106,7 +109,7 @@ export function Operation({ id }) {
   const { meant } = countsOf(operation);
   const facts = [
     ["Asked for", html`<${Time} at=${operation.requested_at} both=${true} /> by <${Who} value=${operation.requested_by} />`],
-    ["Rate", `${number(operation.rate)} a second at most`],
+    ["Rate", `${number(operation.rate)} per ${operation.action in REPROCESSING ? "minute" : "second"} at most`],
     ["Tenant", tenant],
     ["Which", operation.filter === null ? "letters that were chosen" : html`<${Which} filter=${operation.filter} />`],
     ["Operation", html`<${Id} value=${operation.operation_id} />`],
@@ -122,7 +125,7 @@ export function Operation({ id }) {
   }
   return html`<p><a href=${go.href("operations", { tenant })}>All operations</a></p>
     <h1><${Status} status=${operation.state} /> ${verbOf(operation)} ${number(meant)}
-      ${meant === 1 ? " dead letter" : " dead letters"}</h1>
+      ${` ${nounOf(operation)}${meant === 1 ? "" : "s"}`}</h1>
     ${error && html`<${Failure} error=${error} again=${again} />`}
     <p>${SAYS[operation.state]} ${operation.reason && html`<b>${operation.reason}</b>`}</p>
     <p class="whole"><${Progress} operation=${operation} /></p>
@@ -132,7 +135,7 @@ export function Operation({ id }) {
     </dl>
     ${may("operator") && ALIVE.includes(operation.state) && html`<${Controls} operation=${operation} path=${path} again=${again} />`}
     <${FactList} facts=${facts} />
-    <${Items} path=${path} operation=${operation} id=${id} alive=${ALIVE.includes(operation.state)} />`;
+    ${!(operation.action in REPROCESSING) && html`<${Items} path=${path} operation=${operation} id=${id} alive=${ALIVE.includes(operation.state)} />`}`;
 }
 
 // What the filter of an operation says.

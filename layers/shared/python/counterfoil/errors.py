@@ -17,6 +17,7 @@ CounterfoilError
  │    ├── CirclingError             work that was put off again and again, and never came to an end
  │    ├── InconsistentDataError     what is stored contradicts itself, or nothing can be computed from it
  │    ├── RejectedRequestError      a call to a service was refused (4xx)
+ │    │    ├── VersionError         a change names a version that is not the current one
  │    │    └── ContextWindowError   a prompt is longer than its model can read, or its answer was cut off
  │    └── RejectedStatementError    PostgreSQL refused a statement: a constraint, a type, a missing privilege
  ├── DeferredError                  no failure: the work cannot go on just now, and the try gives its attempt back
@@ -123,6 +124,10 @@ class InconsistentDataError(PermanentError):
 
 class RejectedRequestError(PermanentError):
     """A service refused the call, and would refuse it again."""
+
+
+class VersionError(RejectedRequestError):
+    """A change names a version that is not the current one."""
 
 
 class ContextWindowError(RejectedRequestError):

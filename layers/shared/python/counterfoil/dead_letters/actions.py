@@ -20,7 +20,7 @@ from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.delivery import letters
 from counterfoil.delivery.letters import ClosedStatus
-from counterfoil.errors import RejectedRequestError
+from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.types import TYPES
 from counterfoil.work import KINDS, Send, begin, owe_body
@@ -31,10 +31,6 @@ LONGEST_NOTE = 2000
 
 class NoLetterError(RejectedRequestError):
     """The tenant has no such dead letter."""
-
-
-class VersionError(RejectedRequestError):
-    """The letter is not as it was looked at any more."""
 
 
 class NotPendingError(RejectedRequestError):

@@ -1,116 +1,37 @@
-"""Operations on many dead letters: they are tried again, resolved or ignored, so many a second, as somebody asked.
+"""Bulk operations on dead letters: requests, previews and the selection of dead letters.
 
-An operation is a row, and each letter that it means another one, which gets its result once: done, failed or skipped.
-Which letters are meant is frozen by the time of the request: those that were pending then. What dies later is not
-among them, and what was settled meanwhile, or died again, is skipped. `bulk_steps` carries operations out.
-
-All functions but `going_on` and `forget` run in a transaction of `Database.tenant`.
+The time of the request fixes the selection: dead letters that were pending then. Later ones are excluded; those that
+were settled in between, or failed again, are skipped. `bulk_steps` has the steps. Each function requires a transaction
+of `Database.tenant`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.dead_letters import bulk_selection, entries, search
-from counterfoil.dead_letters.actions import LONGEST_NOTE, VersionError
-from counterfoil.dead_letters.entries import DeadLetterFilter, Entry
+from counterfoil.dead_letters import entries, search
+from counterfoil.dead_letters.actions import LONGEST_NOTE
+from counterfoil.dead_letters.entries import CONDITIONS, DeadLetterFilter, Entry, Place
 from counterfoil.errors import RejectedRequestError
-from counterfoil.notifications.notice import OPERATION, Failure
-from counterfoil.notifications.store import owe
+from counterfoil.operations import store
+from counterfoil.operations.store import COLUMNS, NewOperation, Operation
 
 Action = Literal["retry", "resolve", "ignore"]
-State = Literal["waiting", "canary", "running", "paused", "done", "aborted", "stopped"]
-Result = Literal["done", "failed", "skipped"]
-RESULTS: tuple[Result, ...] = ("done", "failed", "skipped")
 MAX_RATE = 500
-"""Letters a second."""
+"""Dead letters per second."""
 MOST_NAMED = 1_000
-"""Letters that are named one by one."""
+"""Dead letters that a caller may list."""
 COUNTED = 10_000
-"""Letters that a search counts at most: it finds them page by page."""
+"""Dead letters that the preview of a search counts, page by page."""
 SAMPLE = 10
-KEPT = timedelta(days=90)
-"""After the end of an operation. The database lets nothing be deleted sooner."""
-FORGOTTEN_AT_ONCE = 20_000
-"""Letters' results that are deleted in one transaction."""
-
-
-class NoOperationError(RejectedRequestError):
-    """The tenant has no such operation."""
-
-
-class OperationStateError(RejectedRequestError):
-    """The operation is in a state in which this cannot be done."""
-
-
-@dataclass(frozen=True)
-class BulkOperation:
-    """A row."""
-
-    id: UUID
-    tenant_id: UUID
-    action: Action
-    filter: Mapping[str, Any] | None
-    """None: the letters were named."""
-    note: str | None
-    rate: int
-    """Letters a second."""
-    canary: int | None
-    """So many letters are tried again first, and waited for."""
-    requested_by: str
-    requested_at: datetime
-    state: State
-    version: int
-    """Grows with each change of the state, and not with progress: who pauses one need not race it."""
-    reason: str | None
-    """Why it was stopped, or paused by itself."""
-    ended_at: datetime | None
-    cursor_at: datetime | None
-    cursor_id: UUID | None
-    is_selected: bool
-    """Whether all letters are selected, so that `selected` is their number."""
-    selected: int
-    handled: int
-    done: int
-    failed: int
-    skipped: int
-    canary_begun_at: datetime | None
-    """Since when the canary is waited for: all of it was begun, and nobody has left it untried."""
-    canary_passed_at: datetime | None
-    stepped_at: datetime
-    """Until when the rate is used up."""
-
-    @property
-    def goes_on_as(self) -> State:
-        """The state that it is in when nothing holds it."""
-        if not self.is_selected:
-            return "waiting"
-        return "canary" if self.canary is not None and self.canary_passed_at is None else "running"
-
-
-COLUMNS = ", ".join(BulkOperation.__dataclass_fields__)
-
-
-@dataclass(frozen=True)
-class Item:
-    """What became of a letter of an operation."""
-
-    number: int
-    """In the order in which the operation takes them, the newest letters first."""
-    job_id: UUID
-    result: Result | None
-    """None: its turn has not come, and if the operation has ended it never will."""
-    reason: str | None
-    version: int | None
-    """The letter's, by what was done."""
-    revision: int | None
-    """Of the work, where it was begun anew."""
+AT_ONCE = 5_000
+"""Dead letters selected in one transaction."""
+SEARCHED = 500
+"""The same for a search."""
 
 
 @dataclass(frozen=True)
@@ -127,47 +48,25 @@ class Asked:
     now: datetime
 
 
-def request(connection: Connection, tenant_id: UUID, asked: Asked) -> BulkOperation:
-    """Store an operation, select the first letters that it means, and tell of it in the trail.
+def request(connection: Connection, tenant_id: UUID, asked: Asked) -> Operation:
+    """Store an operation, select its first dead letters, and record it in the audit trail.
 
     Raises:
-        RejectedRequestError: there is no note where one is needed, or the rate or the canary cannot be.
+        RejectedRequestError: a note is required and missing, or the rate or the canary is out of bounds.
     """
     _check(asked)
-    (row,) = connection.execute(
-        _REQUEST.encode(),
-        {
-            "tenant": tenant_id,
-            "action": asked.action,
-            "filter": None if asked.selection is None else Jsonb(asked.selection.stored),
-            "note": asked.note,
-            "rate": asked.rate,
-            "canary": asked.canary,
-            "by": asked.actor,
-            "now": asked.now,
-        },
-    ).fetchall()
-    operation = BulkOperation(*row)
+    filter_ = None if asked.selection is None else asked.selection.stored
+    new = NewOperation(asked.action, filter_, asked.note, asked.rate, asked.canary, asked.actor, asked.now)
+    operation = store.insert(connection, tenant_id, new)
     if asked.selection is None:
-        selected = bulk_selection.name(connection, tenant_id, operation.id, asked.job_ids)
-    else:
-        selected = bulk_selection.more(connection, tenant_id, operation.id, asked.selection, asked.now)
-    operation = note_selected(connection, operation, selected)
-    if asked.selection is None:
+        operation = _note(connection, operation, _name(connection, operation, asked.job_ids))
         meant: dict[str, Any] = {"letters": operation.selected}
     else:
+        operation = select(connection, operation)
         meant = {"filter_hash": audit.keyed(connection, tenant_id, asked.selection.hash).hex()}
     detail = {"rate": asked.rate, "canary": asked.canary, **meant}
-    tell(connection, operation, f"bulk-{asked.action}", asked.actor, asked.now, asked.note, detail)
+    store.record(connection, operation, "request", asked.actor, asked.now, detail)
     return operation
-
-
-_REQUEST = f"""
-INSERT INTO dead_letter_operation (tenant_id, action, filter, note, rate, canary, requested_by, requested_at,
-                                   stepped_at)
-VALUES (%(tenant)s, %(action)s, %(filter)s, %(note)s, %(rate)s, %(canary)s, %(by)s, %(now)s, %(now)s)
-RETURNING {COLUMNS}
-"""  # noqa: S608  # the columns of the dataclass
 
 
 def _check(asked: Asked) -> None:
@@ -183,54 +82,97 @@ def _check(asked: Asked) -> None:
         raise RejectedRequestError(f"Name 1 to {MOST_NAMED} letters, or say with a filter which ones.")
 
 
-def tell(  # an entry is this many facts
-    connection: Connection,
-    operation: BulkOperation,
-    action: str,
-    actor: str,
-    now: datetime,
-    note: str | None = None,
-    detail: Mapping[str, Any] | None = None,
-    version_before: int | None = None,
-) -> None:
-    """Write what is done with an operation into the trail: one entry, however many letters it is about."""
-    said = audit.Operation(
-        actor, action, [str(operation.id)], now, note, version_before, operation.version, dict(detail or {})
-    )
-    audit.record(connection, operation.tenant_id, said)
+# -- selection --------------------------------------------------------------------------------------------------------
 
 
-def notify(connection: Connection, operation: BulkOperation, now: datetime) -> None:
-    """Have people be told that an operation halted itself: once, for its version names the halt."""
-    halt = Failure(operation.id, operation.id, OPERATION, operation.reason or "", attempts=0)
-    fingerprint = f"{OPERATION}/{operation.id}"
-    owe(connection, halt, now, tenant_id=operation.tenant_id, revision=operation.version, fingerprint=fingerprint)
+@dataclass(frozen=True)
+class Selected:
+    """Result of a step of the selection."""
+
+    number: int
+    last: Place | None
+    """The next step begins behind it."""
+    is_all: bool
 
 
+_INSERT = """
+INSERT INTO operation_item (operation_id, number, tenant_id, job_id)
+SELECT %(operation)s, %(selected)s + row_number() OVER (ORDER BY dlq_timestamp DESC, job_id DESC), %(tenant)s, job_id
+FROM few
+"""
+_MORE = f"""
+WITH few AS MATERIALIZED (
+    SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
+    WHERE d.tenant_id = %(tenant)s AND d.status = 'pending' AND d.purged_at IS NULL {{conditions}}
+    ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
+), made AS ({_INSERT})
+SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM few
+"""  # noqa: S608  # the statement above
+# Dead letters that were pending at the request, and were settled before they were selected. kept_until excludes those
+# that a purge restored: they were settled earlier.
+_SETTLED_MEANWHILE = f"""
+WITH few AS MATERIALIZED (
+    SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
+    WHERE d.status <> 'pending' AND d.resolved_at >= %(requested_at)s AND d.tenant_id = %(tenant)s
+      AND d.purged_at IS NULL AND d.kept_until IS NULL {{conditions}}
+      AND NOT EXISTS (
+          SELECT FROM operation_item i WHERE i.operation_id = %(operation)s AND i.job_id = d.job_id)
+), made AS ({_INSERT})
+SELECT count(*) FROM few
+"""  # noqa: S608
+_NAME = """
+INSERT INTO operation_item (operation_id, number, tenant_id, job_id)
+SELECT %(operation)s, %(selected)s + number, %(tenant)s, id
+FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (id, number)
+"""
 _SELECTED = f"""
-UPDATE dead_letter_operation o SET selected = selected + %(number)s, is_selected = %(is_all)s,
+UPDATE operation SET selected = selected + %(number)s, is_selected = %(is_all)s,
     cursor_at = coalesce(%(at)s, cursor_at), cursor_id = coalesce(%(last)s, cursor_id),
     state = CASE WHEN NOT %(is_all)s THEN state WHEN canary IS NULL THEN 'running' ELSE 'canary' END,
     version = version + %(is_all)s::int
 WHERE id = %(id)s RETURNING {COLUMNS}
-"""  # noqa: S608
+"""  # noqa: S608  # the columns of the dataclass
 
 
-def note_selected(connection: Connection, operation: BulkOperation, selected: bulk_selection.Selected) -> BulkOperation:
-    """Note how far the selection is; once all letters are selected the operation begins."""
+def select(connection: Connection, operation: Operation) -> Operation:
+    """Select the next dead letters of an operation, whose row is locked. It runs once all are selected."""
+    return _note(connection, operation, _more(connection, operation))
+
+
+def _note(connection: Connection, operation: Operation, selected: Selected) -> Operation:
     at, last = selected.last or (None, None)
-    values = {
-        "id": operation.id,
-        "number": selected.number,
-        "is_all": selected.is_all,
-        "at": at,
-        "last": last,
-    }
+    values = {"id": operation.id, "number": selected.number, "is_all": selected.is_all, "at": at, "last": last}
     (row,) = connection.execute(_SELECTED.encode(), values).fetchall()
-    return BulkOperation(*row)
+    return Operation(*row)
 
 
-# -- looking ----------------------------------------------------------------------------------------------------------
+def _name(connection: Connection, operation: Operation, ids: Sequence[UUID]) -> Selected:
+    """Select the listed dead letters, each once. Those of other tenants are skipped later."""
+    values = {"operation": operation.id, "tenant": operation.tenant_id, "ids": list(dict.fromkeys(ids)), "selected": 0}
+    return Selected(connection.execute(_NAME, values).rowcount, None, is_all=True)
+
+
+def _more(connection: Connection, operation: Operation) -> Selected:
+    wanted = DeadLetterFilter(**operation.filter or {}).pending
+    at, last = operation.cursor_at, operation.cursor_id
+    after = None if at is None or last is None else Place(at, last)
+    of_operation = {"operation": operation.id, "tenant": operation.tenant_id, "selected": operation.selected}
+    if wanted.text is not None:
+        wanted = wanted.before(operation.requested_at)
+        found = search.page(connection, operation.tenant_id, wanted, limit=SEARCHED, after=after)
+        ids = [entry.job_id for entry in found.entries]
+        connection.execute(_NAME, of_operation | {"ids": ids})
+        return Selected(len(ids), found.next, is_all=found.next is None)
+    values = _values(operation.tenant_id, wanted, operation.requested_at, after) | of_operation | {"limit": AT_ONCE}
+    ((number, at, last),) = connection.execute(_with_conditions(_MORE, values), values).fetchall()
+    if number == AT_ONCE:
+        return Selected(number, Place(at, last), is_all=False)
+    values |= {"selected": operation.selected + number, "after_at": None, "requested_at": operation.requested_at}
+    ((settled,),) = connection.execute(_with_conditions(_SETTLED_MEANWHILE, values), values).fetchall()
+    return Selected(number + settled, None if at is None else Place(at, last), is_all=True)
+
+
+# -- preview ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -256,10 +198,10 @@ def preview(
     wanted = selection.pending.before(now)
     if selection.text is None:
         sample = entries.page(connection, tenant_id, wanted, limit=SAMPLE)
-        return Preview(bulk_selection.count(connection, tenant_id, selection, now), True, sample)
+        return Preview(_count(connection, tenant_id, selection, now), True, sample)
     number, sample, after = 0, [], None
     while number < COUNTED:
-        part = search.page(connection, tenant_id, wanted, limit=bulk_selection.SEARCHED, after=after)
+        part = search.page(connection, tenant_id, wanted, limit=SEARCHED, after=after)
         number += len(part.entries)
         sample += part.entries[: SAMPLE - len(sample)]
         after = part.next
@@ -268,139 +210,33 @@ def preview(
     return Preview(number, False, sample)
 
 
-_PAGE = f"""
-SELECT {COLUMNS} FROM dead_letter_operation WHERE tenant_id = %(tenant)s
-  AND (%(at)s::timestamptz IS NULL OR (requested_at, id) < (%(at)s::timestamptz, %(id)s::uuid))
-ORDER BY requested_at DESC, id DESC LIMIT %(limit)s
-"""  # noqa: S608
-
-
-def page(
-    connection: Connection, tenant_id: UUID, *, limit: int, after: tuple[datetime, UUID] | None = None
-) -> list[BulkOperation]:
-    """At most `limit` operations, the newest first, behind the one requested at `after`."""
-    at, id_ = after or (None, None)
-    rows = connection.execute(_PAGE.encode(), {"tenant": tenant_id, "at": at, "id": id_, "limit": limit})
-    return [BulkOperation(*row) for row in rows]
-
-
-_SHOW = f"SELECT {COLUMNS} FROM dead_letter_operation WHERE id = %s"  # noqa: S608
-
-
-def show(connection: Connection, operation_id: UUID) -> BulkOperation:
-    """An operation as it is.
-
-    Raises:
-        NoOperationError: the tenant has none of this id.
-    """
-    row = connection.execute(_SHOW.encode(), [operation_id]).fetchone()
-    if row is None:
-        raise NoOperationError("There is no such operation.")
-    return BulkOperation(*row)
-
-
-_ITEMS = """
-SELECT number, job_id, result, reason, version, revision FROM dead_letter_operation_item
-WHERE operation_id = %(id)s AND number > %(after)s AND (%(result)s::text IS NULL OR result = %(result)s)
-ORDER BY number LIMIT %(limit)s
+_COUNT = """
+SELECT count(*) FROM dead_letter d
+WHERE d.tenant_id = %(tenant)s AND d.status = 'pending' AND d.purged_at IS NULL {conditions}
 """
 
 
-def items(
-    connection: Connection, operation_id: UUID, *, limit: int, after: int = 0, result: Result | None = None
-) -> list[Item]:
-    """At most `limit` letters of an operation behind the number `after`, with this result if one is named."""
-    values = {"id": operation_id, "after": after, "result": result, "limit": limit}
-    return [Item(*row) for row in connection.execute(_ITEMS, values)]
+def _count(connection: Connection, tenant_id: UUID, selection: DeadLetterFilter, now: datetime) -> int:
+    """Number of dead letters of a filter without a text, counted in an index."""
+    values = _values(tenant_id, selection, now, None)
+    ((number,),) = connection.execute(_with_conditions(_COUNT, values), values).fetchall()
+    return int(number)
 
 
-_OWNER = """
-SELECT o.tenant_id, t.slug FROM dead_letter_operation o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s
-"""
-
-
-def owner(connection: Connection, operation_id: UUID) -> tuple[UUID, str] | None:
-    """The tenant of an operation, by id and slug; as the delivery role."""
-    row = connection.execute(_OWNER, [operation_id]).fetchone()
-    return None if row is None else (row[0], row[1])
-
-
-# -- steering ---------------------------------------------------------------------------------------------------------
-
-Steer = Literal["pause", "resume", "abort"]
-_TOLD: Mapping[Steer, str] = {"pause": "bulk-pause", "resume": "bulk-resume", "abort": "bulk-abort"}
-_LOCK = f"SELECT {COLUMNS} FROM dead_letter_operation WHERE id = %s FOR UPDATE"  # noqa: S608
-_CHANGE = f"""
-UPDATE dead_letter_operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = NULL,
-    canary_begun_at = CASE WHEN %(resumed)s THEN greatest(canary_begun_at, %(now)s) ELSE canary_begun_at END
-WHERE id = %(id)s RETURNING {COLUMNS}
-"""  # noqa: S608
-
-
-def steer(
-    connection: Connection, operation_id: UUID, how: Steer, *, version: int, actor: str, now: datetime
-) -> BulkOperation:
-    """Pause, resume or abort an operation, and tell of it in the trail.
-
-    Letters that were begun go on: up to a minute's worth of the rate is begun ahead. A canary that was begun is waited
-    for anew from when the operation is resumed.
-
-    Raises:
-        NoOperationError: the tenant has none of this id.
-        VersionError: it is not at `version` any more.
-        OperationStateError: it has ended, or is paused already, or is not.
-    """
-    row = connection.execute(_LOCK.encode(), [operation_id]).fetchone()
-    if row is None:
-        raise NoOperationError("There is no such operation.")
-    operation = BulkOperation(*row)
-    if operation.version != version:
-        raise VersionError(f"The operation was changed meanwhile: it is at version {operation.version}.")
-    becomes: dict[Steer, State] = {"pause": "paused", "resume": operation.goes_on_as, "abort": "aborted"}
-    is_as_it_must_be = how == "abort" or (operation.state == "paused") == (how == "resume")
-    if operation.ended_at is not None or not is_as_it_must_be:
-        raise OperationStateError(f"The operation is {operation.state}.")
-    values = {
-        "id": operation_id,
-        "state": becomes[how],
-        "ended": now if how == "abort" else None,
-        "resumed": how == "resume" and operation.canary_begun_at is not None,
-        "now": now,
+def _values(tenant_id: UUID, selection: DeadLetterFilter, now: datetime, after: Place | None) -> dict[str, Any]:
+    wanted = selection.before(now)
+    return {
+        "tenant": tenant_id,
+        "task_type": wanted.task_type,
+        "fingerprint": wanted.fingerprint,
+        "since": wanted.from_date,
+        "until": wanted.to_date,
+        "after_at": after and after.dlq_timestamp,
+        "after_id": after and after.job_id,
     }
-    (row,) = connection.execute(_CHANGE.encode(), values).fetchall()
-    changed = BulkOperation(*row)
-    tell(connection, changed, _TOLD[how], actor, now, version_before=version)
-    return changed
 
 
-# -- keeping ----------------------------------------------------------------------------------------------------------
-
-_GOING_ON = """
-SELECT id, tenant_id FROM dead_letter_operation WHERE state IN ('waiting', 'canary', 'running')
-ORDER BY requested_at, id
-"""
-
-
-def going_on(connection: Connection) -> list[tuple[UUID, UUID]]:
-    """All operations that go on, by id and tenant, the oldest first; as the delivery role."""
-    return connection.execute(_GOING_ON).fetchall()
-
-
-_PAST_KEEPING = "SELECT id FROM dead_letter_operation WHERE ended_at < %s ORDER BY ended_at LIMIT 1"
-_FORGET_ITEMS = """
-DELETE FROM dead_letter_operation_item WHERE operation_id = %(id)s AND number = ANY (ARRAY(
-    SELECT number FROM dead_letter_operation_item WHERE operation_id = %(id)s ORDER BY number LIMIT %(most)s))
-"""
-_FORGET = "DELETE FROM dead_letter_operation WHERE id = %s"
-
-
-def forget(connection: Connection, now: datetime, *, at_once: int = FORGOTTEN_AT_ONCE) -> int:
-    """Delete the operation that ended first, if that was long enough ago; as counterfoil_keeper.
-
-    Of its results at most `at_once` are deleted; it goes with the last of them. Returns the operations deleted.
-    """
-    row = connection.execute(_PAST_KEEPING, [now - KEPT]).fetchone()
-    if row is None:
-        return 0
-    gone = connection.execute(_FORGET_ITEMS, {"id": row[0], "most": at_once}).rowcount
-    return connection.execute(_FORGET, row).rowcount if gone < at_once else 0
+def _with_conditions(statement: str, values: Mapping[str, Any]) -> bytes:
+    """The statement with one condition per value, so that each form is planned with its own index."""
+    conditions = " ".join(text for name, text in CONDITIONS.items() if values[name] is not None)
+    return statement.format(conditions=conditions).encode()

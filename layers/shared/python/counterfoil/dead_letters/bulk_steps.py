@@ -1,62 +1,32 @@
-"""Carries out operations on many dead letters, step by step.
+"""Steps of bulk operations on dead letters.
 
-A step is one transaction that holds the operation's row: it takes the next letters in their order, gives each its
-result, begins works and owes their messages, and moves the operation on. Whoever dies in a step leaves nothing of it,
-and two that step the same operation take turns. What is done to all letters alike is done in statements about all of
-them; those that need more (a payload that was edited, a message that names no work) go through `actions.send_again`.
-
-The rate is kept by the messages: each is due in its turn, up to AHEAD from now, and its queue holds it until then. So
-whoever steps once a minute, and quickly, sends at an even rate.
+Most dead letters are processed by statements about all of them. `actions.send_again` processes those with an edited
+payload, and those whose message names no work item, one by one.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, bulk_canary, bulk_selection
-from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, VersionError, Wish
-from counterfoil.dead_letters.bulk import COLUMNS, BulkOperation, Result, State, note_selected, notify, tell
-from counterfoil.dead_letters.entries import DeadLetterFilter, Status
+from counterfoil.dead_letters import actions, bulk
+from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, Wish
+from counterfoil.dead_letters.entries import Status
 from counterfoil.delivery.letters import ClosedStatus, settle
-from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError
+from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError, VersionError
+from counterfoil.operations.engine import ACTOR, Applied, Definition, Outlook, Turns
+from counterfoil.operations.store import Operation, Result
 from counterfoil.tasks.registry import InvalidPayloadError
-from counterfoil.work import KINDS, Send, begin
+from counterfoil.work import KINDS, Send
 
-AT_ONCE = 500
-"""Letters of a step: a transaction of some tenths of a second."""
-AHEAD = timedelta(seconds=75)
-"""As far ahead letters are begun: a minute, until the next round, and what that may be late."""
-A_SECOND = timedelta(seconds=1)
-"""Queues hold messages for whole ones."""
-ROUNDED = timedelta(milliseconds=1)
-"""More than what the thirds of many steps lose to whole microseconds."""
-ACTOR = "bulk"
-"""Who an operation is ended by, where it was no person."""
-_BECOMES: Mapping[str, ClosedStatus] = {
-    "retry": "retried",
-    "resolve": "resolved",
-    "ignore": "ignored",
-}
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a step did."""
-
-    handled: int
-    """Letters that got their result."""
-    sends: Sequence[Send]
-    """Messages owed, to be sent after the commit."""
-    is_busy: bool
-    """Whether there is more to do just now."""
+_BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
 
 
 class Verdict(NamedTuple):
-    """What becomes of a letter."""
+    """Result of an item."""
 
     result: Result
     reason: str | None = None
@@ -83,152 +53,93 @@ Stored = Mapping[tuple[UUID, int], str | PermanentError | None]
 """Where edited payloads lie, by letter and version; or why they cannot be stored."""
 
 
-def step(
-    database: Database,
-    operation_id: UUID,
-    tenant_id: UUID,
-    now: datetime,
-    *,
-    bucket: str | None = None,
-    at_once: int = AT_ONCE,
-) -> Step | None:
-    """Take an operation a step further. None: it does not go on, or somebody else is at it.
+@dataclass(frozen=True)
+class BulkSteps(Definition):
+    """Definition of retry, resolve and ignore."""
 
-    `bucket` takes edited payloads that are too large for a message.
+    bucket: str | None
+    """Bucket of edited payloads that are too large for a message."""
+    actions = ("retry", "resolve", "ignore")
+    per = timedelta(seconds=1)
 
-    Raises:
-        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: nothing was done; ask again.
-    """
-    stored = _stored(database, operation_id, tenant_id, now, bucket, at_once)
-    with database.tenant(tenant_id) as connection:
-        row = connection.execute(_TAKE.encode(), [operation_id]).fetchone()
-        if row is None:
-            return None
-        operation = BulkOperation(*row)
-        if not operation.is_selected:
-            return _select(connection, operation)
-        if operation.goes_on_as == "canary" and _is_canary_begun(operation):
-            return _watch(connection, operation, now)
-        return _handle(connection, operation, now, at_once, stored)
+    def prepare(self, database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, at_once: int) -> Stored:
+        """Store the large edited payloads of the next items."""
+        return _stored(database, operation_id, tenant_id, now, self.bucket, at_once)
+
+    def select(self, connection: Connection, operation: Operation) -> None:
+        """Select the next dead letters."""
+        bulk.select(connection, operation)
+
+    def watch(self, connection: Connection, operation: Operation, now: datetime) -> Outlook:
+        """Decide about a canary."""
+        return _watch(connection, operation, now)
+
+    def apply(
+        self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Stored
+    ) -> Applied:
+        """Give the next items their results."""
+        letters = _next(connection, operation, limit)
+        found = {letter.number: verdict for letter in letters if (verdict := _refused(letter, operation)) is not None}
+        good = [letter for letter in letters if letter.number not in found]
+        is_retry = operation.action == "retry"
+        good, refused = (_with_works if is_retry else _locked)(connection, operation, good)
+        found |= refused
+        sends: list[Send] = []
+        begun = 0
+        for letter in [one for one in good if is_retry and (one.is_edited or one.work_id is None)]:
+            found[letter.number], owed = _one_by_one(connection, operation, letter, turns, begun, prepared)
+            begun += found[letter.number].result == "done"
+            sends += owed
+        plain = [letter for letter in good if letter.number not in found]
+        versions: dict[UUID, int] = {}
+        if plain:
+            versions = settle(
+                connection,
+                [letter.job_id for letter in plain],
+                _BECOMES[operation.action],
+                turns.now,
+                actor=operation.requested_by,
+                note=operation.note,
+                detail={"operation": str(operation.id)},
+            )
+        revisions: dict[UUID, int] = {}
+        if is_retry:
+            works = [(letter.worker, letter.work_id) for letter in plain if letter.worker and letter.work_id]
+            owed = turns.begin(connection, works, begun)
+            revisions = {send.message.work_id: send.message.revision for send in owed}
+            sends += owed
+        for letter in plain:
+            revision = None if letter.work_id is None else revisions.get(letter.work_id)
+            found[letter.number] = Verdict("done", None, versions[letter.job_id], revision)
+        _write(connection, operation, found)
+        return Applied(Counter(verdict.result for verdict in found.values()), sends)
+
+    def end(self, connection: Connection, operation: Operation) -> None:
+        """Settle the group, if the operation was about all of one."""
+        group = (operation.filter or {}).get("fingerprint")
+        if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
+            settled = {"as": _BECOMES[operation.action], "at": operation.requested_at}
+            connection.execute(_SETTLE_GROUP, settled | {"tenant": operation.tenant_id, "fingerprint": group})
 
 
-_TAKE = f"""
-SELECT {COLUMNS} FROM dead_letter_operation WHERE id = %s AND state IN ('waiting', 'canary', 'running')
-FOR UPDATE SKIP LOCKED
-"""  # noqa: S608  # the columns of the dataclass
-
-
-def _select(connection: Connection, operation: BulkOperation) -> Step:
-    selection = DeadLetterFilter(**operation.filter or {})
-    found = bulk_selection.more(connection, operation.tenant_id, operation.id, selection, operation.requested_at)
-    note_selected(connection, operation, found)
-    return Step(0, (), is_busy=True)
-
-
-# -- a canary ---------------------------------------------------------------------------------------------------------
-
-
-def _is_canary_begun(operation: BulkOperation) -> bool:
-    return operation.done >= (operation.canary or 0) or operation.handled == operation.selected
-
-
-def _watch(connection: Connection, operation: BulkOperation, now: datetime) -> Step:
-    """See what became of the canary: go on, stop, pause, or wait."""
-    outlook = bulk_canary.look(connection, operation, now)
-    if outlook.becomes == "running":
-        connection.execute(_GO_ON, {"id": operation.id, "now": now})
-    elif outlook.becomes == "canary":
-        connection.execute(_WAIT, {"id": operation.id, "since": outlook.since})
-    else:
-        _halt(connection, operation, outlook.becomes, now, outlook.reason)
-    return Step(0, (), is_busy=outlook.becomes == "running")
-
-
-_GO_ON = """
-UPDATE dead_letter_operation SET state = 'running', version = version + 1, canary_passed_at = %(now)s,
-    stepped_at = greatest(stepped_at, %(now)s)
-WHERE id = %(id)s
+_SETTLE_GROUP = """
+UPDATE dead_letter_group SET settled_as = %(as)s, settled_at = %(at)s
+WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
 """
-_WAIT = "UPDATE dead_letter_operation SET canary_begun_at = %(since)s WHERE id = %(id)s"
-
-
-# -- letters ----------------------------------------------------------------------------------------------------------
-
-
-def allowance(rate: int, stepped_at: datetime, now: datetime) -> tuple[int, datetime]:
-    """How many letters may be begun now at `rate` a second, and when the first of them is due. Pure.
-
-    What was missed is not made up for.
-    """
-    start = max(stepped_at, now)
-    return max(0, int((now + AHEAD - start) / A_SECOND * rate)), start
-
-
-def _handle(connection: Connection, operation: BulkOperation, now: datetime, at_once: int, stored: Stored) -> Step:
-    allowed, start = allowance(operation.rate, operation.stepped_at, now)
-    limit = min(allowed, at_once)
-    if operation.goes_on_as == "canary":
-        limit = min(limit, (operation.canary or 0) - operation.done)
-    if operation.handled == operation.selected:
-        _end(connection, operation, now)
-        return Step(0, (), is_busy=False)
-    if limit == 0:
-        return Step(0, (), is_busy=False)
-    letters = _next(connection, operation, limit)
-    found = {letter.number: verdict for letter in letters if (verdict := _refused(letter, operation)) is not None}
-    good = [letter for letter in letters if letter.number not in found]
-    if operation.action == "retry":
-        good, refused = _with_works(connection, operation, good)
-    else:
-        good, refused = _locked(connection, operation, good)
-    found |= refused
-    sends: list[Send] = []
-    special = [one for one in good if operation.action == "retry" and (one.is_edited or one.work_id is None)]
-    begun = 0
-    for letter in special:
-        turn = _turn(operation, start, begun, now)
-        found[letter.number], owed = _one_by_one(connection, operation, letter, now, turn, stored)
-        begun += found[letter.number].result == "done"
-        sends += owed
-    plain = [letter for letter in good if letter not in special]
-    versions: dict[UUID, int] = {}
-    if plain:
-        versions = settle(
-            connection,
-            [letter.job_id for letter in plain],
-            _BECOMES[operation.action],
-            now,
-            actor=operation.requested_by,
-            note=operation.note,
-            detail={"operation": str(operation.id)},
-        )
-    revisions: dict[UUID, int] = {}
-    if operation.action == "retry":
-        owed = _begin(connection, operation, plain, now, start, begun)
-        revisions = {send.message.work_id: send.message.revision for send in owed}
-        sends += owed
-    for letter in plain:
-        revision = None if letter.work_id is None else revisions.get(letter.work_id)
-        found[letter.number] = Verdict("done", None, versions[letter.job_id], revision)
-    _write(connection, operation, found)
-    done = sum(verdict.result == "done" for verdict in found.values())
-    stepped = start + timedelta(seconds=done / operation.rate)
-    _move(connection, operation, found.values(), stepped, now)
-    return Step(len(found), sends, is_busy=True)
 
 
 _IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit ? 'settled', false)"
 _LETTERS = f"""
 SELECT i.number, i.job_id, d.worker, d.work_id, d.revision, d.status, coalesce(d.version, 0), d.dlq_timestamp,
        {_IS_EDITED}
-FROM dead_letter_operation_item i
+FROM operation_item i
 LEFT JOIN dead_letter d ON d.job_id = i.job_id AND d.tenant_id = i.tenant_id AND d.purged_at IS NULL
 WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
 ORDER BY i.number
 """  # noqa: S608  # the expression above
 
 
-def _next(connection: Connection, operation: BulkOperation, limit: int) -> list[_Letter]:
+def _next(connection: Connection, operation: Operation, limit: int) -> list[_Letter]:
     rows = connection.execute(_LETTERS.encode(), _behind(operation.id, operation.handled, limit))
     return [_Letter(*row) for row in rows]
 
@@ -238,7 +149,7 @@ def _behind(operation_id: UUID, handled: int, limit: int) -> dict[str, Any]:
     return {"id": operation_id, "after": handled, "last": handled + limit}
 
 
-def _refused(letter: _Letter, operation: BulkOperation) -> Verdict | None:
+def _refused(letter: _Letter, operation: Operation) -> Verdict | None:
     """Why nothing is done to a letter. Pure."""
     if letter.status is None or letter.died_at is None:
         return Verdict("skipped", "There is no such dead letter.")
@@ -258,7 +169,7 @@ ORDER BY job_id FOR NO KEY UPDATE
 
 
 def _with_works(
-    connection: Connection, operation: BulkOperation, letters: Sequence[_Letter]
+    connection: Connection, operation: Operation, letters: Sequence[_Letter]
 ) -> tuple[list[_Letter], dict[int, Verdict]]:
     """Lock the works and then the letters, as delivery does: those whose work has failed, and why the others are not.
 
@@ -284,7 +195,7 @@ def _with_works(
 
 
 def _locked(
-    connection: Connection, operation: BulkOperation, letters: Sequence[_Letter]
+    connection: Connection, operation: Operation, letters: Sequence[_Letter]
 ) -> tuple[list[_Letter], dict[int, Verdict]]:
     """Lock letters: those that are pending still, as they are then, and why the others are not done."""
     values = {"ids": [letter.job_id for letter in letters], "tenant": operation.tenant_id}
@@ -304,36 +215,11 @@ def _locked(
     return good, refused
 
 
-def _turn(operation: BulkOperation, start: datetime, place: int, now: datetime) -> datetime:
-    """When the message is due that has the `place`-th turn from `start` on: so many in each whole second. Pure."""
-    turn = start - operation.requested_at + timedelta(seconds=place / operation.rate) + ROUNDED
-    return max(operation.requested_at + turn // A_SECOND * A_SECOND, now)
-
-
-def _begin(  # which works, and when
-    connection: Connection,
-    operation: BulkOperation,
-    letters: Iterable[_Letter],
-    now: datetime,
-    start: datetime,
-    before: int,
-) -> list[Send]:
-    """Begin the works of letters anew, each to be sent in its turn from `start` on, behind `before` others."""
-    due: dict[tuple[str, datetime], list[UUID]] = defaultdict(list)
-    for place, letter in enumerate(letters, before):
-        assert letter.worker is not None  # it has a work
-        assert letter.work_id is not None
-        due[letter.worker, _turn(operation, start, place, now)].append(letter.work_id)
-    return [
-        send for (worker, turn), ids in due.items() for send in begin(connection, worker, ids, now, not_before=turn)
-    ]
-
-
 def _one_by_one(  # which letter, and when
-    connection: Connection, operation: BulkOperation, letter: _Letter, now: datetime, turn: datetime, stored: Stored
+    connection: Connection, operation: Operation, letter: _Letter, turns: Turns, place: int, stored: Stored
 ) -> tuple[Verdict, Sequence[Send]]:
     """Try a letter again that is not like the others; its message is due in its turn, too."""
-    wish = Wish(letter.job_id, letter.version, operation.requested_by, now, operation.note)
+    wish = Wish(letter.job_id, letter.version, operation.requested_by, turns.now, operation.note)
     key: str | None = None
     if letter.is_edited:
         if (letter.job_id, letter.version) not in stored:
@@ -343,7 +229,7 @@ def _one_by_one(  # which letter, and when
             return Verdict("failed", "Its edited payload cannot be stored.", letter.version), ()
         key = at
     try:
-        done = actions.send_again(connection, operation.tenant_id, wish, payload_key=key, not_before=turn)
+        done = actions.send_again(connection, operation.tenant_id, wish, payload_key=key, not_before=turns.due(place))
     except NotRetriableError as error:
         return Verdict("failed", str(error), letter.version), ()
     except InvalidPayloadError:
@@ -353,14 +239,14 @@ def _one_by_one(  # which letter, and when
 
 
 _WRITE = """
-UPDATE dead_letter_operation_item i SET result = v.result, reason = v.reason, version = v.version, revision = v.revision
+UPDATE operation_item i SET result = v.result, reason = v.reason, version = v.version, revision = v.revision
 FROM unnest(%(numbers)s::int[], %(results)s::text[], %(reasons)s::text[], %(versions)s::int[], %(revisions)s::int[])
     AS v (number, result, reason, version, revision)
 WHERE i.operation_id = %(id)s AND i.number = v.number
 """
 
 
-def _write(connection: Connection, operation: BulkOperation, found: Mapping[int, Verdict]) -> None:
+def _write(connection: Connection, operation: Operation, found: Mapping[int, Verdict]) -> None:
     verdicts = found.values()
     values = {
         "id": operation.id,
@@ -373,66 +259,85 @@ def _write(connection: Connection, operation: BulkOperation, found: Mapping[int,
     connection.execute(_WRITE, values)
 
 
-_MOVE = """
-UPDATE dead_letter_operation SET handled = handled + %(handled)s, done = done + %(done)s, failed = failed + %(failed)s,
-    skipped = skipped + %(skipped)s, stepped_at = %(stepped)s, canary_begun_at = coalesce(%(canary)s, canary_begun_at)
-WHERE id = %(id)s
+# -- canary -----------------------------------------------------------------------------------------------------------
+
+PATIENCE = timedelta(minutes=45)
+"""Longest wait for attempts of a canary: longer than the 35 minutes between all attempts of a document. Time without an
+attempt, such as in a paused queue, does not count."""
+
+
+# A message that names no work is not known to have succeeded: it has not failed as long as its letter is not back.
+_BEGUN = """
+SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
+FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
+WHERE i.operation_id = %(id)s AND i.result = 'done'
 """
 
 
-def _move(
-    connection: Connection, operation: BulkOperation, verdicts: Iterable[Verdict], stepped: datetime, now: datetime
-) -> None:
-    counted: Counter[str] = Counter(verdict.result for verdict in verdicts)
-    values = {
-        "id": operation.id,
-        "handled": counted.total(),
-        **{result: counted[result] for result in ("done", "failed", "skipped")},
-        "stepped": stepped,
-        "canary": max(stepped, now) if operation.goes_on_as == "canary" else None,
+def _watch(connection: Connection, operation: Operation, now: datetime) -> Outlook:
+    """Decide about a canary by the states of its work items."""
+    asked = {"id": operation.id, "requested_at": operation.requested_at}
+    begun = connection.execute(_BEGUN, asked).fetchall()
+    works = [(worker, id_) for worker, id_, _ in begun if id_ is not None and worker in KINDS]
+    are = _states(connection, works)
+    ends = Counter("failed" if is_dead else are.get((worker, id_)) for worker, id_, is_dead in begun)
+    since = operation.canary_begun_at or now
+    tried = sum(ends[end] for end in _TRIED)
+    if ends["failed"]:
+        return Outlook("stopped", since, f"{_some(ends['failed'], tried, 'tried')} died again.")
+    if ends["untried"]:
+        return Outlook("canary", max(since, now))
+    if ends["tried"]:
+        if now < since + PATIENCE:
+            return Outlook("canary", since)
+        which, minutes = _some(ends["tried"], tried, "tried"), PATIENCE // timedelta(minutes=1)
+        told = f"{which} did not succeed within {minutes} minutes of attempts."
+        return Outlook("paused", since, f"{told} See why; resume the operation to wait as long again, or abort it.")
+    if works and not ends["succeeded"]:
+        which, is_one = _some("none", len(begun), "begun"), len(begun) == 1
+        told = f"{which} did not succeed: it was" if is_one else f"{which} succeeded: they were"
+        told += " cancelled, or there was nothing to do. Abort the operation, and try others."
+        return Outlook("paused", since, told)
+    return Outlook("running", since)
+
+
+_TRIED = ("failed", "tried", "succeeded", "ended")
+"""States of work items with an attempt."""
+
+
+def _some(number: int | Literal["none"], of: int, how: str) -> str:
+    """Subject of a sentence about the first dead letters."""
+    return f"The letter that was {how} first" if of == 1 else f"Of {of} letters that were {how} first, {number}"
+
+
+_STATES = """
+SELECT id, CASE WHEN {status} = 'pending' AND {attempts} = 0 THEN 'untried'
+                WHEN {status} IN ('pending', 'in-progress') THEN 'tried'
+                WHEN {status} IS NULL AND {attempts} > 0 THEN 'ended' ELSE {status} END
+FROM {table} WHERE id = ANY(%(ids)s)
+"""
+
+
+def _states(connection: Connection, works: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
+    """Return untried, tried, succeeded, failed or ended for each work item that exists.
+
+    None: it was cancelled before any attempt. It makes no difference whether it was begun again since.
+    """
+    ids: dict[str, list[UUID]] = defaultdict(list)
+    for worker, id_ in works:
+        ids[worker].append(id_)
+    return {
+        (worker, id_): state
+        for worker, of_worker in ids.items()
+        for id_, state in connection.execute(KINDS[worker].sql(_STATES), {"ids": of_worker})
     }
-    connection.execute(_MOVE, values)
-
-
-_HALT = f"""
-UPDATE dead_letter_operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = %(reason)s
-WHERE id = %(id)s RETURNING {COLUMNS}
-"""  # noqa: S608
-_SETTLE_GROUP = """
-UPDATE dead_letter_group SET settled_as = %(as)s, settled_at = %(at)s
-WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
-"""
-
-
-def _end(connection: Connection, operation: BulkOperation, now: datetime) -> None:
-    """End an operation whose letters all have their result. If it was about all of a group, the group is settled."""
-    group = (operation.filter or {}).get("fingerprint")
-    if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
-        settled = {"as": _BECOMES[operation.action], "at": operation.requested_at}
-        connection.execute(_SETTLE_GROUP, settled | {"tenant": operation.tenant_id, "fingerprint": group})
-    _halt(connection, operation, "done", now)
-
-
-def _halt(
-    connection: Connection, operation: BulkOperation, state: State, now: datetime, reason: str | None = None
-) -> None:
-    """End or pause an operation, and tell of it in the trail; and people, where it had more to do."""
-    is_paused = state == "paused"
-    values = {"id": operation.id, "state": state, "ended": None if is_paused else now, "reason": reason}
-    (row,) = connection.execute(_HALT.encode(), values).fetchall()
-    halted = BulkOperation(*row)
-    if reason is not None:
-        notify(connection, halted, now)
-    detail = {"done": halted.done, "failed": halted.failed, "skipped": halted.skipped}
-    action = "bulk-pause" if is_paused else f"bulk-{state}"
-    tell(connection, halted, action, ACTOR, now, detail=detail, version_before=operation.version)
 
 
 # -- edited payloads --------------------------------------------------------------------------------------------------
 
-_SO_FAR = "SELECT handled FROM dead_letter_operation WHERE id = %s AND action = 'retry' AND is_selected"
+_SO_FAR = "SELECT handled FROM operation WHERE id = %s AND action = 'retry' AND is_selected"
 _EDITED = f"""
-SELECT d.job_id, d.version FROM dead_letter_operation_item i
+SELECT d.job_id, d.version FROM operation_item i
 JOIN dead_letter d ON d.job_id = i.job_id AND d.tenant_id = i.tenant_id AND d.purged_at IS NULL
 WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
   AND d.status = 'pending' AND {_IS_EDITED}

@@ -16,9 +16,9 @@ from pydantic import JsonValue
 
 from counterfoil import audit
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.dead_letters.actions import Done, Letter, VersionError, Wish, find, look_at
+from counterfoil.dead_letters.actions import Done, Letter, Wish, find, look_at
 from counterfoil.delivery import letters
-from counterfoil.errors import InvalidSettingsError, RejectedRequestError
+from counterfoil.errors import InvalidSettingsError, RejectedRequestError, VersionError
 from counterfoil.settings import Settings
 from counterfoil.tasks import claim_check
 from counterfoil.tasks import store as tasks

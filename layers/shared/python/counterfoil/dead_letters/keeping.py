@@ -14,8 +14,8 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
-from counterfoil.dead_letters.actions import VersionError
 from counterfoil.delivery.letters import ClosedStatus
+from counterfoil.errors import VersionError
 
 SETTLED: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
 UNDO_WITHIN = timedelta(days=7)

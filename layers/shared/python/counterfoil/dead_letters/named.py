@@ -24,7 +24,7 @@ WHERE %(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)
 LIMIT 2
 """
 _OPERATION = """
-SELECT o.id, t.slug FROM dead_letter_operation o JOIN tenant t ON t.id = o.tenant_id
+SELECT o.id, t.slug FROM operation o JOIN tenant t ON t.id = o.tenant_id
 WHERE right(o.id::text, length(%(part)s)) = %(part)s AND (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s))
 LIMIT 2
 """

@@ -124,7 +124,7 @@ def _of_operation(notice: Notice, console_url: str | None) -> Text:
         Fact("Operation", str(failure.job_id), url),
     ]
     if url is None:
-        facts.append(Fact("To see how far it is", f"counterfoil dlq operations show {failure.job_id}"))
+        facts.append(Fact("Progress", f"counterfoil operations show {failure.job_id}"))
     closing = "The letters that it has not come to stay as they are until a person acts."
     return Text(f"An operation on dead letters{_whose(notice)} does not go on", tuple(facts), closing)
 

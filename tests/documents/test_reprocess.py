@@ -1,7 +1,7 @@
-"""An operation begins every document once, no faster than it may, whatever ends in between."""
+"""Reprocessing begins every document once, at its rate, whatever fails in between."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,12 +11,15 @@ from psycopg.sql import SQL
 
 from counterfoil import db
 from counterfoil.db import Connection, Database
-from counterfoil.documents import operations
-from counterfoil.documents.operations import Operation, Step
-from counterfoil.errors import RejectedStatementError
+from counterfoil.documents import reprocess
+from counterfoil.documents.reprocess import Reprocessing
+from counterfoil.errors import RejectedRequestError
+from counterfoil.operations import engine, store
+from counterfoil.operations.engine import Engine, Step
+from counterfoil.operations.store import NoOperationError, Operation, OperationStateError, Steer
 from counterfoil.outbox import Outbox
 from counterfoil.work import KINDS
-from functions.watchdog.operations import Operations, Stepped
+from tests.dead_letters.bulking import KilledError
 from tests.dead_letters.trail import recorded
 from tests.delivery.conftest import sqs
 from tests.delivery.harness import Clock, FakeSqs, rows
@@ -49,7 +52,7 @@ def ask(database: Database, tenant_id: UUID, clock: Clock) -> Callable[..., Oper
     def ask(kind: Any = "match", rate: int = 60, **more: Any) -> Operation:
         about = {"received_from": None, "received_until": None, "by": "ann", "now": clock(), **more}
         with database.tenant(tenant_id) as connection:
-            return operations.request(connection, tenant_id, kind, rate=rate, **about)
+            return reprocess.request(connection, tenant_id, kind, rate=rate, **about)
 
     return ask
 
@@ -75,9 +78,12 @@ def received(make_document: Callable[..., UUID], tenant_id: UUID, admin: Connect
     return received
 
 
-def step(keeper: Database, operation: Operation, clock: Clock) -> Step | None:
-    with keeper.delivery() as connection:
-        return operations.step(connection, operation.id, clock())
+def step(database: Database, operation: Operation, clock: Clock) -> Step | None:
+    return engine.step(database, Reprocessing(), operation.id, operation.tenant_id, clock())
+
+
+def _killed(_: Any) -> None:
+    raise KilledError
 
 
 def begun(admin: Connection, worker: str = "matching") -> list[UUID]:
@@ -91,19 +97,20 @@ def row(admin: Connection) -> dict[str, Any]:
     return found
 
 
-def test_so_many_documents_a_minute_are_begun_in_the_order_of_their_receipt(
-    ask: Callable[..., Operation], received: Any, keeper_database: Database, clock: Clock, admin: Connection
+def test_documents_are_begun_at_the_rate_in_order_of_receipt(
+    ask: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
 ):
     documents, operation = received(7), ask(rate=3)
     counts = []
     for _ in range(3):
-        taken = step(keeper_database, operation, clock)
+        taken = step(database, operation, clock)
         assert taken is not None
-        counts.append((taken.begun, taken.is_done))
-        assert step(keeper_database, operation, clock) in {None, Step(0, (), is_done=False)}
+        counts.append((taken.handled, taken.is_busy))
+        assert step(database, operation, clock) in {None, Step(0, (), is_busy=False)}
         clock.pass_(minutes=1)
-    assert counts == [(3, False), (3, False), (1, True)]
-    assert (row(admin)["state"], row(admin)["begun"]) == ("done", 7)
+    assert counts == [(3, True), (3, True), (1, False)]
+    stored = row(admin)
+    assert (stored["state"], stored["done"], stored["selected"], stored["is_selected"]) == ("done", 7, 7, True)
     owed = begun(admin)
     assert (set(owed), len(owed)) == (set(documents), 7)
     assert set(owed[:3]) == set(documents[:3])
@@ -111,40 +118,32 @@ def test_so_many_documents_a_minute_are_begun_in_the_order_of_their_receipt(
     assert states == [("pending", 2)]
 
 
-@pytest.mark.parametrize(
-    ("rate", "seconds", "expected"),
-    [
-        pytest.param(60, 59.2, 59, id="a round that comes early has less"),
-        pytest.param(60, 600, 60, id="what was missed is not made up for"),
-        pytest.param(1, 59, 0, id="a slow rate waits for its next one"),
-        pytest.param(1, 60, 1, id="and then has it"),
-        pytest.param(1000, 60, 1000, id="the highest rate"),
-        pytest.param(7, 0, 0, id="at once"),
-        pytest.param(7, -30, 0, id="a clock that goes back"),
-    ],
-)
-def test_the_rate_allows(rate: int, seconds: float, expected: int):
-    now = NOW + timedelta(seconds=seconds)
-    count, stepped = operations.allowance(rate, NOW, now)
-    assert count == expected
-    assert stepped <= max(now, NOW)
+def test_messages_are_due_at_an_even_rate(
+    ask: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
+):
+    received(3)
+    step(database, ask(rate=3), clock)
+    due = sorted(message["not_before"] for message in rows(admin, "outbox"))
+    first, *rest = map(datetime.fromisoformat, due)
+    assert [(moment - first).total_seconds() for moment in rest] == [20, 40]
 
 
 @pytest.mark.parametrize("rate", [1, 7, 60, 450, 1000])
-def test_over_many_uneven_rounds_the_rate_is_kept_and_used_up(rate: int):
+def test_uneven_runs_keep_the_rate(rate: int):
     stepped, now, total = NOW, NOW, 0
     for place in range(600):
         now += timedelta(seconds=55 + place % 11)
-        count, stepped = operations.allowance(rate, stepped, now)
+        count, start = engine.allowance(rate, A_MINUTE, stepped, now)
+        stepped = start + count * A_MINUTE / rate
         total += count
-    minutes = (now - NOW) / A_MINUTE
+    minutes = (now + engine.AHEAD - NOW) / A_MINUTE
     assert 0.9 * rate * minutes <= total <= rate * minutes
 
 
 def test_only_documents_of_the_tenant_and_the_time_that_were_done_before_are_begun(
     ask: Callable[..., Operation],
     received: Any,
-    keeper_database: Database,
+    database: Database,
     clock: Clock,
     make_tenant: Callable[..., UUID],
     admin: Connection,
@@ -155,35 +154,35 @@ def test_only_documents_of_the_tenant_and_the_time_that_were_done_before_are_beg
     received(1, day=2, tenant_id=make_tenant("zenith"))
     received(1, day=2, matching_status=None, matching_revision=0)
     operation = ask(received_from=NOW + timedelta(days=2), received_until=NOW + timedelta(days=3))
-    taken = step(keeper_database, operation, clock)
+    taken = step(database, operation, clock)
     assert taken is not None
-    assert taken.is_done
+    assert not taken.is_busy
     assert set(begun(admin)) == set(meant)
 
 
 def test_what_comes_after_the_request_is_left(
-    ask: Callable[..., Operation], received: Any, keeper_database: Database, clock: Clock, admin: Connection
+    ask: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
 ):
     meant, operation = received(1), ask()
     received(1, day=31)
     clock.pass_(days=3)
-    step(keeper_database, operation, clock)
+    step(database, operation, clock)
     assert begun(admin) == meant
 
 
 def test_an_extraction_begins_ingestion_and_leaves_what_nobody_reads(
-    ask: Callable[..., Operation], received: Any, keeper_database: Database, clock: Clock, admin: Connection
+    ask: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
 ):
     read, cover = received(1), received(1, day=1)
     admin.execute("UPDATE ingestion_job SET status = NULL, revision = 0 WHERE id = %s", cover)
-    step(keeper_database, ask("extract"), clock)
+    step(database, ask("extract"), clock)
     assert (begun(admin, "ingestion"), begun(admin)) == (read, [])
 
 
 def test_only_what_is_begun_anew_has_its_dead_letter_settled(
     ask: Callable[..., Operation],
     received: Any,
-    keeper_database: Database,
+    database: Database,
     clock: Clock,
     admin: Connection,
     tenant_id: UUID,
@@ -198,7 +197,7 @@ def test_only_what_is_begun_anew_has_its_dead_letter_settled(
             """,
             [KINDS[worker].job_id(document), tenant_id, worker, document, worker],
         )
-    step(keeper_database, ask("extract"), clock)
+    step(database, ask("extract"), clock)
     assert {(letter["worker"], letter["status"], letter["resolved_by"]) for letter in rows(admin, "dead_letter")} == {
         ("ingestion", "retried", "ann"),
         ("matching", "pending", None),  # reading begins it, or fails
@@ -207,120 +206,124 @@ def test_only_what_is_begun_anew_has_its_dead_letter_settled(
 
 
 def test_a_step_that_is_not_committed_has_not_been_taken(
-    ask: Callable[..., Operation], received: Any, keeper_database: Database, clock: Clock, admin: Connection
+    ask: Callable[..., Operation],
+    received: Any,
+    database: Database,
+    clock: Clock,
+    admin: Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     documents, operation = received(5), ask(rate=2)
     while row(admin)["state"] == "running":
         before = rows(admin, "document"), rows(admin, "operation"), rows(admin, "outbox")
 
-        with keeper_database.delivery() as connection:
-            assert operations.step(connection, operation.id, clock()) is not None
-            connection.rollback()  # as the server does when its client is gone
+        with monkeypatch.context() as patched:
+            patched.setattr("psycopg.Connection.commit", _killed)
+            with pytest.raises(KilledError):
+                step(database, operation, clock)
         assert (rows(admin, "document"), rows(admin, "operation"), rows(admin, "outbox")) == before
-        step(keeper_database, operation, clock)
+        step(database, operation, clock)
         clock.pass_(minutes=1)
     assert sorted(begun(admin)) == sorted(documents)
 
 
-def test_two_watchdogs_do_not_take_the_same_step(
-    ask: Callable[..., Operation], received: Any, keeper_database: Database, clock: Clock, admin: Connection
+def test_locked_operation_is_skipped(
+    ask: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
 ):
     received(3)
     operation = ask()
-    with keeper_database.delivery() as connection:
-        assert operations.step(connection, operation.id, clock()) is not None
-        assert step(keeper_database, operation, clock) is None
-    assert len(begun(admin)) == 3
+    with database.tenant(operation.tenant_id) as connection:
+        store.show(connection, operation.id, lock=True)
+        assert step(database, operation, clock) is None
+    assert begun(admin) == []
 
 
 def test_documents_of_one_moment_are_told_apart_by_their_ids(
-    ask: Callable[..., Operation], received: Any, keeper_database: Database, clock: Clock, admin: Connection
+    ask: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Connection
 ):
     documents = [id_ for _ in range(5) for id_ in received(1)]
     operation = ask(rate=2)
     for _ in range(3):
-        step(keeper_database, operation, clock)
+        step(database, operation, clock)
         clock.pass_(minutes=1)
     assert sorted(begun(admin)) == sorted(documents)
 
 
-def change(database: Database, operation: Operation, state: Any, clock: Clock) -> Operation | None:
+def change(database: Database, operation: Operation, how: Steer, clock: Clock) -> Operation:
     with database.tenant(operation.tenant_id) as connection:
-        return operations.change(connection, operation.id, state, clock(), by="ann")
+        version = store.show(connection, operation.id).version
+        return store.steer(connection, operation.id, how, version=version, actor="ann", now=clock())
 
 
 def test_changes_of_reprocessing_reach_the_audit_trail(
     ask: Callable[..., Operation], database: Database, clock: Clock, admin: Connection
 ):
     operation = ask(rate=2)
-    for state in ("paused", "running", "aborted", "paused"):  # the last one is refused
-        change(database, operation, state, clock)
+    for how in ("pause", "resume", "abort"):
+        change(database, operation, how, clock)
+    with pytest.raises(OperationStateError):
+        change(database, operation, "pause", clock)
 
     entries = recorded(admin, operation.tenant_id)
     assert [action for _, action, _ in entries] == [
         f"reprocessing {action}" for action in ("started", "paused", "resumed", "aborted")
     ]
     assert {tuple(targets) for _, _, targets in entries} == {(str(operation.id),)}
+    details = admin.execute("SELECT DISTINCT detail FROM audit_entry").fetchall()
+    assert details == [({"what": "match", "rate": 2},)]
 
 
 def test_a_paused_operation_waits_and_goes_on_where_it_was(
     ask: Callable[..., Operation],
     received: Any,
     database: Database,
-    keeper_database: Database,
     clock: Clock,
     admin: Any,
 ):
     documents, operation = received(4), ask(rate=2)
-    step(keeper_database, operation, clock)
-    assert change(database, operation, "paused", clock) is not None
+    step(database, operation, clock)
+    assert change(database, operation, "pause", clock).state == "paused"
     clock.pass_(hours=1)
-    assert step(keeper_database, operation, clock) is None
-    assert change(database, operation, "running", clock) is not None
-    assert step(keeper_database, operation, clock) == Step(0, (), is_done=False)
-    clock.pass_(minutes=1)
-    step(keeper_database, operation, clock)
+    assert step(database, operation, clock) is None
+    assert change(database, operation, "resume", clock).state == "running"
+    step(database, operation, clock)
     assert sorted(begun(admin)) == sorted(documents)
 
 
-def test_what_has_ended_changes_no_more(
-    ask: Callable[..., Operation],
-    received: Any,
-    database: Database,
-    keeper_database: Database,
-    clock: Clock,
-    admin: Any,
+def test_ended_operation_does_not_change(
+    ask: Callable[..., Operation], received: Any, database: Database, clock: Clock, admin: Any
 ):
     received(1)
     operation = ask()
-    aborted = change(database, operation, "aborted", clock)
-    assert aborted is not None
+    aborted = change(database, operation, "abort", clock)
     assert (aborted.state, aborted.ended_at) == ("aborted", clock())
-    for state in ("running", "paused", "aborted"):
-        assert change(database, operation, state, clock) is None
-    assert step(keeper_database, operation, clock) is None
+    for how in ("resume", "pause", "abort"):
+        with pytest.raises(OperationStateError):
+            change(database, operation, how, clock)
+    assert step(database, operation, clock) is None
     assert begun(admin) == []
 
 
-def test_an_operation_belongs_to_its_tenant(
+def test_operation_belongs_to_its_tenant(
     ask: Callable[..., Operation], database: Database, make_tenant: Callable[..., UUID], clock: Clock
 ):
     operation, other = ask(), make_tenant("zenith")
     with database.tenant(other) as connection:
-        assert operations.of_tenant(connection, operation.tenant_id) == []
-        assert operations.change(connection, operation.id, "aborted", clock(), by="ann") is None
+        assert store.page(connection, operation.tenant_id, limit=10) == []
+        with pytest.raises(NoOperationError):
+            store.steer(connection, operation.id, "abort", version=1, actor="ann", now=clock())
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1001])
 def test_a_rate_that_is_none_is_refused(ask: Callable[..., Operation], rate: int):
-    with pytest.raises(RejectedStatementError, match="operation_rate_check"):
+    with pytest.raises(RejectedRequestError, match="must be within 1 and 1000"):
         ask(rate=rate)
 
 
 def test_a_round_takes_a_step_of_each_operation_and_sends_what_it_owes(
     ask: Callable[..., Operation],
     received: Any,
-    keeper_database: Database,
+    database: Database,
     clock: Clock,
     sqs: FakeSqs,
     admin: Connection,
@@ -329,18 +332,18 @@ def test_a_round_takes_a_step_of_each_operation_and_sends_what_it_owes(
     ask(rate=2)
     ask("extract", rate=5)
     queues = {"matching": "m", "ingestion": "i"}
-    step_of_watchdog = Operations(keeper_database, Outbox(keeper_database, queues, clock=clock), clock)
-    assert step_of_watchdog.run(lambda: 10) == Stepped(running=2, begun=5, done=1)
+    running = Engine(database, Outbox(database, queues, clock=clock), [Reprocessing()], clock)
+    assert running.run(lambda: 50) == {"operations": 2, "items": 5}
     assert {queue: len(entries) for queue, entries in sqs.sent.items()} == {"m": 2, "i": 3}
     clock.pass_(minutes=1)
-    assert step_of_watchdog.run(lambda: 1) == Stepped(running=1, begun=0, done=0)
-    assert step_of_watchdog.run(lambda: 10) == Stepped(running=1, begun=1, done=1)
+    assert running.run(lambda: 1) == {"operations": 1, "items": 0}
+    assert running.run(lambda: 50) == {"operations": 1, "items": 1}
 
 
 def test_one_whose_documents_are_in_use_holds_up_no_other(
     ask: Callable[..., Operation],
     received: Any,
-    keeper_database: Database,
+    database: Database,
     clock: Clock,
     sqs: FakeSqs,
     admin_database_url: str,
@@ -352,8 +355,8 @@ def test_one_whose_documents_are_in_use_holds_up_no_other(
     ask(received_from=NOW + timedelta(days=1))
     monkeypatch.setattr(db, "_OPEN", PATIENCE)
     monkeypatch.setattr(db, "_statements", db._statements.__wrapped__)  # none is kept from before, and none for later
-    taking = Operations(keeper_database, Outbox(keeper_database, {}, clock=clock), clock)
+    running = Engine(database, Outbox(database, {}, clock=clock), [Reprocessing()], clock)
     with psycopg.connect(admin_database_url) as other:
         other.execute("SELECT FROM document WHERE id = %s FOR UPDATE", [busy])
-        assert taking.run(lambda: 10) == Stepped(running=2, begun=1, done=1)
-    assert taking.run(lambda: 10) == Stepped(running=1, begun=1, done=1)
+        assert running.run(lambda: 50) == {"operations": 2, "items": 1}
+    assert running.run(lambda: 50) == {"operations": 1, "items": 1}

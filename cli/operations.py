@@ -1,4 +1,4 @@
-"""`counterfoil dlq operations`: operations on many dead letters are listed, shown, paused, resumed and aborted."""
+"""`counterfoil operations`: list, show and steer operations on dead letters and documents."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -17,15 +17,15 @@ from cli.listing import is_wanted
 from cli.tables import of_tenants
 from cli.terminal import aside, page, print_json
 from cli.trail import By
-from counterfoil.dead_letters.bulk import Result, State, Steer
-from functions.admin_api.bulk import (
-    LetterOperation,
-    LetterOperationItem,
-    LetterOperationItemPage,
-    LetterOperationPage,
+from counterfoil.operations.store import REPROCESSING, Result, State, Steer
+from functions.admin_api.api.operations import (
+    OperationItem,
+    OperationItemPage,
+    OperationPage,
+    OperationProgress,
 )
 
-SUMMARY = "List operations on many dead letters; show, pause, resume and abort one."
+SUMMARY = "List operations on dead letters and documents; show, pause, resume and abort one."
 STYLES: dict[State, str] = {
     "waiting": "cyan",
     "canary": "cyan",
@@ -42,25 +42,25 @@ Which = Annotated[
     typer.Argument(metavar="ID", help="The operation's id, or the end of it as the list shows it.", show_default=False),
 ]
 
-operations = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=False, rich_markup_mode="markdown")
 
 
-@operations.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True)
 def operations_(
     context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False
 ) -> None:
-    """List operations on many dead letters, the newest first; show, pause, resume and abort one."""
+    """List operations on dead letters and documents; show, pause, resume and abort one."""
     if is_wanted(context, "operations"):
         _list(context, tenant, limit, as_json=as_json)
 
 
-@operations.command("list")
+@app.command("list")
 def list_(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False) -> None:
     """List operations, the newest first, and how far each is."""
     _list(context, tenant, limit, as_json=as_json)
 
 
-@operations.command("show")
+@app.command("show")
 def show(
     context: typer.Context,
     which: Which,
@@ -73,7 +73,7 @@ def show(
     """Show how far an operation is, and which letters were not done, with the reason. --json has all of them."""
     api = reach(context)
     path = _path(api, which)
-    operation = api.get(path, LetterOperation)
+    operation = api.get(path, OperationProgress)
     if as_json:
         print_json(plain(operation) | {"items": [plain(item) for item in _items(api, path, None, None)]})
         return
@@ -82,43 +82,51 @@ def show(
     _show(api, operation, found)
 
 
-@operations.command("pause")
+@app.command("pause")
 def pause(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
     """Pause an operation. What it has begun goes on: up to a minute's worth of its rate."""
     _steer(context, which, "pause", by, as_json=as_json)
 
 
-@operations.command("resume")
+@app.command("resume")
 def resume(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
     """Resume an operation where it was paused."""
     _steer(context, which, "resume", by, as_json=as_json)
 
 
-@operations.command("abort")
+@app.command("abort")
 def abort(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
     """End an operation for good. What it has begun goes on, and the other letters stay as they are."""
     _steer(context, which, "abort", by, as_json=as_json)
 
 
-def look(api: Api, operation: LetterOperation) -> LetterOperation:
+def look(api: Api, operation: OperationProgress) -> OperationProgress:
     """An operation as it is now."""
-    return api.get(f"/api/admin/dlq/operations/{operation.operation_id}", LetterOperation)
+    return api.get(f"/api/admin/operations/{operation.operation_id}", OperationProgress)
 
 
-def handled(operation: LetterOperation) -> int:
+def handled(operation: OperationProgress) -> int:
     """How many letters have a result."""
     return operation.done + operation.failed + operation.skipped
 
 
-def sentence_of(operation: LetterOperation) -> str:
+def sentence_of(operation: OperationProgress) -> str:
     """How far an operation is."""
     total = f"{_selected(operation):,}" if operation.total is not None else f"{_selected(operation):,} or more"
-    counts = f"{operation.done:,} of {total} letters done, {operation.failed:,} failed, {operation.skipped:,} skipped"
+    if operation.action in REPROCESSING:
+        counts = f"{operation.done:,} documents begun"
+    else:
+        counts = f"{operation.done:,} of {total} letters done, {operation.failed:,} failed"
+        counts += f", {operation.skipped:,} skipped"
     why = f" {operation.reason}" if operation.reason else ""
     return f"Operation {ids.short(operation.operation_id)} is {operation.state}: {counts}.{why}"
 
 
-def _selected(operation: LetterOperation) -> int:
+def _rate(operation: OperationProgress) -> str:
+    return f"{operation.rate:,}/{'min' if operation.action in REPROCESSING else 's'}"
+
+
+def _selected(operation: OperationProgress) -> int:
     """How many letters are selected by now."""
     return handled(operation) + operation.left
 
@@ -133,39 +141,39 @@ def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bo
         _show_list(api, found)
 
 
-def _operations(api: Api, tenant: str, limit: int) -> Iterator[LetterOperation]:
-    pages = api.pages("/api/admin/dlq/operations", LetterOperationPage, limit=limit, tenant=tenant)
+def _operations(api: Api, tenant: str, limit: int) -> Iterator[OperationProgress]:
+    pages = api.pages("/api/admin/operations", OperationPage, limit=limit, tenant=tenant)
     return islice((operation for page in pages for operation in page.operations), limit)
 
 
-def _items(api: Api, path: str, result: Result | None, limit: int | None) -> Iterator[LetterOperationItem]:
+def _items(api: Api, path: str, result: Result | None, limit: int | None) -> Iterator[OperationItem]:
     """What became of an operation's letters; None: of all of them."""
     if limit == 0:
         return iter(())
-    pages = api.pages(f"{path}/items", LetterOperationItemPage, limit=limit, result=result)
+    pages = api.pages(f"{path}/items", OperationItemPage, limit=limit, result=result)
     return islice((item for page in pages for item in page.items), limit)
 
 
 def _path(api: Api, which: str) -> str:
-    return f"/api/admin/dlq/operations/{api.named('operation', which, 'dlq operations')}"
+    return f"/api/admin/operations/{api.named('operation', which, 'operations')}"
 
 
 def _steer(context: typer.Context, which: str, how: Steer, by: str, *, as_json: bool) -> None:
     api = reach(context, by)
     path = _path(api, which)
-    seen = api.get(path, LetterOperation)
-    changed = api.ask("POST", f"{path}/{how}", LetterOperation, seen=seen.version)
+    seen = api.get(path, OperationProgress)
+    changed = api.ask("POST", f"{path}/{how}", OperationProgress, seen=seen.version)
     if as_json:
         print_json(plain(changed))
     else:
         page().print(sentence_of(changed))
 
 
-def _show_list(api: Api, found: list[LetterOperation]) -> None:
+def _show_list(api: Api, found: list[OperationProgress]) -> None:
     if not found:
-        page().print("There are no operations on dead letters.")
+        page().print("There are no operations.")
         return
-    counts = ("letters", "done", "failed", "skipped", "a second")
+    counts = ("items", "done", "failed", "skipped", "rate")
     table, add = of_tenants(
         [one.tenant for one in found],
         *(Column(name, no_wrap=True) for name in ("id", "when", "what", "state")),
@@ -176,12 +184,12 @@ def _show_list(api: Api, found: list[LetterOperation]) -> None:
         asked = datetime.fromisoformat(one.requested_at)
         cells = [Text(ids.short(one.operation_id)), Text(f"{asked:%Y-%m-%d %H:%M}"), Text(one.action)]
         cells += [Text(one.state, STYLES[one.state]), Text(f"{_selected(one):,}{'+' if one.total is None else ''}")]
-        cells += [Text(f"{number:,}") for number in (one.done, one.failed, one.skipped, one.rate)]
+        cells += [Text(f"{number:,}") for number in (one.done, one.failed, one.skipped)] + [Text(_rate(one))]
         add(one.tenant, *cells, Text(api.name_of(one.requested_by)))
     page().print(table)
 
 
-def _show(api: Api, operation: LetterOperation, items: list[LetterOperationItem]) -> None:
+def _show(api: Api, operation: OperationProgress, items: list[OperationItem]) -> None:
     page().print(Text(sentence_of(operation)))
     when = datetime.fromisoformat(operation.requested_at)
     asked = f"{when:%Y-%m-%d %H:%M:%S} UTC by {api.name_of(operation.requested_by)}"
@@ -189,13 +197,17 @@ def _show(api: Api, operation: LetterOperation, items: list[LetterOperationItem]
         ("tenant", operation.tenant),
         ("what", operation.action),
         ("asked for", asked),
-        ("rate", f"{operation.rate}/s"),
+        ("rate", _rate(operation)),
     ]
     if operation.canary is not None:
         facts.append(("canary", f"{operation.canary} first"))
     said = operation.filter
-    which = "named one by one" if said is None else ", ".join(f"{name} {value}" for name, value in said.items())
-    facts.append(("letters", which or "all that were pending"))
+    which = (
+        "named one by one"
+        if said is None
+        else ", ".join(f"{name} {value}" for name, value in said.items() if value is not None)
+    )
+    facts.append(("which", which or "all that were pending"))
     if operation.notes is not None:
         facts.append(("note", operation.notes))
     table = Table(
@@ -208,7 +220,7 @@ def _show(api: Api, operation: LetterOperation, items: list[LetterOperationItem]
         _show_items(operation, items)
 
 
-def _show_items(operation: LetterOperation, items: list[LetterOperationItem]) -> None:
+def _show_items(operation: OperationProgress, items: list[OperationItem]) -> None:
     table = Table(Column("letter", no_wrap=True), Column("result", no_wrap=True), "why", box=None, pad_edge=False)
     for item in items:
         table.add_row(Text(ids.short(item.job_id)), Text(item.result or ""), Text(item.reason or ""))

@@ -1,0 +1,464 @@
+"""`/api/admin/operations`: operations on many dead letters, and reprocessing of documents.
+
+`/api/admin/dlq/bulk-...` requests one on dead letters. Requests on dead letters require the role operator, reprocessing
+the role admin, and reads the role viewer. A change names the operation's version in If-Match: it grows with each change
+of its state, not with its progress.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from counterfoil.db import Connection, retry_conflicts
+from counterfoil.dead_letters import bulk, entries
+from counterfoil.dead_letters.bulk import Asked
+from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.documents import reprocess
+from counterfoil.errors import RejectedRequestError
+from counterfoil.operations import store
+from counterfoil.operations.store import Action, Operation, Result, State, Steer
+from counterfoil.validation import IN_UTC, Moment
+from functions.admin_api import request
+from functions.admin_api.allowance import Change
+from functions.admin_api.caller import NOBODY, Caller, Role
+from functions.admin_api.dead_letters import LetterSummary, Pointers, hidden, summary
+from functions.admin_api.etags import etag, seen
+from functions.admin_api.letter_changes import Note
+from functions.admin_api.problems import ForbiddenError, NotFoundError, responses
+from functions.admin_api.routes.common import (
+    PAGE,
+    VERSIONED,
+    Cursor,
+    Id,
+    IfMatch,
+    Limit,
+    OneTenant,
+    answer,
+    caller,
+    change,
+    database,
+    only,
+    routes_of,
+)
+from functions.admin_api.tenancy import ONE_BY_ONE, Somebody, owned, slug_of, viewed
+
+RETRY_RATE = 50
+"""Default rate of retries: dead letters per second."""
+REPROCESSING_RATE = 60
+"""Default rate of reprocessing: documents per minute."""
+NO_OPERATION = "There is no such operation."
+Rate = Annotated[int, Field(ge=1, le=bulk.MAX_RATE, description="Dead letters per second.")]
+
+routes = routes_of()
+
+
+class BulkFilter(DeadLetterFilter):
+    """Pending dead letters at the time of the request."""
+
+    tenant: Somebody | None = None
+
+
+class Bulk(BaseModel):
+    """Dead letters, by `job_ids` or `filter`, and the rate."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MOST_NAMED)
+    filter: BulkFilter | None = None
+    dry_run: bool = Field(default=False, description="Only say how many there are, and show some.")
+
+
+class BulkRetry(Bulk):
+    """Dead letters to retry."""
+
+    rate: Rate = RETRY_RATE
+    canary: int | None = Field(
+        default=None, ge=1, le=10_000, description="Number to retry first. The others follow when these have succeeded."
+    )
+    notes: Note | None = None
+
+
+class BulkResolution(Bulk):
+    """Letters whose failure was dealt with in another way, and how."""
+
+    rate: Rate = bulk.MAX_RATE
+    notes: Note | None = Field(default=None, description="Needed, unless it is a dry run.")
+
+
+class BulkIgnoring(Bulk):
+    """Letters that nothing is done about, and why."""
+
+    rate: Rate = bulk.MAX_RATE
+    reason: Note | None = Field(default=None, description="Needed, unless it is a dry run.")
+
+
+class BulkPreview(BaseModel):
+    """Preview of an operation."""
+
+    tenant: str
+    count: int
+    is_exact: bool = Field(description=f"False: at least `count`. A search counts up to {bulk.COUNTED}.")
+    sample: list[LetterSummary] = Field(description=f"The newest of them, at most {bulk.SAMPLE}.")
+
+
+class OperationProgress(BaseModel):
+    """An operation on many dead letters or documents, and its progress."""
+
+    operation_id: UUID
+    tenant: str
+    action: Action
+    filter: dict[str, JsonValue] | None = Field(description="Null if the dead letters were listed.")
+    notes: str | None
+    rate: int = Field(description="Dead letters per second, or documents per minute.")
+    canary: int | None
+    requested_by: str
+    requested_at: str
+    state: State = Field(
+        description="waiting: letters are being selected. canary: some were tried first, and are waited for. paused: "
+        "a person paused it, or the canary does not succeed. stopped: one of the canary died again."
+    )
+    version: int = Field(description="Grows with each change of the state; a change names it in If-Match.")
+    reason: str | None = Field(description="Why it stopped or paused automatically.")
+    ended_at: str | None
+    total: int | None = Field(description="Number of items; null until all are selected.")
+    done: int
+    failed: int
+    skipped: int = Field(description="Dead letters that were settled in between, failed again, or no longer exist.")
+    left: int = Field(description="Selected items without a result.")
+    redacted: Pointers
+
+
+class OperationPage(BaseModel):
+    """Operations, the newest first, and the cursor of the next page."""
+
+    operations: list[OperationProgress]
+    next: str | None
+
+
+class OperationItem(BaseModel):
+    """Result of one dead letter."""
+
+    number: int
+    job_id: UUID
+    result: Result | None = Field(description="Null: its turn has not come.")
+    reason: str | None = Field(description="Why it was not done.")
+    version: int | None = Field(description="The letter's, by then.")
+    revision: int | None = Field(description="New revision of its work item.")
+
+
+class OperationItemPage(BaseModel):
+    """Items of an operation in their order, and the cursor of the next page."""
+
+    operation_id: UUID
+    items: list[OperationItem]
+    next: int | None
+
+
+class ReprocessingRequest(BaseModel):
+    """Documents to extract or match again, and the rate."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tenant: Somebody | None = None
+    action: reprocess.Kind = Field(description="extract: read the files again, then match. match: only that.")
+    received_from: Moment | None = Field(default=None, description=f"Received then or later. {IN_UTC}")
+    received_until: Moment | None = Field(default=None, description=f"Received before, and before now. {IN_UTC}")
+    rate: int = Field(default=REPROCESSING_RATE, ge=1, le=reprocess.MAX_RATE, description="Documents per minute.")
+
+
+DOING: dict[bulk.Action, str] = {"retry": "Trying again", "resolve": "Resolving", "ignore": "Ignoring"}
+
+
+@dataclass(frozen=True)
+class _Meant:
+    """Dead letters of one tenant."""
+
+    tenant_id: UUID
+    slug: str
+    selection: DeadLetterFilter | None
+    job_ids: Sequence[UUID]
+
+
+def _bulk(
+    action: bulk.Action, wanted: BulkRetry | BulkResolution | BulkIgnoring, change: Change
+) -> BulkPreview | OperationProgress:
+    """Store an operation; or return its preview for a dry run.
+
+    Raises:
+        RejectedRequestError: it is not said which letters or of which tenant, no pending ones are meant, or a note is
+            missing.
+        ForbiddenError, NotFoundError, TooManyError, DatabaseUnavailableError: see `Change.admit`. The caller may see
+            none of the dead letters.
+    """
+    if (wanted.job_ids is None) == (wanted.filter is None):
+        raise RejectedRequestError("Say which letters are meant: with job_ids or with filter.")
+    meant = _meant(action, wanted, change)
+    if wanted.dry_run:
+        with change.database.tenant(meant.tenant_id) as connection:
+            found = bulk.preview(connection, meant.tenant_id, meant.selection, meant.job_ids, change.now)
+        sample = [summary(letter, meant.slug, change.caller) for letter in found.sample]
+        return BulkPreview(tenant=meant.slug, count=found.count, is_exact=found.is_exact, sample=sample)
+    by = change.caller.named()
+    note = wanted.reason if isinstance(wanted, BulkIgnoring) else wanted.notes
+    canary = wanted.canary if isinstance(wanted, BulkRetry) else None
+    operation = Asked(action, meant.selection, meant.job_ids, note, wanted.rate, canary, by, change.now)
+
+    def once() -> Operation:
+        with change.database.tenant(meant.tenant_id) as connection:
+            return bulk.request(connection, meant.tenant_id, operation)
+
+    return _told(retry_conflicts(once), meant.slug, change.caller)
+
+
+def _meant(action: bulk.Action, wanted: Bulk, change: Change) -> _Meant:
+    if wanted.filter is not None:
+        slug = slug_of(wanted.filter.tenant, change.caller)
+        tenant_id = change.admit(DOING[action], slug)
+        return _Meant(tenant_id, slug, _pending(wanted.filter), ())
+    ids = wanted.job_ids or []
+    with change.database.delivery() as connection:
+        found = entries.owners(connection, ids)
+    visible = [(owner, name) for owner, name in found if change.caller.may(Role.VIEWER, name or NOBODY)]
+    if not visible:
+        raise NotFoundError("There are no such dead letters.")
+    if len(visible) > 1:
+        raise RejectedRequestError("The dead letters are of several tenants: ask for one tenant's at a time.")
+    ((owner, name),) = visible
+    if owner is None or name is None:
+        raise RejectedRequestError(f"The dead letters are unassigned: {ONE_BY_ONE}.")
+    change.admit(DOING[action], name, owner)
+    return _Meant(owner, name, None, ids)
+
+
+def _pending(wanted: BulkFilter) -> DeadLetterFilter:
+    if "pending" not in wanted.status:
+        raise RejectedRequestError("Only pending letters can be tried again or settled: status leaves them out.")
+    return DeadLetterFilter(**wanted.model_dump(exclude={"tenant", "status"}))
+
+
+_OWNER = "SELECT o.tenant_id, t.slug FROM operation o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s"
+
+
+def _owner(connection: Connection, operation_id: UUID) -> tuple[UUID, str] | None:
+    return connection.execute(_OWNER, [operation_id]).fetchone()
+
+
+def _told(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
+    told: dict[str, Any] = {
+        **vars(operation),
+        "operation_id": operation.id,
+        "tenant": slug,
+        **hidden({"filter": operation.filter, "notes": operation.note, "reason": operation.reason}, caller),
+        "requested_at": operation.requested_at.isoformat(),
+        "ended_at": operation.ended_at and operation.ended_at.isoformat(),
+        "total": operation.selected if operation.is_selected else None,
+        "left": operation.selected - operation.handled,
+    }
+    return OperationProgress.model_validate(told)
+
+
+def _versioned(status: int, body: OperationProgress) -> Response[Any]:
+    return answer(status, body, {"ETag": etag(body.version), "Cache-Control": "no-store"})
+
+
+# -- requests on dead letters -----------------------------------------------------------------------------------------
+
+_ASKED = responses(
+    {
+        200: (BulkPreview, "A dry run: the preview."),
+        202: (OperationProgress, "It is stored, and begins within a minute."),
+    },
+    *(400, 404, 413, 415, 422, 429),
+)
+_ASKED[202]["headers"] = VERSIONED
+
+
+@routes.post(
+    "/api/admin/dlq/bulk-retry", summary="Try many dead letters again", tags=["dead letters"], responses=_ASKED
+)
+def retry_dead_letters(asked: Annotated[BulkRetry, Body()]) -> Response[BulkPreview | OperationProgress]:
+    """Retry many dead letters at a bounded rate."""
+    only()
+    return _asked(_bulk("retry", asked, change()))
+
+
+@routes.post(
+    "/api/admin/dlq/bulk-resolve", summary="Resolve many dead letters", tags=["dead letters"], responses=_ASKED
+)
+def resolve_dead_letters(asked: Annotated[BulkResolution, Body()]) -> Response[BulkPreview | OperationProgress]:
+    """The failures of many dead letters were dealt with in another way."""
+    only()
+    return _asked(_bulk("resolve", asked, change()))
+
+
+@routes.post("/api/admin/dlq/bulk-ignore", summary="Ignore many dead letters", tags=["dead letters"], responses=_ASKED)
+def ignore_dead_letters(asked: Annotated[BulkIgnoring, Body()]) -> Response[BulkPreview | OperationProgress]:
+    """Nothing is done about many dead letters."""
+    only()
+    return _asked(_bulk("ignore", asked, change()))
+
+
+def _asked(body: BulkPreview | OperationProgress) -> Response[Any]:
+    return _versioned(202, body) if isinstance(body, OperationProgress) else answer(200, body)
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+_STORED = responses(
+    {202: (OperationProgress, "It is stored, and begins within a minute.")}, 400, 404, 413, 415, 422, 429
+)
+_STORED[202]["headers"] = VERSIONED
+_SHOWN = responses({200: (OperationProgress, "Its progress.")}, 404, 422)
+_SHOWN[200]["headers"] = VERSIONED
+_STEERED = responses({200: (OperationProgress, "It is done.")}, 404, 409, 412, 413, 422, 428, 429)
+_STEERED[200]["headers"] = VERSIONED
+
+
+@routes.post("/api/admin/operations", summary="Reprocess documents", tags=["operations"], responses=_STORED)
+def reprocess_documents(asked: Annotated[ReprocessingRequest, Body()]) -> Response[OperationProgress]:
+    """A tenant's documents are extracted or matched again at a bounded rate."""
+    only()
+    changing = change()
+    slug = slug_of(asked.tenant, changing.caller)
+    if not changing.caller.may(Role.ADMIN, slug):
+        raise ForbiddenError("Reprocessing requires the role admin for this tenant.")
+    tenant_id = changing.admit("Reprocessing", slug)
+    by = changing.caller.named()
+
+    def once() -> Operation:
+        with changing.database.tenant(tenant_id) as connection:
+            return reprocess.request(
+                connection,
+                tenant_id,
+                asked.action,
+                received_from=asked.received_from,
+                received_until=asked.received_until,
+                rate=asked.rate,
+                by=by,
+                now=changing.now,
+            )
+
+    return _versioned(202, _told(retry_conflicts(once), slug, changing.caller))
+
+
+@routes.get(
+    "/api/admin/operations",
+    summary="List operations",
+    tags=["operations"],
+    responses=responses({200: (OperationPage, "A page, the newest first.")}, 404, 422),
+)
+def list_operations(
+    tenant: OneTenant = None,
+    action: Annotated[
+        list[Action] | None, Query(description="Repeated, or several with commas. All actions by default.")
+    ] = None,
+    cursor: Cursor = None,
+    limit: Limit = PAGE,
+) -> Response[OperationPage]:
+    """A page of a tenant's operations."""
+    only("tenant", "action", "cursor", "limit")
+    after = None if cursor is None else request.after(cursor)
+    viewer = caller()
+    tenant_id, slug = viewed(database(), tenant, viewer)
+    with database().tenant(tenant_id) as connection:
+        found = store.page(connection, tenant_id, limit=limit + 1, actions=action or store.ACTIONS, after=after)
+    shown, following = request.cut(found, limit, lambda one: (one.requested_at, one.id))
+    return answer(200, OperationPage(operations=[_told(one, slug, viewer) for one in shown], next=following))
+
+
+@routes.get("/api/admin/operations/<operation_id>", summary="Show an operation", tags=["operations"], responses=_SHOWN)
+def show_operation(operation_id: Id) -> Response[OperationProgress]:
+    """The progress of an operation."""
+    only()
+    tenant_id, slug, id_ = owned(operation_id, _owner, caller(), database(), NO_OPERATION)
+    with database().tenant(tenant_id) as connection:
+        return _versioned(200, _told(store.show(connection, id_), slug, caller()))
+
+
+@routes.get(
+    "/api/admin/operations/<operation_id>/items",
+    summary="List the results of an operation",
+    tags=["operations"],
+    responses=responses({200: (OperationItemPage, "A page, in the order of the operation.")}, 404, 422),
+)
+def list_operation_items(
+    operation_id: Id,
+    result: Annotated[Result | None, Query(description="Only items with this result.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next` of the page before.")] = None,
+    limit: Limit = PAGE,
+) -> Response[OperationItemPage]:
+    """A page of the dead letters of an operation, with their results. Reprocessing lists none."""
+    only("result", "cursor", "limit")
+    tenant_id, _, id_ = owned(operation_id, _owner, caller(), database(), NO_OPERATION)
+    with database().tenant(tenant_id) as connection:
+        found = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
+    page = found[:limit]
+    return answer(
+        200,
+        OperationItemPage(
+            operation_id=id_,
+            items=[OperationItem.model_validate(vars(one)) for one in page],
+            next=page[-1].number if len(found) > limit else None,
+        ),
+    )
+
+
+@routes.post(
+    "/api/admin/operations/<operation_id>/pause", summary="Pause an operation", tags=["operations"], responses=_STEERED
+)
+def pause_operation(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+    """An operation stops after the work that it has begun."""
+    return _steered(operation_id, "pause", condition)
+
+
+@routes.post(
+    "/api/admin/operations/<operation_id>/resume",
+    summary="Resume an operation",
+    tags=["operations"],
+    responses=_STEERED,
+)
+def resume_operation(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+    """An operation continues where it was paused."""
+    return _steered(operation_id, "resume", condition)
+
+
+@routes.post(
+    "/api/admin/operations/<operation_id>/abort", summary="Abort an operation", tags=["operations"], responses=_STEERED
+)
+def abort_operation(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+    """An operation ends permanently, after the work that it has begun."""
+    return _steered(operation_id, "abort", condition)
+
+
+_STEERING: dict[Steer, str] = {"pause": "Pausing", "resume": "Resuming", "abort": "Aborting"}
+
+
+def _steered(operation_id: str, how: Steer, condition: str | None) -> Response[OperationProgress]:
+    """Pause, resume or abort an operation.
+
+    Raises:
+        NotFoundError: the caller can see no such operation.
+        NoConditionError, VersionError: If-Match is missing, or names another version.
+        OperationStateError: it has ended, or is paused already, or is not paused.
+    """
+    only()
+    changing = change()
+    tenant_id, slug, id_ = owned(operation_id, _owner, changing.caller, changing.database, NO_OPERATION)
+    changing.admit(_STEERING[how], slug, tenant_id)
+    by = changing.caller.named()
+    version = seen(condition)
+
+    def once() -> Operation:
+        with changing.database.tenant(tenant_id) as connection:
+            return store.steer(connection, id_, how, version=version, actor=by, now=changing.now)
+
+    return _versioned(200, _told(retry_conflicts(once), slug, changing.caller))
+
+
+FORMS = (BulkRetry, BulkResolution, BulkIgnoring, BulkFilter, ReprocessingRequest)
+"""Models of bodies."""

@@ -1,0 +1,89 @@
+"""Reprocessing: documents are extracted or matched again at a bounded rate after a release.
+
+An operation covers the documents received before it was requested. It walks them by receipt and id, so its cursor is
+all that it stores about them.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.delivery.letters import settle
+from counterfoil.errors import RejectedRequestError
+from counterfoil.operations import store
+from counterfoil.operations.engine import Applied, Definition, Turns
+from counterfoil.operations.store import REPROCESSING, NewOperation, Operation
+from counterfoil.work import KINDS
+
+Kind = Literal["extract", "match"]
+MAX_RATE = 1000
+"""Documents per minute."""
+WHY = {"extract": "The document is extracted again.", "match": "The document is matched again."}
+
+
+def request(  # the facts of a request
+    connection: Connection,
+    tenant_id: UUID,
+    kind: Kind,
+    *,
+    received_from: datetime | None,
+    received_until: datetime | None,
+    rate: int,
+    by: str,
+    now: datetime,
+) -> Operation:
+    """Store an operation in the tenant's transaction. It begins with the next step.
+
+    Raises:
+        RejectedRequestError: the rate is out of bounds, or no time is between the two.
+    """
+    until = min(received_until or now, now)
+    if not 1 <= rate <= MAX_RATE:
+        raise RejectedRequestError(f"The rate must be within 1 and {MAX_RATE} documents per minute.")
+    if received_from is not None and received_from >= until:
+        raise RejectedRequestError("The documents' time must begin before its end, and before now.")
+    filter_ = {"received_from": received_from and received_from.isoformat(), "received_until": until.isoformat()}
+    operation = store.insert(connection, tenant_id, NewOperation(kind, filter_, None, rate, None, by, now))
+    store.record(connection, operation, "request", by, now)
+    return operation
+
+
+# Documents that were never extracted or matched are pending, or never will be: no one extracts a cover page.
+_NEXT = """
+SELECT d.id, d.received_at FROM document d LEFT JOIN ingestion_job i ON i.id = d.id
+WHERE d.tenant_id = %(tenant)s AND d.received_at < %(until)s::timestamptz
+  AND d.received_at >= coalesce(%(cursor_at)s::timestamptz, %(from)s::timestamptz, '-infinity')
+  AND (%(cursor_id)s::uuid IS NULL OR (d.received_at, d.id) > (%(cursor_at)s::timestamptz, %(cursor_id)s::uuid))
+  AND CASE %(kind)s::text WHEN 'extract' THEN i.revision > 0 ELSE d.matching_revision > 0 END
+ORDER BY d.received_at, d.id LIMIT %(limit)s
+"""
+
+
+class Reprocessing(Definition):
+    """Definition of extract and match."""
+
+    actions = ("extract", "match")
+    per = timedelta(minutes=1)
+
+    def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, _prepared: Any) -> Applied:
+        """Begin the next documents, and settle their dead letters as retried."""
+        filter_ = operation.filter or {}
+        values = {
+            "tenant": operation.tenant_id,
+            "kind": operation.action,
+            "from": filter_["received_from"],
+            "until": filter_["received_until"],
+            "cursor_at": operation.cursor_at,
+            "cursor_id": operation.cursor_id,
+            "limit": limit,
+        }
+        found = connection.execute(_NEXT, values).fetchall()
+        worker = REPROCESSING[operation.action]
+        sends = turns.begin(connection, [(worker, id_) for id_, _ in found])
+        jobs = [KINDS[worker].job_id(id_) for id_, _ in found]
+        if jobs:
+            by, why = operation.requested_by, WHY[operation.action]
+            settle(connection, jobs, "retried", turns.now, actor=by, note=why)
+        cursor = (found[-1][1], found[-1][0]) if found else None
+        return Applied({"done": len(found)}, sends, is_last=len(found) < limit, cursor=cursor)

@@ -1,0 +1,1 @@
+"""Operations: requests that run in steps."""

@@ -1,0 +1,327 @@
+"""Runs operations, step by step.
+
+A step is one transaction that locks the operation's row: it gives the next items their results, begins work items and
+enqueues their messages, and moves the operation on. A step that fails is rolled back, and a locked row is skipped,
+so each item is processed exactly once.
+
+The messages keep the rate: each is due at its turn, up to AHEAD from now, and its queue holds it until then. So a step
+per minute sends at an even rate. A `Definition` next to its data implements the steps of an action.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from aws_lambda_powertools import Logger
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.errors import DatabaseUnavailableError, TransientError, sentence
+from counterfoil.notifications.notice import OPERATION, Failure
+from counterfoil.notifications.store import owe
+from counterfoil.operations import store
+from counterfoil.operations.store import COLUMNS, Action, Operation, Result, State
+from counterfoil.outbox import Outbox, TimeLeft
+from counterfoil.work import Send, begin
+
+AT_ONCE = 500
+"""Items of a step: a transaction of some tenths of a second."""
+AHEAD = timedelta(seconds=75)
+"""Longest time between a step and its messages: a minute until the next step, and its delay."""
+A_SECOND = timedelta(seconds=1)
+"""Queues hold messages for whole seconds."""
+ROUNDED = timedelta(milliseconds=1)
+"""More than the microseconds that the turns of many steps lose to rounding."""
+ACTOR = "bulk"
+"""Actor of changes that no person made."""
+LEAST_SECONDS = 12.0
+"""Time that a step and sending its messages require."""
+SENDERS = 4
+"""Threads that send: SQS takes ten messages per call."""
+
+logger = Logger()
+
+
+@dataclass(frozen=True)
+class Step:
+    """Result of a step."""
+
+    handled: int
+    """Items that got their result."""
+    sends: Sequence[Send]
+    """Messages to send after the commit."""
+    is_busy: bool
+    """Whether another step can follow at once."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Result of a step of a definition."""
+
+    counts: Mapping[Result, int]
+    sends: Sequence[Send]
+    is_last: bool = False
+    """Whether the operation ends with it."""
+    cursor: tuple[datetime, UUID] | None = None
+    """Place of the last item, for operations without listed items."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Decision about a canary."""
+
+    becomes: State
+    """State of the operation. canary: it waits."""
+    since: datetime
+    """Start of the wait."""
+    reason: str | None = None
+    """Why the operation does not continue, and what to do, for people."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """When the messages of a step are due: at an even rate, in whole seconds."""
+
+    start: datetime
+    requested_at: datetime
+    each: timedelta
+    """Time between two messages."""
+    now: datetime
+
+    def due(self, place: int) -> datetime:
+        """When the message at `place` of this step is due."""
+        turn = self.start - self.requested_at + place * self.each + ROUNDED
+        return max(self.requested_at + turn // A_SECOND * A_SECOND, self.now)
+
+    def begin(self, connection: Connection, works: Iterable[tuple[str, UUID]], before: int = 0) -> list[Send]:
+        """Begin work items (worker, id), each with a message at its turn behind `before` others."""
+        due: dict[tuple[str, datetime], list[UUID]] = defaultdict(list)
+        for place, (worker, id_) in enumerate(works, before):
+            due[worker, self.due(place)].append(id_)
+        return [
+            send
+            for (worker, turn), ids in due.items()
+            for send in begin(connection, worker, ids, self.now, not_before=turn)
+        ]
+
+
+class Definition(ABC):
+    """Steps of some actions. All methods but `prepare` run in the step's transaction."""
+
+    actions: tuple[Action, ...]
+    per: timedelta
+    """Unit of the rate."""
+
+    def prepare(self, database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, at_once: int) -> Any:  # noqa: ARG002
+        """Do what the step requires and what cannot be in its transaction. Returns what `apply` gets."""
+        return None
+
+    def select(self, connection: Connection, operation: Operation) -> None:
+        """Select the next items of an operation that is waiting."""
+        raise NotImplementedError
+
+    def watch(self, connection: Connection, operation: Operation, now: datetime) -> Outlook:
+        """Decide about a canary that was begun."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Any) -> Applied:
+        """Process the next items, at most `limit`."""
+
+    def end(self, connection: Connection, operation: Operation) -> None:
+        """Do what follows once all items have their results."""
+        raise NotImplementedError
+
+
+def step(
+    database: Database,
+    definition: Definition,
+    operation_id: UUID,
+    tenant_id: UUID,
+    now: datetime,
+    *,
+    at_once: int = AT_ONCE,
+) -> Step | None:
+    """Run a step of an operation. None: it is not active, or another process runs one.
+
+    Raises:
+        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: nothing was done; retry.
+    """
+    prepared = definition.prepare(database, operation_id, tenant_id, now, at_once)
+    with database.tenant(tenant_id) as connection:
+        row = connection.execute(_TAKE.encode(), [operation_id]).fetchone()
+        if row is None:
+            return None
+        operation = Operation(*row)
+        if operation.active_state == "waiting":
+            definition.select(connection, operation)
+            return Step(0, (), is_busy=True)
+        if operation.active_state == "canary" and _is_canary_begun(operation):
+            return _watch(connection, definition, operation, now)
+        return _apply(connection, definition, operation, now, at_once, prepared)
+
+
+_TAKE = f"""
+SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('waiting', 'canary', 'running') FOR UPDATE SKIP LOCKED
+"""  # noqa: S608  # the columns of the dataclass
+
+
+def allowance(rate: int, per: timedelta, stepped_at: datetime, now: datetime) -> tuple[int, datetime]:
+    """Number of items that may be begun now, and when the first is due. Missed time is lost. Pure."""
+    start = max(stepped_at, now)
+    return max(0, int((now + AHEAD - start) / per * rate)), start
+
+
+def _is_canary_begun(operation: Operation) -> bool:
+    return operation.done >= (operation.canary or 0) or operation.handled == operation.selected
+
+
+_GO_ON = """
+UPDATE operation SET state = 'running', version = version + 1, canary_passed_at = %(now)s,
+    stepped_at = greatest(stepped_at, %(now)s)
+WHERE id = %(id)s
+"""
+_WAIT = "UPDATE operation SET canary_begun_at = %(since)s WHERE id = %(id)s"
+
+
+def _watch(connection: Connection, definition: Definition, operation: Operation, now: datetime) -> Step:
+    outlook = definition.watch(connection, operation, now)
+    if outlook.becomes == "running":
+        connection.execute(_GO_ON, {"id": operation.id, "now": now})
+    elif outlook.becomes == "canary":
+        connection.execute(_WAIT, {"id": operation.id, "since": outlook.since})
+    else:
+        _halt(connection, operation, outlook.becomes, now, outlook.reason)
+    return Step(0, (), is_busy=outlook.becomes == "running")
+
+
+_MOVE = """
+UPDATE operation SET selected = greatest(selected, handled + %(handled)s), handled = handled + %(handled)s,
+    done = done + %(done)s, failed = failed + %(failed)s, skipped = skipped + %(skipped)s, stepped_at = %(stepped)s,
+    canary_begun_at = coalesce(%(canary)s, canary_begun_at),
+    cursor_at = coalesce(%(cursor_at)s, cursor_at), cursor_id = coalesce(%(cursor_id)s, cursor_id)
+WHERE id = %(id)s
+"""
+
+
+def _apply(
+    connection: Connection, definition: Definition, operation: Operation, now: datetime, at_once: int, prepared: Any
+) -> Step:
+    if operation.is_selected and operation.handled == operation.selected:
+        definition.end(connection, operation)
+        _halt(connection, operation, "done", now)
+        return Step(0, (), is_busy=False)
+    allowed, start = allowance(operation.rate, definition.per, operation.stepped_at, now)
+    limit = min(allowed, at_once)
+    if operation.active_state == "canary":
+        limit = min(limit, (operation.canary or 0) - operation.done)
+    if limit == 0:
+        return Step(0, (), is_busy=False)
+    each = definition.per / operation.rate
+    turns = Turns(start, operation.requested_at, each, now)
+    applied = definition.apply(connection, operation, limit, turns, prepared)
+    counts = Counter(applied.counts)
+    stepped = start + counts["done"] * each
+    cursor_at, cursor_id = applied.cursor or (None, None)
+    values: dict[str, Any] = {
+        "id": operation.id,
+        "handled": counts.total(),
+        **{result: counts[result] for result in store.RESULTS},
+        "stepped": stepped,
+        "canary": max(stepped, now) if operation.active_state == "canary" else None,
+        "cursor_at": cursor_at,
+        "cursor_id": cursor_id,
+    }
+    connection.execute(_MOVE, values)
+    if applied.is_last:
+        _halt(connection, operation, "done", now)
+    return Step(counts.total(), applied.sends, is_busy=not applied.is_last)
+
+
+_HALT = f"""
+UPDATE operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = %(reason)s,
+    is_selected = is_selected OR %(ended)s::timestamptz IS NOT NULL
+WHERE id = %(id)s RETURNING {COLUMNS}
+"""  # noqa: S608
+
+
+def _halt(connection: Connection, operation: Operation, state: State, now: datetime, reason: str | None = None) -> None:
+    """End or pause an operation. People are notified if it did not reach its end."""
+    is_paused = state == "paused"
+    values = {"id": operation.id, "state": state, "ended": None if is_paused else now, "reason": reason}
+    (row,) = connection.execute(_HALT.encode(), values).fetchall()
+    halted = Operation(*row)
+    if reason is not None:
+        _notify(connection, halted, reason, now)
+    if not halted.is_on_documents:
+        detail = {"done": halted.done, "failed": halted.failed, "skipped": halted.skipped}
+        store.record(connection, halted, "pause" if is_paused else state, ACTOR, now, detail)
+
+
+def _notify(connection: Connection, operation: Operation, reason: str, now: datetime) -> None:
+    """Notify once: the version names the halt."""
+    halt = Failure(operation.id, operation.id, OPERATION, reason, attempts=0)
+    fingerprint = f"{OPERATION}/{operation.id}"
+    owe(connection, halt, now, tenant_id=operation.tenant_id, revision=operation.version, fingerprint=fingerprint)
+
+
+class Engine:
+    """Runs the steps of all operations, in turns, while there is time."""
+
+    def __init__(
+        self,
+        database: Database,
+        outbox: Outbox,
+        definitions: Iterable[Definition],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._outbox = outbox
+        self._definitions = {action: definition for definition in definitions for action in definition.actions}
+        self._clock = clock
+
+    def run(self, time_left: TimeLeft) -> dict[str, int]:
+        """Run all operations as far as their rates allow. Returns the numbers of operations and items.
+
+        Raises:
+            DatabaseUnavailableError: the next run continues.
+            RuntimeError: operations failed; the others continued, and the log has the reasons.
+        """
+        with self._database.delivery() as connection:
+            found = store.unfinished(connection)
+        turns, failed, handled = deque(found), 0, 0
+        with ThreadPoolExecutor(SENDERS) as senders:
+            while turns and time_left() >= LEAST_SECONDS:
+                operation_id, tenant_id, action = turns.popleft()
+                try:
+                    taken = self._step(operation_id, tenant_id, action)
+                except DatabaseUnavailableError:
+                    raise
+                except Exception as error:  # noqa: BLE001  # the others do not depend on it
+                    failed += not isinstance(error, TransientError)
+                    logger.error("An operation waits", operation=str(operation_id), error=sentence(error))
+                    continue
+                if taken is None:
+                    continue
+                self._send(taken.sends, senders, time_left)
+                handled += taken.handled
+                if taken.is_busy:
+                    turns.append((operation_id, tenant_id, action))
+        logger.info("round", operations=len(found), items=handled)
+        if failed:
+            raise RuntimeError(f"{failed} operations failed")
+        return {"operations": len(found), "items": handled}
+
+    def _step(self, operation_id: UUID, tenant_id: UUID, action: Action) -> Step | None:
+        definition = self._definitions[action]
+        return retry_conflicts(lambda: step(self._database, definition, operation_id, tenant_id, self._clock()))
+
+    def _send(self, sends: Sequence[Send], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
+        """Send messages on several threads; those that fail stay in the outbox."""
+        each = -(-len(sends) // SENDERS)
+        parts = [sends[first : first + each] for first in range(0, len(sends), each or 1)]
+        list(senders.map(lambda part: self._outbox.send(part, time_left=time_left), parts))

@@ -1,0 +1,288 @@
+"""Operations: requests that run in steps, such as bulk retries or reprocessing.
+
+An operation is one row of `operation`. One on listed dead letters has an `operation_item` for each, which gets its
+result once. `engine` runs them. All functions but `unfinished` and `forget` require a transaction of `Database.tenant`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil import audit
+from counterfoil.db import Connection
+from counterfoil.errors import RejectedRequestError, VersionError
+
+Action = Literal["retry", "resolve", "ignore", "extract", "match"]
+ACTIONS: tuple[Action, ...] = ("retry", "resolve", "ignore", "extract", "match")
+REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
+"""Worker of each action on documents. The other actions are on dead letters."""
+State = Literal["waiting", "canary", "running", "paused", "done", "aborted", "stopped"]
+Result = Literal["done", "failed", "skipped"]
+RESULTS: tuple[Result, ...] = ("done", "failed", "skipped")
+KEPT = timedelta(days=90)
+"""Retention after the end of an operation. The database prevents deletion before."""
+FORGOTTEN_AT_ONCE = 20_000
+"""Items deleted in one transaction."""
+
+
+class NoOperationError(RejectedRequestError):
+    """The tenant has no such operation."""
+
+
+class OperationStateError(RejectedRequestError):
+    """The state of the operation does not allow the change."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A row."""
+
+    id: UUID
+    tenant_id: UUID
+    action: Action
+    filter: Mapping[str, Any] | None
+    """None: the caller listed the items."""
+    note: str | None
+    rate: int
+    """Dead letters per second, or documents per minute."""
+    canary: int | None
+    """Number of items to retry first and wait for."""
+    requested_by: str
+    requested_at: datetime
+    state: State
+    version: int
+    """Grows with each change of the state, not with progress."""
+    reason: str | None
+    """Why it stopped, or paused itself."""
+    ended_at: datetime | None
+    cursor_at: datetime | None
+    cursor_id: UUID | None
+    is_selected: bool
+    """Whether `selected` is the final number of items."""
+    selected: int
+    handled: int
+    done: int
+    failed: int
+    skipped: int
+    canary_begun_at: datetime | None
+    """When the wait for the canary began."""
+    canary_passed_at: datetime | None
+    stepped_at: datetime
+    """Time until which the rate is used up."""
+
+    @property
+    def is_on_documents(self) -> bool:
+        """It reprocesses documents."""
+        return self.action in REPROCESSING
+
+    @property
+    def active_state(self) -> State:
+        """State unless paused or ended."""
+        if self.is_on_documents:
+            return "running"
+        if not self.is_selected:
+            return "waiting"
+        return "canary" if self.canary is not None and self.canary_passed_at is None else "running"
+
+    def audit_entry(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.Operation:
+        """Entry of the audit trail about the operation itself."""
+        if self.is_on_documents:
+            detail = {"what": self.action, "rate": self.rate}
+            return audit.Operation(by, f"reprocessing {_REPROCESSING_EVENTS[event]}", [str(self.id)], at, detail=detail)
+        before = None if event == "request" else self.version - 1
+        note = self.note if event == "request" else None
+        name = f"bulk-{self.action if event == 'request' else event}"
+        return audit.Operation(by, name, [str(self.id)], at, note, before, self.version, detail)
+
+
+_REPROCESSING_EVENTS = {"request": "started", "pause": "paused", "resume": "resumed", "abort": "aborted"}
+COLUMNS = ", ".join(Operation.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One dead letter of an operation."""
+
+    number: int
+    """Position in the order of processing: the newest dead letter first."""
+    job_id: UUID
+    result: Result | None
+    """None: not processed yet. If the operation has ended, never."""
+    reason: str | None
+    version: int | None
+    """Version of the dead letter after it."""
+    revision: int | None
+    """New revision of its work item."""
+
+
+@dataclass(frozen=True)
+class NewOperation:
+    """Values of a new row."""
+
+    action: Action
+    filter: Mapping[str, Any] | None
+    note: str | None
+    rate: int
+    canary: int | None
+    requested_by: str
+    requested_at: datetime
+
+
+_INSERT = f"""
+INSERT INTO operation (tenant_id, action, filter, note, rate, canary, requested_by, requested_at, stepped_at, state)
+VALUES (%(tenant)s, %(action)s, %(filter)s, %(note)s, %(rate)s, %(canary)s, %(requested_by)s, %(requested_at)s,
+        %(requested_at)s, %(state)s)
+RETURNING {COLUMNS}
+"""  # noqa: S608  # the columns of the dataclass
+
+
+def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operation:
+    """Store an operation. The caller records it in the audit trail."""
+    state = "running" if new.action in REPROCESSING else "waiting"
+    filter_ = None if new.filter is None else Jsonb(dict(new.filter))
+    values = {**vars(new), "tenant": tenant_id, "filter": filter_, "state": state}
+    (row,) = connection.execute(_INSERT.encode(), values).fetchall()
+    return Operation(*row)
+
+
+def record(
+    connection: Connection,
+    operation: Operation,
+    event: str,
+    by: str,
+    at: datetime,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an event of an operation to the audit trail: one entry, however many items it has."""
+    audit.record(connection, operation.tenant_id, operation.audit_entry(event, by, at, dict(detail or {})))
+
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+_PAGE = f"""
+SELECT {COLUMNS} FROM operation WHERE tenant_id = %(tenant)s AND action = ANY(%(actions)s)
+  AND (%(at)s::timestamptz IS NULL OR (requested_at, id) < (%(at)s::timestamptz, %(id)s::uuid))
+ORDER BY requested_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608
+
+
+def page(
+    connection: Connection,
+    tenant_id: UUID,
+    *,
+    limit: int,
+    actions: Sequence[Action] = ACTIONS,
+    after: tuple[datetime, UUID] | None = None,
+) -> list[Operation]:
+    """Return at most `limit` operations, the newest first, behind the one requested at `after`."""
+    at, id_ = after or (None, None)
+    values = {"tenant": tenant_id, "actions": list(actions), "at": at, "id": id_, "limit": limit}
+    return [Operation(*row) for row in connection.execute(_PAGE.encode(), values)]
+
+
+_SHOW = f"SELECT {COLUMNS} FROM operation WHERE id = %s"  # noqa: S608
+
+
+def show(connection: Connection, operation_id: UUID, *, lock: bool = False) -> Operation:
+    """Return an operation; with `lock` it stays the same until the transaction ends.
+
+    Raises:
+        NoOperationError: the tenant has no such operation.
+    """
+    row = connection.execute((f"{_SHOW} FOR UPDATE" if lock else _SHOW).encode(), [operation_id]).fetchone()
+    if row is None:
+        raise NoOperationError("There is no such operation.")
+    return Operation(*row)
+
+
+_ITEMS = """
+SELECT number, job_id, result, reason, version, revision FROM operation_item
+WHERE operation_id = %(id)s AND number > %(after)s AND (%(result)s::text IS NULL OR result = %(result)s)
+ORDER BY number LIMIT %(limit)s
+"""
+
+
+def items(
+    connection: Connection, operation_id: UUID, *, limit: int, after: int = 0, result: Result | None = None
+) -> list[Item]:
+    """Return at most `limit` items behind the number `after`, with `result` if set."""
+    values = {"id": operation_id, "after": after, "result": result, "limit": limit}
+    return [Item(*row) for row in connection.execute(_ITEMS, values)]
+
+
+# -- steering ---------------------------------------------------------------------------------------------------------
+
+Steer = Literal["pause", "resume", "abort"]
+_CHANGE = f"""
+UPDATE operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = NULL,
+    canary_begun_at = CASE WHEN %(resumed)s THEN greatest(canary_begun_at, %(now)s) ELSE canary_begun_at END
+WHERE id = %(id)s RETURNING {COLUMNS}
+"""  # noqa: S608
+
+
+def steer(
+    connection: Connection, operation_id: UUID, how: Steer, *, version: int, actor: str, now: datetime
+) -> Operation:
+    """Pause, resume or abort an operation, and record it in the audit trail.
+
+    Items that were begun continue: up to 75 seconds of the rate. The wait for a canary starts again on resume.
+
+    Raises:
+        NoOperationError: the tenant has no such operation.
+        VersionError: it is not at `version`.
+        OperationStateError: it has ended, or is paused already, or is not paused.
+    """
+    operation = show(connection, operation_id, lock=True)
+    if operation.version != version:
+        raise VersionError(f"The operation has changed: it is at version {operation.version}.")
+    becomes: dict[Steer, State] = {"pause": "paused", "resume": operation.active_state, "abort": "aborted"}
+    is_allowed = how == "abort" or (operation.state == "paused") == (how == "resume")
+    if operation.ended_at is not None or not is_allowed:
+        raise OperationStateError(f"The operation is {operation.state}.")
+    values = {
+        "id": operation_id,
+        "state": becomes[how],
+        "ended": now if how == "abort" else None,
+        "resumed": how == "resume" and operation.canary_begun_at is not None,
+        "now": now,
+    }
+    (row,) = connection.execute(_CHANGE.encode(), values).fetchall()
+    changed = Operation(*row)
+    record(connection, changed, how, actor, now)
+    return changed
+
+
+# -- retention --------------------------------------------------------------------------------------------------------
+
+_UNFINISHED = """
+SELECT id, tenant_id, action FROM operation WHERE state IN ('waiting', 'canary', 'running') ORDER BY requested_at, id
+"""
+
+
+def unfinished(connection: Connection) -> list[tuple[UUID, UUID, Action]]:
+    """Return id, tenant and action of all active operations, the oldest first; as the delivery role."""
+    return connection.execute(_UNFINISHED).fetchall()
+
+
+_EXPIRED = "SELECT id FROM operation WHERE ended_at < %s ORDER BY ended_at LIMIT 1"
+_FORGET_ITEMS = """
+DELETE FROM operation_item WHERE operation_id = %(id)s AND number = ANY (ARRAY(
+    SELECT number FROM operation_item WHERE operation_id = %(id)s ORDER BY number LIMIT %(most)s))
+"""
+_FORGET = "DELETE FROM operation WHERE id = %s"
+
+
+def forget(connection: Connection, now: datetime, *, at_once: int = FORGOTTEN_AT_ONCE) -> int:
+    """Delete the operation that ended first, if its retention has ended; as counterfoil_keeper.
+
+    At most `at_once` of its items are deleted, and the operation with the last of them. Returns the operations deleted.
+    """
+    row = connection.execute(_EXPIRED, [now - KEPT]).fetchone()
+    if row is None:
+        return 0
+    deleted = connection.execute(_FORGET_ITEMS, {"id": row[0], "most": at_once}).rowcount
+    return connection.execute(_FORGET, row).rowcount if deleted < at_once else 0
