@@ -34,7 +34,7 @@ from functions.admin_api.routes import (
     uploads,
     users,
 )
-from functions.admin_api.routes.common import DESCRIPTION, count_reads, only
+from functions.admin_api.routes.common import DESCRIPTION, Routes, count_reads
 
 api = APIGatewayHttpResolver(
     enable_validation=True,
@@ -46,7 +46,10 @@ api = APIGatewayHttpResolver(
 api.use(middlewares=[count_reads])
 
 
-@api.get(
+about = Routes()
+
+
+@about.get(
     DESCRIPTION,
     summary="This document",
     tags=["about"],
@@ -54,7 +57,6 @@ api.use(middlewares=[count_reads])
 )
 def openapi() -> Response[dict[str, Any]]:
     """What can be asked, and what is answered."""
-    only()
     return Response(200, content_types.APPLICATION_JSON, document())
 
 
@@ -62,8 +64,8 @@ ROOMS = (
     *(uploads, tasks, chat, reviews, dead_letters, letter_changes, purging, exporting, queues, operations, documents),
     *(users, offers, lookup, mail, erasing),
 )
-for room in ROOMS:
-    api.include_router(room.routes)
+for routes in (about, *(room.routes for room in ROOMS)):
+    api.include_router(routes)
 
 
 _YEAR = 365 * 24 * 60 * 60

@@ -38,12 +38,11 @@ from functions.admin_api.routes.common import (
     IfMatch,
     Limit,
     OneTenant,
+    Routes,
     answer,
     caller,
     change,
     database,
-    only,
-    routes_of,
 )
 from functions.admin_api.tenancy import ONE_BY_ONE, Somebody, owned, slug_of, viewed
 
@@ -54,7 +53,7 @@ REPROCESSING_RATE = 60
 NO_OPERATION = "There is no such operation."
 Rate = Annotated[int, Field(ge=1, le=bulk.MAX_RATE, description="Dead letters per second.")]
 
-routes = routes_of()
+routes = Routes()
 
 
 class BulkFilter(DeadLetterFilter):
@@ -283,7 +282,6 @@ _ASKED[202]["headers"] = VERSIONED
 )
 def retry_dead_letters(asked: Annotated[BulkRetry, Body()]) -> Response[BulkPreview | OperationProgress]:
     """Retry many dead letters at a bounded rate."""
-    only()
     return _asked(_bulk("retry", asked, change()))
 
 
@@ -292,14 +290,12 @@ def retry_dead_letters(asked: Annotated[BulkRetry, Body()]) -> Response[BulkPrev
 )
 def resolve_dead_letters(asked: Annotated[BulkResolution, Body()]) -> Response[BulkPreview | OperationProgress]:
     """The failures of many dead letters were dealt with in another way."""
-    only()
     return _asked(_bulk("resolve", asked, change()))
 
 
 @routes.post("/api/admin/dlq/bulk-ignore", summary="Ignore many dead letters", tags=["dead letters"], responses=_ASKED)
 def ignore_dead_letters(asked: Annotated[BulkIgnoring, Body()]) -> Response[BulkPreview | OperationProgress]:
     """Nothing is done about many dead letters."""
-    only()
     return _asked(_bulk("ignore", asked, change()))
 
 
@@ -322,7 +318,6 @@ _STEERED[200]["headers"] = VERSIONED
 @routes.post("/api/admin/operations", summary="Reprocess documents", tags=["operations"], responses=_STORED)
 def reprocess_documents(asked: Annotated[ReprocessingRequest, Body()]) -> Response[OperationProgress]:
     """A tenant's documents are extracted or matched again at a bounded rate."""
-    only()
     changing = change()
     slug = slug_of(asked.tenant, changing.caller)
     if not changing.caller.may(Role.ADMIN, slug):
@@ -361,7 +356,6 @@ def list_operations(
     limit: Limit = PAGE,
 ) -> Response[OperationPage]:
     """A page of a tenant's operations."""
-    only("tenant", "action", "cursor", "limit")
     after = None if cursor is None else request.after(cursor)
     viewer = caller()
     tenant_id, slug = viewed(database(), tenant, viewer)
@@ -374,7 +368,6 @@ def list_operations(
 @routes.get("/api/admin/operations/<operation_id>", summary="Show an operation", tags=["operations"], responses=_SHOWN)
 def show_operation(operation_id: Id) -> Response[OperationProgress]:
     """The progress of an operation."""
-    only()
     tenant_id, slug, id_ = owned(operation_id, _owner, caller(), database(), NO_OPERATION)
     with database().tenant(tenant_id) as connection:
         return _versioned(200, _told(store.show(connection, id_), slug, caller()))
@@ -393,7 +386,6 @@ def list_operation_items(
     limit: Limit = PAGE,
 ) -> Response[OperationItemPage]:
     """A page of the dead letters of an operation, with their results. Reprocessing lists none."""
-    only("result", "cursor", "limit")
     tenant_id, _, id_ = owned(operation_id, _owner, caller(), database(), NO_OPERATION)
     with database().tenant(tenant_id) as connection:
         found = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
@@ -446,7 +438,6 @@ def _steered(operation_id: str, how: Steer, condition: str | None) -> Response[O
         NoConditionError, VersionError: If-Match is missing, or names another version.
         OperationStateError: it has ended, or is paused already, or is not paused.
     """
-    only()
     changing = change()
     tenant_id, slug, id_ = owned(operation_id, _owner, changing.caller, changing.database, NO_OPERATION)
     changing.admit(_STEERING[how], slug, tenant_id)

@@ -14,15 +14,14 @@ from functions.admin_api.routes.common import (
     Id,
     Limit,
     OneTenant,
+    Routes,
     answer,
     caller,
     change,
     database,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 
 
 @routes.get(
@@ -35,7 +34,6 @@ def list_chat_sessions(
     tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> Response[chat.ChatSessionPage]:
     """A page of the caller's own conversations. A message to one, or that begins one, is a task: POST /api/tasks."""
-    only("tenant", "cursor", "limit")
     return answer(200, chat.listed(chat.Filter(tenant, cursor, limit), caller(), database()))
 
 
@@ -51,7 +49,6 @@ def show_chat_session(
     limit: Annotated[int, Query(ge=1, le=chat.LONGEST_PAGE, description="How many, at most.")] = chat.PAGE,
 ) -> Response[chat.ChatTranscript]:
     """What was said in one of the caller's own conversations; with `after`, what is new."""
-    only("after", "limit")
     return answer(200, chat.transcript(session_id, behind, limit, caller(), database()))
 
 
@@ -66,6 +63,5 @@ def show_chat_session(
 )
 def delete_chat_session(session_id: Id) -> Response[None]:
     """One of the caller's own conversations is deleted, with all that was said in it."""
-    only()
     chat.delete(session_id, change())
     return Response(204)

@@ -1,8 +1,9 @@
 """What routes have in common: their usual parameters, who asks, the database, and how an answer is given."""
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from inspect import signature
+from typing import Annotated, Any, TypeVar, cast
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response, content_types
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
@@ -15,10 +16,13 @@ from counterfoil.db import Database
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from counterfoil.work import Send
-from functions.admin_api import request, tasks
+from functions.admin_api import tasks
 from functions.admin_api.allowance import Allowance, Change, Reads
 from functions.admin_api.caller import Caller
+from functions.admin_api.request import only
 from functions.admin_api.tenancy import Somebody
+
+Route = TypeVar("Route", bound=Callable[..., Any])
 
 PAGE, LONGEST_PAGE = 20, 100
 DESCRIPTION = "/api/openapi.json"
@@ -36,13 +40,42 @@ VERSIONED: dict[str, OpenAPIResponseHeader] = {"ETag": {"description": "Its vers
 """Headers of an answer, as the description has them."""
 
 
-def routes_of() -> APIGatewayHttpRouter:
-    """A place for the routes of one file."""
-    return APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
+class Routes(APIGatewayHttpRouter):
+    """The routes of one module. Each refuses query parameters that its function does not have."""
+
+    def __init__(self) -> None:
+        """Without routes."""
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def route(self, *args: Any, **kwargs: Any) -> Callable[[Route], Route]:
+        """Register a function for a path and methods, as Powertools does."""
+        register = super().route(*args, **kwargs)
+
+        def decorate(function: Route) -> Route:
+            known = _query_parameters(function)
+
+            @wraps(function)
+            def checked(**parameters: Any) -> Any:
+                only(self.current_event.query_string_parameters, *known)
+                return function(**parameters)
+
+            return cast("Route", register(checked))
+
+        return decorate
 
 
-_asked = routes_of()
-"""Of no routes: it knows which request is being answered."""
+def _query_parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a route's query parameters in a URL."""
+    return [
+        one.alias or name
+        for name, parameter in signature(function).parameters.items()
+        for one in getattr(parameter.annotation, "__metadata__", ())
+        if isinstance(one, Query)
+    ]
+
+
+_asked = Routes()
+"""Has no routes: it knows the request that is being answered."""
 
 
 @cache
@@ -81,15 +114,6 @@ def send(sends: Sequence[Send]) -> None:
     if sends:
         where = desk()
         where.outbox.send(sends, time_left=where.time_left)
-
-
-def only(*known: str) -> None:
-    """Refuse a parameter that the route does not know.
-
-    Raises:
-        RejectedRequestError: there is one.
-    """
-    request.only(_asked.current_event.query_string_parameters, *known)
 
 
 def desk() -> tasks.Desk:

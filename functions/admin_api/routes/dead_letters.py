@@ -20,15 +20,14 @@ from functions.admin_api.routes.common import (
     Id,
     IfNoneMatch,
     Limit,
+    Routes,
     TenantOrNobody,
     answer,
     caller,
     database,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 
 
 States = Annotated[
@@ -70,7 +69,6 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many paramet
     cursor: Cursor = None,
 ) -> Response[dead_letters.LetterPage]:
     """A page of a tenant's dead letters."""
-    only(*("tenant", "status", "task_type", "from_date", "to_date", "text", "fingerprint", "page", "limit", "cursor"))
     wanted = DeadLetterFilter(
         status=tuple(status or STATUSES),
         task_type=task_type,
@@ -91,7 +89,6 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many paramet
 )
 def count_dead_letters(tenant: TenantOrNobody = None) -> Response[dead_letters.LetterStats]:
     """How many dead letters a tenant has, by type of task and state."""
-    only("tenant")
     return answer(200, dead_letters.stats(tenant, caller(), database()))
 
 
@@ -105,7 +102,6 @@ def list_groups(
     tenant: TenantOrNobody = None, status: States = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> Response[dead_letters.LetterGroupPage]:
     """A page of the errors that a tenant's letters died of, with those that have letters in one of the states."""
-    only("tenant", "status", "cursor", "limit")
     asked = dead_letters.Listing(tenant, DeadLetterFilter(status=tuple(status or STATUSES)), 1, limit, cursor)
     return answer(200, dead_letters.grouped(asked, caller(), database(), datetime.now(UTC)))
 
@@ -113,7 +109,6 @@ def list_groups(
 @routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
 def show_dead_letter(job_id: Id, known: IfNoneMatch = None) -> Response[dead_letters.Letter | None]:
     """One dead letter with its payload and its earlier deaths."""
-    only()
     letter = dead_letters.shown(job_id, caller(), database())
     headers = {"ETag": etag(letter.version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
     if names(known, letter.version):
@@ -129,5 +124,4 @@ def show_dead_letter(job_id: Id, known: IfNoneMatch = None) -> Response[dead_let
 )
 def show_timeline(job_id: Id) -> Response[dead_letters.LetterTimeline]:
     """The tries of a dead letter's work, its deaths, and what was done about it."""
-    only()
     return answer(200, dead_letters.told(job_id, caller(), database(), console(environ)))

@@ -19,14 +19,13 @@ from functions.admin_api.routes.common import (
     Id,
     Limit,
     OneTenant,
+    Routes,
     answer,
     caller,
     database,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 
 Known = Annotated[str | None, Header(alias="If-None-Match", description="The ETag of before.")]
 _PRIVATE = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
@@ -65,7 +64,6 @@ def list_documents(  # a query is this many parameters
     cursor: Cursor = None,
 ) -> Response[documents.DocumentPage]:
     """A page of a tenant's documents."""
-    only(*("tenant", "type", "state", "text", "from", "to", "limit", "cursor"))
     asked = documents.Filter(tenant, None if type_ is None else type_.value, state, since, until, text, limit, cursor)
     return answer(200, documents.listed(asked, caller(), database()))
 
@@ -78,7 +76,6 @@ def list_documents(  # a query is this many parameters
 )
 def show_document(document_id: Id) -> Response[documents.Document]:
     """One document with what it states, how far its work is and what it belongs together with."""
-    only()
     return answer(200, documents.shown(document_id, caller(), database()))
 
 
@@ -90,7 +87,6 @@ def show_document(document_id: Id) -> Response[documents.Document]:
 )
 def show_document_timeline(document_id: Id) -> Response[documents.DocumentTimeline]:
     """The tries of a document's work, what people decided about it, and what came of it."""
-    only()
     return answer(200, documents.told(document_id, caller(), database()))
 
 
@@ -106,7 +102,6 @@ def show_page(
     known: Known = None,
 ) -> Response[str | None]:
     """An image of a page of the document's file."""
-    only()
     page = documents.page(document_id, number, caller(), database())
     headers = {**_PRIVATE, "ETag": etag(page.tag)}
     if names(known, page.tag):
@@ -146,7 +141,6 @@ def list_clusters(  # a query is this many parameters
     cursor: Cursor = None,
 ) -> Response[clusters.ClusterPage]:
     """A page of a tenant's clusters, and the number of clusters of each status."""
-    only(*("tenant", "status", "supplier", "number", "sort", "limit", "cursor"))
     asked = clusters.Filter(tenant, status, supplier, number, sort, limit, cursor)
     return answer(200, clusters.listed(asked, caller(), database()))
 
@@ -159,5 +153,4 @@ def list_clusters(  # a query is this many parameters
 )
 def show_cluster(cluster_id: Id, limit: Limit = PAGE, cursor: Cursor = None) -> Response[clusters.Cluster]:
     """Documents that belong together, why, and how they compare; by the cluster's id or that of any document in it."""
-    only("limit", "cursor")
     return answer(200, clusters.shown(cluster_id, limit, cursor, caller(), database()))

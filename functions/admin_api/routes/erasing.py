@@ -10,10 +10,10 @@ from functions.admin_api import erasing
 from functions.admin_api.erasing import Confirmation
 from functions.admin_api.etags import etag
 from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import VERSIONED, Id, answer, caller, change, database, only, routes_of
+from functions.admin_api.routes.common import VERSIONED, Id, Routes, answer, caller, change, database
 from functions.admin_api.tenancy import Somebody
 
-routes = routes_of()
+routes = Routes()
 
 Tenant = Annotated[Somebody, Path(description="The tenant's slug.")]
 Confirm = Annotated[
@@ -53,7 +53,6 @@ def erase_document(
 
     The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
-    only("confirm", "reason")
     done = erasing.erase_document(document_id, Confirmation(confirm, condition, reason), change())
     return _planned(done) if isinstance(done, erasing.ErasurePlan) else answer(200, done)
 
@@ -66,7 +65,6 @@ def erase_tenant(
 
     The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
-    only("confirm")
     done = erasing.erase_tenant(tenant, Confirmation(confirm, condition), change())
     return _planned(done) if isinstance(done, erasing.ErasurePlan) else answer(202, done)
 
@@ -79,7 +77,6 @@ def erase_tenant(
 )
 def show_tenant_erasure(tenant: Tenant) -> Response[erasing.TenantErasureStatus]:
     """Return the progress of an erasure, until 15 days after it has finished."""
-    only()
     return answer(200, erasing.tenant_erasure_status(tenant, caller(), database()))
 
 

@@ -11,9 +11,9 @@ from counterfoil.dead_letters.export import MEDIA_TYPES, Format
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import exporting
 from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import PAGE, Cursor, Id, Limit, OneTenant, answer, caller, desk, only, routes_of
+from functions.admin_api.routes.common import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, desk
 
-routes = routes_of()
+routes = Routes()
 
 _PATH = "/api/admin/dlq/exports"
 _EXPORTED = responses(
@@ -50,7 +50,6 @@ def export_dead_letters(  # a query is this many parameters
     fingerprint: Annotated[Fingerprint | None, Query(description="Of a group.")] = None,
 ) -> Response[Any]:
     """A tenant's dead letters as a file: CSV, which no spreadsheet takes for formulas, or JSON lines."""
-    only("format", "tenant", "status", "task_type", "from_date", "to_date", "text", "fingerprint")
     wanted = DeadLetterFilter(
         status=tuple(status or STATUSES),
         task_type=task_type,
@@ -82,7 +81,6 @@ def list_exports(
     tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> Response[exporting.LetterExportPage]:
     """A page of a tenant's exports that are, or were, written to S3: one's own, and an admin's are all."""
-    only("tenant", "cursor", "limit")
     return answer(200, _bench().listed(tenant, cursor, limit))
 
 
@@ -94,7 +92,6 @@ def list_exports(
 )
 def show_export(export_id: Id) -> Response[exporting.LetterExport]:
     """An export that is, or was, written to S3: for whoever asked for it, and for admins."""
-    only()
     return answer(200, _bench().show(export_id), {"Cache-Control": "no-store"})
 
 

@@ -15,17 +15,16 @@ from functions.admin_api.routes.common import (
     Id,
     IfMatch,
     Limit,
+    Routes,
     TenantOrNobody,
     answer,
     caller,
     change,
     database,
     desk,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 FORMS = (
     letter_changes.LetterRetry,
     letter_changes.LetterResolution,
@@ -44,7 +43,6 @@ def retry_dead_letter(
     job_id: Id, asked: Annotated[letter_changes.LetterRetry | None, Body()] = None, condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's work, which has failed, is begun anew."""
-    only()
     return _versioned(_bench().retry(job_id, asked, condition, change()))
 
 
@@ -53,7 +51,6 @@ def resolve_dead_letter(
     job_id: Id, asked: Annotated[letter_changes.LetterResolution, Body()], condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's failure was dealt with in another way."""
-    only()
     return _versioned(_bench().resolve(job_id, asked, condition, change()))
 
 
@@ -67,7 +64,6 @@ def ignore_dead_letter(
     condition: IfMatch = None,
 ) -> Response[letter_changes.LetterChanged]:
     """Nothing is done about a dead letter."""
-    only("reason")
     return _versioned(_bench().ignore(job_id, letter_changes.reason_of(asked, reason), condition, change()))
 
 
@@ -79,7 +75,6 @@ def ignore_dead_letter(
 )
 def show_payload(job_id: Id) -> Response[letter_changes.LetterPayload]:
     """The payload of a dead letter's task, as it was tried and as it will be."""
-    only()
     return _versioned(_bench().payload(job_id, caller()))
 
 
@@ -88,7 +83,6 @@ def edit_payload(
     job_id: Id, asked: Annotated[letter_changes.LetterEdit, Body()], condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's task is tried with another payload when it is tried again."""
-    only()
     return _versioned(_bench().edit(job_id, asked, condition, change()))
 
 
@@ -105,7 +99,6 @@ def list_audit(
     limit: Limit = PAGE,
 ) -> Response[letter_changes.AuditPage]:
     """A page of a tenant's audit trail."""
-    only("tenant", "target", "cursor", "limit")
     asked = letter_changes.TrailFilter(tenant, target, cursor, limit)
     return answer(200, letter_changes.trail(asked, caller(), database()))
 

@@ -8,10 +8,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from counterfoil.dead_letters.named import Kind
 from functions.admin_api import lookup
 from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import PAGE, Limit, answer, caller, database, only, routes_of
+from functions.admin_api.routes.common import PAGE, Limit, Routes, answer, caller, database
 from functions.admin_api.tenancy import Somebody
 
-routes = routes_of()
+routes = Routes()
 
 
 @routes.get(
@@ -24,7 +24,6 @@ def list_tenants(
     cursor: Annotated[Somebody | None, Query(description="`next` of the page before.")] = None, limit: Limit = PAGE
 ) -> Response[lookup.TenantPage]:
     """A page of the tenants that the caller may look at."""
-    only("cursor", "limit")
     return answer(200, lookup.tenants(cursor, limit, caller(), database()))
 
 
@@ -39,5 +38,4 @@ def find_named(
     part: Annotated[lookup.Part, Query(description="The end of an id; of a group, the beginning of its fingerprint.")],
 ) -> Response[lookup.NamedThings]:
     """What people name by a part of its id, as tables show it, among what the caller may look at."""
-    only("kind", "part")
     return answer(200, lookup.find(kind, part, caller(), database()))

@@ -16,15 +16,14 @@ from functions.admin_api.routes.common import (
     Id,
     Limit,
     OneTenant,
+    Routes,
     answer,
     caller,
     database,
-    only,
-    routes_of,
 )
 from functions.admin_api.users import LONGEST_ZONE, Day
 
-routes = routes_of()
+routes = Routes()
 
 
 @routes.get(
@@ -43,7 +42,6 @@ def list_pools(  # a query is this many parameters
     limit: Limit = PAGE,
 ) -> Response[offers.OfferPoolPage]:
     """A page of a tenant's pools: a date of a time zone each, and how far it has come."""
-    only("tenant", "from", "to", "timezone", "state", "cursor", "limit")
     wanted = offers.Filter(tenant, since, until, timezone, state, cursor, limit)
     return answer(200, offers.page(wanted, caller(), database(), datetime.now(UTC)))
 
@@ -56,7 +54,6 @@ def list_pools(  # a query is this many parameters
 )
 def show_pool(pool_id: Id) -> Response[offers.OfferPoolDetail]:
     """One date of one time zone, with the shards that its users are served in."""
-    only()
     return answer(200, offers.show(pool_id, caller(), database(), datetime.now(UTC)))
 
 
@@ -68,7 +65,6 @@ def show_pool(pool_id: Id) -> Response[offers.OfferPoolDetail]:
 )
 def list_failed(pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> Response[offers.FailedUsers]:
     """A page of the users of a pool whose offers failed, and why."""
-    only("cursor", "limit")
     return answer(200, offers.failed(pool_id, cursor, limit, caller(), database(), datetime.now(UTC)))
 
 
@@ -80,5 +76,4 @@ def list_failed(pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> Resp
 )
 def show_job(pool_id: Id, user_id: Id) -> Response[offers.OfferJob]:
     """One user's job of a date: its shard, its tries, what it was computed from, and the offers."""
-    only()
     return answer(200, offers.job(pool_id, user_id, caller(), database(), datetime.now(UTC)))

@@ -19,15 +19,14 @@ from functions.admin_api.routes.common import (
     IfMatch,
     Limit,
     OneTenant,
+    Routes,
     answer,
     caller,
     change,
     database,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 _UNLESS_SAID: list[ClosedStatus] = ["resolved", "ignored"]
 """Of states: what was tried again may die again, and its letter then tells what was done."""
 _ASKED = responses(
@@ -71,7 +70,6 @@ def purge_dead_letters(
     It is asked for twice: without `confirm`, and then with it and the ETag of that answer, so that no more letters go
     than were shown.
     """
-    only("tenant", "before_date", "status", "confirm")
     statuses = [one for one in keeping.SETTLED if one in status]
     done = purging.purge(purging.Wanted(tenant, before_date, statuses, confirm, condition), change())
     if isinstance(done, purging.LetterPurgePlan):
@@ -89,14 +87,12 @@ def list_purges(
     tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> Response[purging.LetterPurgePage]:
     """A page of a tenant's purges."""
-    only("tenant", "cursor", "limit")
     return answer(200, purging.listed(tenant, cursor, limit, caller(), database()))
 
 
 @routes.get("/api/admin/dlq/purges/<purge_id>", summary="Show a purge", tags=["dead letters"], responses=_SHOWN)
 def show_purge(purge_id: Id) -> Response[purging.LetterPurge]:
     """How far a purge is, or that it is undone."""
-    only()
     found = purging.shown(purge_id, caller(), database())
     return _versioned(200, found, found.version)
 
@@ -104,7 +100,6 @@ def show_purge(purge_id: Id) -> Response[purging.LetterPurge]:
 @routes.post("/api/admin/dlq/purges/<purge_id>/undo", summary="Undo a purge", tags=["dead letters"], responses=_UNDONE)
 def undo_purge(purge_id: Id, condition: IfMatch = None) -> Response[purging.LetterPurge]:
     """The letters of a purge are had back within a week, but for their messages in SQS."""
-    only()
     undone = purging.undo(purge_id, condition, change())
     return _versioned(200 if undone.is_complete else 202, undone, undone.version)
 

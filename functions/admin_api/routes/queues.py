@@ -16,15 +16,14 @@ from functions.admin_api.routes.common import (
     VERSIONED,
     IfMatch,
     OneTenant,
+    Routes,
     answer,
     caller,
     change,
     database,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 FORMS = (queues.QueueSwitch,)
 """Of bodies."""
 
@@ -42,7 +41,6 @@ _SWITCHED[200]["headers"] = VERSIONED
 )
 def show_queues(tenant: OneTenant = None) -> Response[queues.QueuesOverview]:
     """How full queues are and what is done: everybody's work for who may look for all tenants, else a tenant's own."""
-    only("tenant")
     return answer(200, hall().overview(tenant, caller(), datetime.now(UTC)))
 
 
@@ -54,7 +52,6 @@ def show_queues(tenant: OneTenant = None) -> Response[queues.QueuesOverview]:
 )
 def list_paused_queues() -> Response[queues.PausedQueues]:
     """The queues that a person has paused, in one quick look: for everybody who may look at anything."""
-    only()
     return answer(200, hall().paused(caller()))
 
 
@@ -63,7 +60,6 @@ def pause_queue(
     worker: Worker, asked: Annotated[queues.QueueSwitch, Body()], condition: IfMatch = None
 ) -> Response[queues.QueueState]:
     """A worker's queue is not read until it is resumed. What waits there loses no attempt."""
-    only()
     return _switched(hall().switch(worker, asked, condition, change(), is_paused=True))
 
 
@@ -72,7 +68,6 @@ def resume_queue(
     worker: Worker, asked: Annotated[queues.QueueSwitch, Body()], condition: IfMatch = None
 ) -> Response[queues.QueueState]:
     """A worker's queue is read again."""
-    only()
     return _switched(hall().switch(worker, asked, condition, change(), is_paused=False))
 
 

@@ -17,15 +17,14 @@ from functions.admin_api.routes.common import (
     Id,
     Limit,
     OneTenant,
+    Routes,
     answer,
     caller,
     change,
     database,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 FORMS = (reviews.Difference, reviews.Confirm, reviews.Reject, reviews.Merge, reviews.Split)
 """Of bodies."""
 
@@ -50,7 +49,6 @@ def list_reviews(  # a query is this many parameters
     limit: Limit = PAGE,
 ) -> Response[reviews.ReviewPage]:
     """A page of the documents that are in doubt."""
-    only("tenant", "kind", "min_chance", "max_chance", "state", "cursor", "limit")
     wanted = Wanted(
         state=state,
         kind=None if kind is None else kind.value,
@@ -69,35 +67,30 @@ def list_reviews(  # a query is this many parameters
 )
 def show_review(document_id: Id) -> Response[reviews.Review]:
     """One document in doubt, with its candidates and their evidence."""
-    only()
     return answer(200, reviews.shown(document_id, caller(), database()))
 
 
 @routes.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
 def merge(asked: Annotated[reviews.Merge, Body()]) -> Response[reviews.Decided]:
     """Two clusters are one."""
-    only()
     return answer(200, reviews.merge(asked, change()))
 
 
 @routes.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION)
 def split(asked: Annotated[reviews.Split, Body()]) -> Response[reviews.Decided]:
     """A document does not belong to its cluster."""
-    only()
     return answer(200, reviews.split(asked, change()))
 
 
 @routes.post("/api/admin/reviews/accept", summary="Accept a difference", tags=["reviews"], responses=_WORD)
 def accept(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.DifferenceSettled]:
     """A difference may be."""
-    only()
     return answer(200, reviews.say("accepted", asked, change()))
 
 
 @routes.post("/api/admin/reviews/dispute", summary="Dispute a difference", tags=["reviews"], responses=_WORD)
 def dispute(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.DifferenceSettled]:
     """A difference may not be."""
-    only()
     return answer(200, reviews.say("disputed", asked, change()))
 
 
@@ -106,7 +99,6 @@ def dispute(asked: Annotated[reviews.Difference, Body()]) -> Response[reviews.Di
 )
 def confirm(document_id: Id, asked: Annotated[reviews.Confirm, Body()]) -> Response[reviews.Decided]:
     """A document belongs to another one."""
-    only()
     return answer(200, reviews.confirm(document_id, asked, change()))
 
 
@@ -115,5 +107,4 @@ def confirm(document_id: Id, asked: Annotated[reviews.Confirm, Body()]) -> Respo
 )
 def reject(document_id: Id, asked: Annotated[reviews.Reject, Body()]) -> Response[reviews.Decided]:
     """A document does not belong to others."""
-    only()
     return answer(200, reviews.reject(document_id, asked, change()))

@@ -15,15 +15,14 @@ from functions.admin_api.routes.common import (
     Id,
     Limit,
     OneTenant,
+    Routes,
     answer,
     caller,
     change,
     desk,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 FORMS = (tasks.TaskOrder,)
 """Of bodies."""
 
@@ -42,7 +41,6 @@ FORMS = (tasks.TaskOrder,)
 )
 def submit_task(order: Annotated[tasks.TaskOrder, Body()]) -> Response[tasks.TaskDetail]:
     """A task is accepted, once for each `idempotency_key`."""
-    only()
     status, task = desk().submit(order, change())
     return answer(status, task)
 
@@ -65,7 +63,6 @@ def list_tasks(  # a query is this many parameters
     limit: Limit = PAGE,
 ) -> Response[tasks.TaskPage]:
     """A page of a tenant's tasks: the caller's own, and for an admin everybody's."""
-    only("tenant", "status", "task_type", "from", "to", "cursor", "limit")
     wanted = tasks.Filter(tenant, status, task_type, created_from, created_until, cursor, limit)
     return answer(200, desk().page(wanted, caller()))
 
@@ -78,7 +75,6 @@ def list_tasks(  # a query is this many parameters
 )
 def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
     """One task: status, result, attempts, and what became of each try."""
-    only()
     return answer(200, desk().show(job_id, caller()))
 
 
@@ -90,5 +86,4 @@ def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
 )
 def cancel_task(job_id: Id) -> Response[tasks.TaskDetail]:
     """A task that is not over is cancelled: it is not begun any more, and a try under way changes nothing."""
-    only()
     return answer(200, desk().cancel(job_id, change()))

@@ -8,9 +8,9 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from counterfoil.settings import settings
 from functions.admin_api import uploads
 from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import answer, change, only, routes_of
+from functions.admin_api.routes.common import Routes, answer, change
 
-routes = routes_of()
+routes = Routes()
 FORMS = (uploads.Upload,)
 """Of bodies."""
 
@@ -23,7 +23,6 @@ FORMS = (uploads.Upload,)
 )
 def create_upload(wanted: Annotated[uploads.Upload, Body()]) -> Response[uploads.UploadForm]:
     """Leave to upload a file: a form to be posted to S3."""
-    only()
     bucket = settings().uploads_bucket
     assert bucket is not None  # the row lets files be uploaded, and the stack tells where
     return answer(201, uploads.admit(wanted, change(), bucket))

@@ -17,15 +17,14 @@ from functions.admin_api.routes.common import (
     IfNoneMatch,
     Limit,
     OneTenant,
+    Routes,
     answer,
     caller,
     change,
     database,
-    only,
-    routes_of,
 )
 
-routes = routes_of()
+routes = Routes()
 FORMS = (users.ProfileForm,)
 """Of bodies."""
 _KEPT = responses(
@@ -54,7 +53,6 @@ def put_profile(
     ] = None,
 ) -> Response[users.UserProfile]:
     """A person who may be offered to others from the next 9:00 where he is; the whole profile, in the place of any."""
-    only("tenant")
     status, kept = users.put(user_id, tenant, profile, condition, change())
     return answer(status, kept, {"ETag": etag(kept.version)})
 
@@ -64,7 +62,6 @@ def show_profile(
     user_id: Id, tenant: OneTenant = None, known: IfNoneMatch = None
 ) -> Response[users.UserProfile | None]:
     """A profile as it is kept."""
-    only("tenant")
     found = users.show(user_id, tenant, caller(), database())
     headers = {"ETag": etag(found.version)}
     return Response(304, headers=headers) if names(known, found.version) else answer(200, found, headers)
@@ -80,7 +77,6 @@ def show_profile(
 )
 def delete_profile(user_id: Id, tenant: OneTenant = None) -> Response[None]:
     """A person who is offered to nobody any more. What others were offered of him is withdrawn."""
-    only("tenant")
     users.remove(user_id, tenant, change())
     return Response(204)
 
@@ -95,7 +91,6 @@ def list_blocks(
     user_id: Id, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> Response[users.BlockedUsers]:
     """A page of those whom this user has blocked; who has blocked this user is told to nobody."""
-    only("tenant", "cursor", "limit")
     return answer(200, users.blocks(user_id, tenant, cursor, limit, caller(), database()))
 
 
@@ -107,7 +102,6 @@ def list_blocks(
 )
 def block_user(user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
     """Two are never offered to one another again; what they were offered of each other is withdrawn."""
-    only("tenant")
     users.block(user_id, blocked_id, tenant, change())
     return Response(204)
 
@@ -120,7 +114,6 @@ def block_user(user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Respons
 )
 def unblock_user(user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
     """A block is taken back. One of the other person's stands."""
-    only("tenant")
     users.unblock(user_id, blocked_id, tenant, change())
     return Response(204)
 
@@ -139,5 +132,4 @@ def show_offers(
     ] = None,
 ) -> Response[users.UserOffers]:
     """Who is offered to a user on a date. Users without a profile have none."""
-    only("tenant", "date")
     return answer(200, users.offered(user_id, tenant, date, caller(), database(), datetime.now(UTC)))
