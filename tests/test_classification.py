@@ -20,7 +20,7 @@ from botocore.parsers import ResponseParserError
 import counterfoil
 from counterfoil import aws, db, http
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Success
+from counterfoil.delivery import Effects, Succeeded, TenantAttempt
 from counterfoil.delivery.settlement import Settlement
 from counterfoil.errors import (
     ConflictError,
@@ -280,10 +280,10 @@ def test_an_unmapped_error_of_a_try_takes_the_policys_default(
 ) -> None:
     bad, good = pending(), pending()
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         if attempt.work_id == bad.work_id:
             raise error("DE02120300000000202051")
-        return Success(lambda connection: ())
+        return Succeeded(lambda connection: Effects())
 
     consumer = make_consumer(database, work, clock)
     policy = RedeliverPolicy(unknown_is_transient=unknown_is_transient)

@@ -6,13 +6,13 @@ from typing import Any
 from counterfoil.delivery import Consumer
 from counterfoil.documents import uploads
 from counterfoil.settings import settings
-from functions.acquisition.work import acquire
+from functions.acquisition.work import WORKER
 
 
 @cache
 def consumer() -> Consumer:
     """The consumer of this function's queue, made at the first invocation."""
-    return Consumer.from_settings(settings(), acquire, read=uploads.read)
+    return Consumer.from_settings(settings(), WORKER, read=uploads.read)
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from counterfoil.delivery import Attempt
+from counterfoil.delivery import TenantAttempt
 from counterfoil.documents import files
 from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Found, Skipped
@@ -40,7 +40,7 @@ class Parts:
         return not_taken(self.skipped)
 
 
-def store(attempt: Attempt, bucket: str, found: Iterable[Found]) -> Parts:
+def store(attempt: TenantAttempt, bucket: str, found: Iterable[Found]) -> Parts:
     """Store each attachment, one in memory at a time.
 
     A key is its content's, and every version of the object holds the same bytes: a try that is repeated, or another
@@ -61,7 +61,7 @@ def store(attempt: Attempt, bucket: str, found: Iterable[Found]) -> Parts:
         if digest.digest() in documents:
             skipped.append(Skipped(part.name, len(part.content), "The same file is in it twice."))
             continue
-        attempt.check()
+        attempt.deadline.check()
         key = f"{PREFIX}{attempt.tenant_id}/{digest.hexdigest()}"
         files.write(bucket, key, part.content, _TYPES.get(part.kind, "application/octet-stream"))
         documents[digest.digest()] = Stored(part.name, File(bucket, key, None), len(part.content), digest.digest())

@@ -4,7 +4,8 @@ The job of a mail in the inbox has no tenant. It reads the mail's recipients and
 job reads the mail under that tenant's row-level security.
 """
 
-from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.db import Connection
+from counterfoil.delivery import Attempt, Effects, Outcome, Skipped, Succeeded
 from counterfoil.documents import files, uploads
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import File
@@ -34,17 +35,17 @@ def route(attempt: Attempt) -> Outcome:
         message = f"The key names no tenant that exists; upload to {PREFIX}{{tenant}}/{{file name}}"
         raise UnknownTenantError(message)
     if key == INBOX + SETUP:
-        return Skip("Not a mail: Amazon SES tried whether it may store mail here")
+        return Skipped("Not a mail: Amazon SES tried whether it may store mail here")
     check_size(size)
     addresses = recipients(files.head(File(bucket, key, version)))
-    attempt.check()
+    attempt.deadline.check()
     with attempt.database.delivery() as connection:
         tenants = uploads.tenants_of(connection, addresses)
     if not tenants:
         raise UnknownTenantError(_nobody(addresses), addresses=addresses[:MAX_NAMED])
-    return Success(
-        lambda connection: uploads.pass_on(connection, attempt.work_id, tenants, attempt.now()),
-        reason=lambda: f"Passed on to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}",
+    told = f"Passed on to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
+    return Succeeded(
+        lambda connection: Effects(uploads.pass_on(connection, attempt.work_id, tenants, attempt.now()), told)
     )
 
 

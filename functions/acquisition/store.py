@@ -12,7 +12,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Attempt
+from counterfoil.delivery import TenantAttempt
 from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Skipped
 from counterfoil.documents.mail.holds import Hold
@@ -47,9 +47,8 @@ class Arrival:
     skipped: tuple[Skipped, ...] = ()
 
     @classmethod
-    def of(cls, attempt: Attempt, file: File, received_at: datetime, **found: Any) -> "Arrival":
-        """What arrived by the job that `attempt` is at, which has a tenant."""
-        assert attempt.tenant_id is not None  # a job without one is passed on
+    def of(cls, attempt: TenantAttempt, file: File, received_at: datetime, **found: Any) -> "Arrival":
+        """What arrived by the job of `attempt`."""
         return cls(attempt.work_id, attempt.tenant_id, file, received_at, **found)
 
     @property

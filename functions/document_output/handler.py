@@ -5,7 +5,7 @@ from typing import Any
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery import Consumer, Outcome, TenantAttempt
 from counterfoil.egress import Egress
 from counterfoil.settings import settings
 from functions.document_output.work import Ways, deliver
@@ -17,7 +17,7 @@ def consumer() -> Consumer:
     return Consumer.from_settings(settings(), _deliver)
 
 
-def _deliver(attempt: Attempt) -> Outcome:
+def _deliver(attempt: TenantAttempt) -> Outcome:
     return deliver(attempt, ways(attempt.database))
 
 

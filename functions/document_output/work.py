@@ -7,13 +7,12 @@ from uuid import UUID
 
 from counterfoil.circuit_breaker import DESTINATION, Breakers
 from counterfoil.db import Connection
-from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimError
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import Destination
 from counterfoil.webhooks.payload import HEADER, Job, body, export, signature
-from counterfoil.work import Send
 from functions.document_output.lanes import Lanes
 
 LEAST_SECONDS = 2.0
@@ -33,7 +32,7 @@ class Ways:
     lanes: Lanes = field(default_factory=Lanes)
 
 
-def deliver(attempt: Attempt, ways: Ways) -> Outcome:
+def deliver(attempt: TenantAttempt, ways: Ways) -> Outcome:
     """Deliver one revision to one destination.
 
     Raises:
@@ -45,7 +44,6 @@ def deliver(attempt: Attempt, ways: Ways) -> Outcome:
         CancelledError: no time is left.
         StaleClaimError: a newer revision has begun.
     """
-    assert attempt.tenant_id is not None  # an output job's tenant is NOT NULL
     with attempt.database.tenant(attempt.tenant_id) as connection:
         loaded = destinations.load(connection, attempt.work_id, attempt.revision)
         if loaded is None:
@@ -54,31 +52,31 @@ def deliver(attempt: Attempt, ways: Ways) -> Outcome:
         job, destination = loaded
         secrets = destinations.active_secrets(connection, destination.id, attempt.now())
     if not destination.is_active:
-        return Skip(f"The destination '{destination.name}' was removed", partial(_forget, attempt.work_id))
-    attempt.check()
+        return Skipped(f"The destination '{destination.name}' was removed", partial(_forget, attempt.work_id))
+    attempt.deadline.check()
     with (
         ways.lanes.lane(destination.id, destination.name, attempt.now()),
         ways.breakers.guard(f"{DESTINATION}{destination.id}"),
     ):
         status = _call(attempt, ways, job, destination, secrets)
 
-    def effects(connection: Connection) -> Sequence[Send]:
+    def effects(connection: Connection) -> Effects:
         connection.execute(
             "UPDATE output_job SET delivered_at = %s, response_status = %s WHERE id = %s",
             [attempt.now(), status, attempt.work_id],
         )
-        return ()
+        return Effects()
 
-    return Success(effects)
+    return Succeeded(effects)
 
 
-def _forget(job_id: UUID, connection: Connection) -> Sequence[Send]:
+def _forget(job_id: UUID, connection: Connection) -> Effects:
     """Drop what was asked for while the destination was being removed, which forgot only what was there by then."""
     connection.execute("UPDATE output_job SET payload = 'null' WHERE id = %s", [job_id])
-    return ()
+    return Effects()
 
 
-def _call(attempt: Attempt, ways: Ways, job: Job, destination: Destination, secrets: Sequence[str]) -> int | None:
+def _call(attempt: TenantAttempt, ways: Ways, job: Job, destination: Destination, secrets: Sequence[str]) -> int | None:
     """Make the delivery. Returns the status of the answer, where it is a webhook's."""
     if destination.kind == "s3":
         if ways.bucket is None:
@@ -91,9 +89,9 @@ def _call(attempt: Attempt, ways: Ways, job: Job, destination: Destination, secr
         )
     if not secrets:
         raise InvalidSettingsError(f"The destination '{destination.name}' has no secret: rotate it to give it one.")
-    seconds = attempt.time_left()
+    seconds = attempt.deadline.remaining()
     if seconds < LEAST_SECONDS:
-        raise CancelledError("Stopped before the call, since the invocation is about to end")
+        raise CancelledError("Stopped before the call because the invocation is about to end")
     content = body(job)
     headers = {
         "content-type": "application/json",

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from counterfoil.delivery import Attempt
+from counterfoil.delivery import TenantAttempt
 from counterfoil.documents.splitting import SURE, Boundary, Split
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError
@@ -63,7 +63,7 @@ class Choices(BaseModel):
     boundaries: tuple[Choice, ...]
 
 
-def decide(llm: Asks, attempt: Attempt, pages: Sequence[Page], doubtful: Split) -> Split:
+def decide(llm: Asks, attempt: TenantAttempt, pages: Sequence[Page], doubtful: Split) -> Split:
     """The split with the model's word in the places that are in doubt; outside any transaction.
 
     What the model is not certain of stays in doubt, and so does everything where there are more than MAX_DOUBTS, where
@@ -77,13 +77,7 @@ def decide(llm: Asks, attempt: Attempt, pages: Sequence[Page], doubtful: Split) 
     asked = [boundary.page for boundary in doubtful.doubts]
     question = Question(SYSTEM, told(pages, doubtful), "splitting", attempt.tenant_id, attempt.work_id)
     try:
-        answer = llm.ask(
-            question,
-            form(asked),
-            time_left=attempt.time_left,
-            cancelled=attempt.cancelled,
-            check=attempt.check,
-        )
+        answer = llm.ask(question, form(asked), attempt.deadline)
     except (RefusedQuestionError, ContextWindowError, BudgetSpentError):
         return doubtful
     certain = (choice for choice in answer.boundaries if choice.confidence == "high")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Attempt
+from counterfoil.delivery import TenantAttempt
 from counterfoil.documents import files
 from counterfoil.documents.files import File
 from counterfoil.documents.sandbox import parsers
@@ -29,7 +29,7 @@ class Child:
     """SHA-256, 32 bytes."""
 
 
-def store(attempt: Attempt, bucket: str, content: bytes, parts: Sequence[Part]) -> list[Child]:
+def store(attempt: TenantAttempt, bucket: str, content: bytes, parts: Sequence[Part]) -> list[Child]:
     """Cut the parts out of the parent's `content` and store their files.
 
     A repeated try stores the same bytes under the same keys, which harms nobody.
@@ -42,10 +42,10 @@ def store(attempt: Attempt, bucket: str, content: bytes, parts: Sequence[Part]) 
     return list(_stored(attempt, bucket, content, parts))
 
 
-def _stored(attempt: Attempt, bucket: str, content: bytes, parts: Sequence[Part]) -> Iterator[Child]:
-    cut = parsers.cut(content, [part.pages for part in parts], attempt.check)
+def _stored(attempt: TenantAttempt, bucket: str, content: bytes, parts: Sequence[Part]) -> Iterator[Child]:
+    cut = parsers.cut(content, [part.pages for part in parts], attempt.deadline.check)
     for part, own in zip(parts, cut, strict=True):
-        attempt.check()
+        attempt.deadline.check()
         key = f"{PREFIX}{attempt.tenant_id}/{attempt.work_id}/{part.pages.first}-{part.pages.last}.pdf"
         yield Child(part, files.write(bucket, key, own), len(own), hashlib.sha256(own).digest())
 
@@ -115,7 +115,7 @@ ON CONFLICT (id) DO NOTHING RETURNING id, status
 """
 
 
-def insert(connection: Connection, attempt: Attempt, children: Sequence[Child]) -> list[Send]:
+def insert(connection: Connection, attempt: TenantAttempt, children: Sequence[Child]) -> list[Send]:
     """Write the rows of the children that are new, and owe each its ingestion, in the caller's transaction.
 
     Children that are there already, from an earlier splitting of the same file, stay as they are, and where that one

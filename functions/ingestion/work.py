@@ -20,7 +20,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.letters import renew
 from counterfoil.documents import files, replacement
 from counterfoil.documents.extraction import Extraction
@@ -92,7 +92,7 @@ class _Divided:
     parts: Sequence[Child]
 
 
-def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr | None = None) -> Outcome:
+def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: MakeOcr | None = None) -> Outcome:
     """Ingest one document. Where they are configured, `language_model` and `ocr` make what reads with us.
 
     Raises:
@@ -101,7 +101,6 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
         DeferredError: the time is over, and answers were kept that the next try needs not pay for.
         CounterfoilError: S3, the language model, the recognition of characters or the database failed, as they do.
     """
-    assert attempt.tenant_id is not None  # an ingestion job's tenant is NOT NULL
     with attempt.database.tenant(attempt.tenant_id) as connection:
         document = _read(connection, attempt.work_id)
     memory = Memory(attempt.database, attempt.tenant_id, document.root, attempt.now)
@@ -121,7 +120,7 @@ def ingest(attempt: Attempt, language_model: MakeLlm | None = None, ocr: MakeOcr
         message = f"The time was over after {memory.added} answers about the pages, and there is more to ask"
         raise DeferredError(message, until=attempt.now()) from error
     if isinstance(found, _AsBefore):
-        return Success(lambda _: (), reason=lambda: found.reason)
+        return Succeeded(lambda _: Effects(remark=found.reason))
     if isinstance(found, _Divided):
         return _divided(attempt, found)
     poorer = _poorer(found, document, _without_model(ingestion.model))
@@ -162,7 +161,7 @@ class _AsBefore:
 class _Ingestion:
     """The steps of one attempt, up to what it writes."""
 
-    attempt: Attempt
+    attempt: TenantAttempt
     document: _Document
     memory: Memory
     model: Remembering | None
@@ -171,8 +170,8 @@ class _Ingestion:
     def run(self) -> _Result | _Divided | _AsBefore:
         """Read the file."""
         content = files.read(self.document.file)
-        self.attempt.check()
-        read = parsers.read(content, self.attempt.check)
+        self.attempt.deadline.check()
+        read = parsers.read(content, self.attempt.deadline.check)
         extraction = read.extraction
         if extraction.structured_data is not None:
             return _exact(extraction)
@@ -198,7 +197,7 @@ class _Ingestion:
 
     def _pdf(self, content: bytes, read: FileText) -> _Result | _Divided | _AsBefore:
         def cut(numbers: Sequence[int]) -> Iterator[bytes]:
-            return parsers.cut(content, [(number, number) for number in numbers], self.attempt.check)
+            return parsers.cut(content, [(number, number) for number in numbers], self.attempt.deadline.check)
 
         found = recognition.of_pdf(read.pages, read.scans, self._recogniser(), cut)
         if not self.document.is_child and len(found.pages) > 1 and not _is_blank(found):
@@ -215,7 +214,7 @@ class _Ingestion:
 
     def _division(self, found: Recognition) -> Split:
         """Where the documents of a file begin, by rules and by a model where they doubt."""
-        division = parsers.split_pages(found.pages, self.attempt.check)
+        division = parsers.split_pages(found.pages, self.attempt.deadline.check)
         if self.model is None:
             return division
         return boundaries.decide(self.model, self.attempt, found.pages, division)
@@ -225,14 +224,11 @@ class _Ingestion:
         return " ".join(filter(None, (division.doubt, unasked, found.told)))
 
     def _pages(self, found: Recognition) -> _Result:
-        assert self.attempt.tenant_id is not None
         reader = Reader(
             self.model,
             self.attempt.tenant_id,
             self.attempt.work_id,
-            self.attempt.time_left,
-            self.attempt.cancelled,
-            self.attempt.check,
+            self.attempt.deadline,
         )
         read = reader.read(found)
         unread = frozenset(found.unread)
@@ -246,8 +242,7 @@ class _Ingestion:
             self.memory,
             self.document.content_hash,
             self.document.first_page,
-            self.attempt.time_left,
-            self.attempt.check,
+            self.attempt.deadline,
         )
 
 
@@ -274,22 +269,24 @@ def _exact(extraction: Extraction) -> _Result:
     )
 
 
-def _done(attempt: Attempt, found: _Result) -> Outcome:
+def _done(attempt: TenantAttempt, found: _Result) -> Outcome:
     is_read = found.structured_data is not None
     is_matched = is_read and found.type not in (None, DocumentType.OTHER)
-    told: list[str] = []
 
-    def effects(connection: Connection) -> Sequence[Send]:
+    def effects(connection: Connection) -> Effects:
         replacement.lock_awaited(connection, attempt.work_id)
         _write(connection, attempt, found)
-        sends = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
-        return sends + (_replace(connection, attempt, told) if is_read else [])
+        messages = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
+        if not is_read:
+            return Effects(messages)
+        more, replaced = replacement.carry_out(connection, attempt.work_id, attempt.now())
+        return Effects(messages + more, " ".join(filter(None, (*found.remarks, replaced))) or None)
 
     if not is_read:
-        return Skip(found.reason or NOTHING, effects)
+        return Skipped(found.reason or NOTHING, effects)
     if not is_matched:
-        return Skip("A kind of document that is kept and not matched.", effects)
-    return Success(effects, reason=lambda: " ".join((*found.remarks, *told)) or None)
+        return Skipped("A kind of document that is kept and not matched.", effects)
+    return Succeeded(effects)
 
 
 def _without_model(model: Remembering | None) -> str | None:
@@ -317,32 +314,25 @@ def _poorer(found: _Result, before: _Document, without_model: str | None) -> str
     return None
 
 
-def _as_read_before(attempt: Attempt, reason: str) -> Success:
+def _as_read_before(attempt: TenantAttempt, reason: str) -> Succeeded:
     told = f"What was read of it before stands. This time: {reason}"
-    return Success(lambda connection: _match_again(connection, attempt), reason=lambda: told)
-
-
-def _replace(connection: Connection, attempt: Attempt, told: list[str]) -> list[Send]:
-    """Remove what this document takes the place of, now that it has been read; `told` is what was done, if anything."""
-    sends, sentence = replacement.carry_out(connection, attempt.work_id, attempt.now())
-    told[:] = [sentence] if sentence else []  # the transaction may run a second time
-    return sends
+    return Succeeded(lambda connection: Effects(_match_again(connection, attempt), told))
 
 
 _WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
 
 
-def _match_again(connection: Connection, attempt: Attempt) -> list[Send]:
+def _match_again(connection: Connection, attempt: TenantAttempt) -> list[Send]:
     """Begin the matching of a document that was matched before. One that cannot be any more leaves its cluster."""
     begun = [id_ for (id_,) in connection.execute(_WAS_MATCHED, [attempt.work_id])]
     return _match(connection, attempt, begun)
 
 
-def _match(connection: Connection, attempt: Attempt, ids: Sequence[UUID]) -> list[Send]:
+def _match(connection: Connection, attempt: TenantAttempt, ids: Sequence[UUID]) -> list[Send]:
     return renew(connection, "matching", ids, attempt.now(), actor="ingestion", why=WHY)
 
 
-def _write(connection: Connection, attempt: Attempt, found: _Result) -> None:
+def _write(connection: Connection, attempt: TenantAttempt, found: _Result) -> None:
     connection.execute(
         "UPDATE document SET type = %s, method = %s, structured_data = %s, evidence = %s WHERE id = %s",
         [
@@ -355,17 +345,17 @@ def _write(connection: Connection, attempt: Attempt, found: _Result) -> None:
     )
 
 
-def _divided(attempt: Attempt, found: _Divided) -> Success:
-    told: list[str] = []
+def _divided(attempt: TenantAttempt, found: _Divided) -> Succeeded:
 
-    def effects(connection: Connection) -> Sequence[Send]:
+    def effects(connection: Connection) -> Effects:
         replacement.lock_awaited(connection, attempt.work_id)
         _write(connection, attempt, _Result(DocumentType.OTHER, "none", None))
-        sends = _match_again(connection, attempt)
+        messages = _match_again(connection, attempt)
         connection.execute(
             "UPDATE document SET matching_reason = %s WHERE id = %s", [found.split.told, attempt.work_id]
         )
-        sends += children.insert(connection, attempt, found.parts)
-        return sends + _replace(connection, attempt, told)
+        messages += children.insert(connection, attempt, found.parts)
+        more, replaced = replacement.carry_out(connection, attempt.work_id, attempt.now())
+        return Effects(messages + more, " ".join(filter(None, (found.split.told, replaced))))
 
-    return Success(effects, reason=lambda: " ".join((found.split.told, *told)))
+    return Succeeded(effects)

@@ -6,7 +6,7 @@ from typing import Any
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.delivery import Consumer, Works
+from counterfoil.delivery import BatchWorker, Consumer
 from counterfoil.llm import Llm, client
 from counterfoil.settings import settings
 from functions.matching.work import Embedding, match, match_together
@@ -23,9 +23,9 @@ def consumer() -> Consumer:
         embedding=None if name is None else Embedding(name, embedding_model),
     )
     # What documents are about is asked for one by one, so that there is nothing left to be done together.
-    works = Works(alone, partial(match_together, judging=judging)) if name is None else alone
+    worker = BatchWorker(alone, partial(match_together, judging=judging)) if name is None else alone
     collect_rarely()
-    return Consumer.from_settings(settings(), works)
+    return Consumer.from_settings(settings(), worker)
 
 
 def collect_rarely() -> None:

@@ -10,14 +10,14 @@ cluster.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Settled, Skip, Success
+from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.letters import renew
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.matching import sql
 from counterfoil.llm import Llm
-from counterfoil.work import Send
 
 WITHDRAWN = "A document that it was matched with, or could have been, was read anew and is matched no more."
 
@@ -32,21 +32,20 @@ class Embedding:
 
 
 def match(
-    attempt: Attempt,
+    attempt: TenantAttempt,
     language_model: Callable[[Database], Llm] | None = None,
     embedding: Embedding | None = None,
 ) -> Outcome:
     """Match one document against its tenant's others. Where one is configured, `language_model` makes what judges."""
-    assert attempt.tenant_id is not None  # a document's tenant is NOT NULL
     tenant_id = attempt.tenant_id
 
     def judge(make: Callable[[Database], Llm]) -> matching.Judge:
         llm = make(attempt.database)
-        return matching.Judge(llm, llm.provider.model, attempt.now, attempt.time_left, attempt.cancelled, attempt.check)
+        return matching.Judge(llm, llm.provider.model, attempt.now, attempt.deadline)
 
     def embedder(model: Embedding) -> matching.Embedder:
         make = partial(model.make, attempt.database)
-        return matching.Embedder(model.name, make, attempt.time_left, attempt.cancelled, attempt.check)
+        return matching.Embedder(model.name, make, attempt.deadline)
 
     decided = matching.search_and_decide(
         attempt.database,
@@ -56,47 +55,49 @@ def match(
         None if embedding is None else embedder(embedding),
     )
     if isinstance(decided, matching.Skip):
-        return Skip(decided.reason, lambda connection: _skip(connection, attempt, decided))
-    reasons: list[str | None] = []
+        return Skipped(decided.reason, lambda connection: _skip(connection, attempt, decided))
 
-    def effects(connection: Connection) -> Sequence[Send]:
+    def effects(connection: Connection) -> Effects:
         now = attempt.now()
         written = matching.write(connection, decided, now)
-        reasons[:] = [written.reason]
-        return diagnostics.request(connection, tenant_id, written.clusters, now, document_ids=written.documents)
+        messages = diagnostics.request(connection, tenant_id, written.clusters, now, document_ids=written.documents)
+        return Effects(messages, written.reason)
 
-    return Success(effects, reason=lambda: reasons[0])
+    return Succeeded(effects)
 
 
-def match_together(connection: Connection, attempts: Sequence[Attempt], *, judging: bool = False) -> Settled:
+def match_together(
+    connection: Connection, attempts: Sequence[TenantAttempt], *, judging: bool = False
+) -> dict[UUID, Effects]:
     """Match documents of one tenant whose messages came together, as far as nothing comes between any two of them.
 
     What a language model has to be asked about, where there is one (`judging`), is matched by itself.
     """
     tenant_id = attempts[0].tenant_id
-    assert tenant_id is not None  # a document's tenant is NOT NULL
     found = matching.search(connection, tenant_id, [attempt.work_id for attempt in attempts])
     decided = [
         one for one in found.values() if isinstance(one, matching.Decided) and not (judging and one.outcome.unasked)
     ]
     if not decided:
-        return Settled({}, ())
+        return {}
     at = attempts[0].now()
     written = matching.write_together(connection, decided, at)
-    sends = diagnostics.request(connection, tenant_id, written.clusters, at, document_ids=written.documents)
-    return Settled(written.reasons, sends)
+    messages = diagnostics.request(connection, tenant_id, written.clusters, at, document_ids=written.documents)
+    effects: dict[UUID, Effects] = {}
+    for id_, remark in written.reasons.items():  # settled in one transaction: the first carries all messages
+        effects[id_] = Effects(() if effects else messages, remark)
+    return effects
 
 
-def _skip(connection: Connection, attempt: Attempt, skip: matching.Skip) -> Sequence[Send]:
+def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.Skip) -> Effects:
     """Withdraw a document that cannot be matched, and open its review if a reviewer can name its partner."""
-    assert attempt.tenant_id is not None
     now = attempt.now()
     parts = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
     if skip.needs_review:
         sql.open_unmatched(connection, attempt.work_id, skip.reason, now)
     if parts is None:
-        return ()
-    sends = renew(connection, "matching", parts.touched, now, actor="matching", why=WITHDRAWN)
-    return sends + diagnostics.request(
-        connection, attempt.tenant_id, parts.clusters, now, document_ids=parts.neighbours
-    )
+        return Effects()
+    messages = renew(connection, "matching", parts.touched, now, actor="matching", why=WITHDRAWN)
+    tenant_id, clusters = attempt.tenant_id, parts.clusters
+    messages += diagnostics.request(connection, tenant_id, clusters, now, document_ids=parts.neighbours)
+    return Effects(messages)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Success
+from counterfoil.delivery import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.errors import DeferredError, InconsistentDataError, StaleClaimError
 from counterfoil.offers import store
 from counterfoil.offers.capped import Ints, places
@@ -25,7 +25,6 @@ from counterfoil.offers.pool import EXCLUSION, People, documents, inputs_hashes
 from counterfoil.offers.schedule import VERSION, Rules, nine_oclock
 from counterfoil.offers.store import Given, Results, Written
 from counterfoil.webhooks.destinations import enqueue
-from counterfoil.work import Send
 
 PARTS_FIRST = timedelta(minutes=1)
 """Until then those wait who take the places that are left, while others of their pool are to come."""
@@ -60,7 +59,7 @@ class Pools:
         return pool
 
 
-def serve(attempt: Attempt, pools: Pools) -> Outcome:
+def serve(attempt: TenantAttempt, pools: Pools) -> Outcome:
     """Serve the users of one shard.
 
     Users from whose records nothing can be computed are put aside: their jobs fail, and are tried once more in a shard
@@ -74,42 +73,39 @@ def serve(attempt: Attempt, pools: Pools) -> Outcome:
         NoSuchDateError: its date does not exist there.
         InconsistentDataError: its people are not those that were pinned, or none of those put aside can be served.
     """
-    assert attempt.tenant_id is not None  # a shard's tenant is NOT NULL
     with attempt.database.tenant(attempt.tenant_id) as connection:
         shard = store.given(connection, attempt.work_id)
     if shard is None:
         raise StaleClaimError(f"There is no shard {attempt.work_id} any more")
     nine_oclock(shard.timezone, shard.date)  # a zone that is none has no time of its own
     pool = pools.of(shard, attempt.database)
-    attempt.check()
+    attempt.deadline.check()
     rules = Rules.from_json(dict(shard.rules))
     numbers, users = _users(attempt, shard)
     excluded = _excluded(attempt, shard, rules, numbers)
     counts = _taken(attempt, shard, pool, rules)
-    attempt.check()
+    attempt.deadline.check()
     computed = compute(pool, users, excluded, rules, counts)
-    attempt.check()
+    attempt.deadline.check()
     if shard.is_aside and len(users) and len(computed.faults) == len(users):
         fault = next(iter(computed.faults.values()))
         raise InconsistentDataError(f"Of its {len(users)} users none can be served. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
     offered = None if rules.most_offered is None else (*_offered(pool, computed), rules.most_offered)
-    written: list[Written] = []
 
-    def effects(connection: Connection) -> Sequence[Send]:
+    def effects(connection: Connection) -> Effects:
         if offered is not None:
             store.hold_pool(connection, shard, *offered)
-        done = store.write(connection, shard, results, attempt.now())
-        written[:] = [done]
-        data = partial(json.dumps, _told(shard, done), allow_nan=False)
+        written = store.write(connection, shard, results, attempt.now())
+        data = partial(json.dumps, _told(shard, written), allow_nan=False)
         told = enqueue(connection, shard.tenant_id, "offers", shard.id, data, attempt.now())
-        return [*done.sends, *told]
+        return Effects([*written.sends, *told], _remark(written))
 
-    return Success(effects, reason=lambda: _remark(written[0]))
+    return Succeeded(effects)
 
 
-def _users(attempt: Attempt, shard: Given) -> tuple[NDArray[np.int32], People]:
+def _users(attempt: TenantAttempt, shard: Given) -> tuple[NDArray[np.int32], People]:
     """Numbers of users in their shard, and their records: as they were pinned, or as they are."""
     if shard.people is not None:
         return np.arange(len(shard.users), dtype=np.int32), People.read(shard.people)
@@ -118,7 +114,7 @@ def _users(attempt: Attempt, shard: Given) -> tuple[NDArray[np.int32], People]:
     return numbers, People.read(people)
 
 
-def _excluded(attempt: Attempt, shard: Given, rules: Rules, numbers: NDArray[np.int32]) -> NDArray[Any]:
+def _excluded(attempt: TenantAttempt, shard: Given, rules: Rules, numbers: NDArray[np.int32]) -> NDArray[Any]:
     """Who may not be offered to whom, by the number of a user among those who are there.
 
     What the first try of a revision found is kept for those that follow it.
@@ -136,7 +132,7 @@ def _excluded(attempt: Attempt, shard: Given, rules: Rules, numbers: NDArray[np.
     return excluded
 
 
-def _taken(attempt: Attempt, shard: Given, pool: Pool, rules: Rules) -> Ints | None:
+def _taken(attempt: TenantAttempt, shard: Given, pool: Pool, rules: Rules) -> Ints | None:
     """By position in the people of the pool, how many of the users to whom they may be offered are not this shard's.
 
     A part of the pool has places of its own, whatever the others do. Who comes late, or again, takes those that are

@@ -5,7 +5,7 @@ from typing import Any
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery import Consumer, Outcome, TenantAttempt
 from counterfoil.llm import Llm
 from counterfoil.settings import settings
 from counterfoil.tasks.store import read_task_message
@@ -19,7 +19,7 @@ def consumer() -> Consumer:
     return Consumer.from_settings(settings(), _carry_out, read=read_task_message)
 
 
-def _carry_out(attempt: Attempt) -> Outcome:
+def _carry_out(attempt: TenantAttempt) -> Outcome:
     return carry_out(attempt, means(attempt.database))
 
 

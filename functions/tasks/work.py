@@ -1,19 +1,18 @@
 """One attempt at a task: its payload is put into the form of its type, the type runs, and its result is kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Attempt, Outcome, Success
+from counterfoil.delivery import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.egress import Egress
 from counterfoil.errors import InvalidSettingsError, StaleClaimError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from counterfoil.tasks import claim_check, store
-from counterfoil.tasks.registry import Done, TaskContext, UnknownTypeError
+from counterfoil.tasks.registry import TaskContext, TaskResult, UnknownTypeError
 from counterfoil.tasks.store import Given
 from counterfoil.tasks.types import TYPES
-from counterfoil.work import Send
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Means:
     settings: Settings = field(default_factory=Settings)
 
 
-def carry_out(attempt: Attempt, means: Means) -> Outcome:
+def carry_out(attempt: TenantAttempt, means: Means) -> Outcome:
     """Run one task. Its result is written in the transaction that marks it succeeded.
 
     Raises:
@@ -39,7 +38,6 @@ def carry_out(attempt: Attempt, means: Means) -> Outcome:
         TooLargeError: what it came to is larger than is kept.
         CounterfoilError: whatever the type raises.
     """
-    assert attempt.tenant_id is not None  # a task's tenant is NOT NULL
     with attempt.database.tenant(attempt.tenant_id) as connection:
         given = store.given(connection, attempt.work_id)
     if given is None:
@@ -48,18 +46,18 @@ def carry_out(attempt: Attempt, means: Means) -> Outcome:
     if type_ is None:
         raise UnknownTypeError(f"There is no task_type {given.task_type} any more.")
     form = type_.read(_payload(given, means.bucket))
-    attempt.check()
+    attempt.deadline.check()
     found = type_.run(_context(attempt, given, means), form)
-    done = found if isinstance(found, Done) else Done(found, lambda _connection: ())
+    done = found if isinstance(found, TaskResult) else TaskResult(found, lambda _connection: ())
     content = claim_check.checked(done.result, "result")
-    attempt.check()
+    attempt.deadline.check()
 
-    def effects(connection: Connection) -> Sequence[Send]:
-        sends = done.effects(connection)
+    def effects(connection: Connection) -> Effects:
+        messages = done.effects(connection)
         store.write_result(connection, attempt.work_id, content, attempt.now())
-        return sends
+        return Effects(messages)
 
-    return Success(effects)
+    return Succeeded(effects)
 
 
 def _payload(given: Given, bucket: str | None) -> claim_check.Payload:
@@ -71,8 +69,7 @@ def _payload(given: Given, bucket: str | None) -> claim_check.Payload:
     return claim_check.read(bucket, given.payload_key)
 
 
-def _context(attempt: Attempt, given: Given, means: Means) -> TaskContext:
-    assert attempt.tenant_id is not None  # as above
+def _context(attempt: TenantAttempt, given: Given, means: Means) -> TaskContext:
     return TaskContext(
         job_id=attempt.work_id,
         tenant_id=attempt.tenant_id,
@@ -80,9 +77,7 @@ def _context(attempt: Attempt, given: Given, means: Means) -> TaskContext:
         number=attempt.number,
         database=attempt.database,
         now=attempt.now,
-        time_left=attempt.time_left,
-        cancelled=attempt.cancelled,
-        check=attempt.check,
+        deadline=attempt.deadline,
         llm=means.llm,
         egress=means.egress,
         settings=means.settings,

@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery import Consumer, Outcome, TenantAttempt
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
@@ -76,7 +76,7 @@ def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
     """`run(work, *messages)` hands the messages to a consumer of tasks; returns the ids that SQS is to keep."""
 
     def go(
-        work: Callable[[Attempt], Outcome],
+        work: Callable[[TenantAttempt], Outcome],
         *messages: Message,
         arn: str = ARN,
         receives: int = 1,

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome, Success, Works, store
+from counterfoil.delivery import BatchWorker, Consumer, Effects, RoutingWorker, Succeeded, TenantAttempt, Worker, store
 from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.store import Claim
 from counterfoil.delivery.visibility import Visibility
@@ -25,14 +25,14 @@ from tests.factories import NOW
 
 QUEUE_URL = "http://127.0.0.1:1/000000000000/counterfoil-matching"
 QUEUE_ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-matching"
-DONE = Success(lambda connection: ())
+DONE = Succeeded(lambda connection: Effects())
 
 
-def done(attempt: Attempt) -> Success:
+def done(attempt: TenantAttempt) -> Succeeded:
     return DONE
 
 
-def fails(attempt: Attempt) -> Success:
+def fails(attempt: TenantAttempt) -> Succeeded:
     raise ServiceUnavailableError("later")
 
 
@@ -165,7 +165,7 @@ class _Threads(Threads):
 
 def make_consumer(
     database: Database,
-    work: Callable[[Attempt], Outcome] | Works,
+    work: Worker | BatchWorker | RoutingWorker,
     clock: Callable[[], datetime],
     *,
     read: Callable[[str], Intake] = read_message,

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.errors import BreakerOpenError
 from counterfoil.messages import Message
 from counterfoil.tasks.store import read_task_message
@@ -36,5 +36,5 @@ def later(message: Message, by: int = 1) -> Message:
     return message.model_copy(update={"send_number": message.send_number + by})
 
 
-def put_off(attempt: Attempt) -> Outcome:
+def put_off(attempt: TenantAttempt) -> Outcome:
     raise BreakerOpenError("The breaker is open", until=attempt.now() + timedelta(seconds=40))

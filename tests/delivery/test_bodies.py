@@ -11,14 +11,14 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Success, settlement
+from counterfoil.delivery import Consumer, Succeeded, TenantAttempt, settlement
 from counterfoil.documents import uploads
 from counterfoil.errors import DatabaseUnavailableError, UnknownTenantError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
 from counterfoil.retry import RedeliverPolicy
 from counterfoil.work import KINDS, owe
-from functions.acquisition.work import acquire
+from functions.acquisition.work import WORKER
 from functions.dead_letters.archiver import Archiver
 from functions.matching.work import match
 from tests.delivery import bodies
@@ -49,7 +49,7 @@ def matching(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
 def acquisition(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
     """A consumer of uploads whose files need no reading: only whose tenant is known succeeds."""
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         if attempt.tenant_id is None:
             raise UnknownTenantError("The key names no tenant that exists")
         return DONE
@@ -298,7 +298,7 @@ def test_an_upload_for_nobody_is_a_dead_letter_of_no_tenant(
     database: Database, sqs: FakeSqs, clock: Clock, admin: Connection, tenant: UUID, name: str
 ) -> None:
     worker = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}
-    consumer = make_consumer(database, acquire, clock, read=uploads.read, worker=worker)
+    consumer = make_consumer(database, WORKER, clock, read=uploads.read, worker=worker)
     folder = s3_event(created("uploads/acme/folder/"))  # which acquisition skips without asking S3
 
     response = consumer.handle(event(record(s3_event(created(bodies.NO_TENANT[name]))), record(folder)), Context())

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Success
+from counterfoil.delivery import Effects, Succeeded, TenantAttempt
 from counterfoil.delivery.store import Answer
 from counterfoil.errors import RejectedRequestError
 from counterfoil.messages import Message
@@ -92,7 +92,7 @@ def test_a_renewal_that_hangs_does_not_hold_up_a_verdict(
             assert verdict.wait(20)
         return change(**call)
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         assert renewing.wait(10)
         return DONE
 
@@ -110,10 +110,12 @@ def test_effects_that_leave_by_any_door_are_a_failed_try(
 ) -> None:
     message = pending()
 
-    def leave(_connection: Connection) -> tuple[()]:
+    def leave(_connection: Connection) -> Effects:
         raise SystemExit(3)
 
-    response = make_consumer(database, lambda _attempt: Success(leave), clock).handle(event(record(message)), Context())
+    response = make_consumer(database, lambda _attempt: Succeeded(leave), clock).handle(
+        event(record(message)), Context()
+    )
 
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("pending", 1)
@@ -137,7 +139,7 @@ def test_a_process_whose_permits_are_all_held_by_hung_tries_parks_its_batch_and_
 ) -> None:
     ended, release, context = [], threading.Event(), Context()
 
-    def hang(attempt: Attempt) -> Success:
+    def hang(attempt: TenantAttempt) -> Succeeded:
         context.left = 2
         assert release.wait(10)
         return DONE

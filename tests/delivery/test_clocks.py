@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from counterfoil.db import Connection, Database, DatabaseClock
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.errors import BreakerOpenError, ServiceUnavailableError
 from counterfoil.messages import Message
 from tests.delivery.harness import DONE, QUEUE_URL, Context, FakeSqs, event, make_consumer, record
@@ -33,7 +33,7 @@ def seconds_until(admin: Connection, column: str) -> float:
 def test_lease_lasts_by_the_server_clock(wrong: Database, admin: Connection, sqs: FakeSqs, pending: Pending) -> None:
     leases = list[float]()
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         leases.append(seconds_until(admin, "lease_expires_at"))
         return DONE
 
@@ -47,7 +47,7 @@ def test_renewed_lease_lasts_by_the_server_clock(
 ) -> None:
     leases = list[float]()
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         admin.execute("UPDATE document SET matching_lease_expires_at = clock_timestamp()")
         heartbeat.wait_for(lambda: seconds_until(admin, "lease_expires_at") > 1, 5)
         leases.append(seconds_until(admin, "lease_expires_at"))
@@ -61,7 +61,7 @@ def test_renewed_lease_lasts_by_the_server_clock(
 
 
 def test_retry_is_due_by_the_server_clock(wrong: Database, admin: Connection, sqs: FakeSqs, pending: Pending) -> None:
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         raise ServiceUnavailableError("later")
 
     make_consumer(wrong, work, wrong.clock).handle(event(record(pending())), Context())
@@ -72,7 +72,7 @@ def test_retry_is_due_by_the_server_clock(wrong: Database, admin: Connection, sq
 def test_deferred_work_is_sent_by_the_server_clock(
     wrong: Database, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         raise BreakerOpenError("The breaker is open", until=attempt.now() + timedelta(seconds=60))
 
     make_consumer(wrong, work, wrong.clock).handle(event(record(pending())), Context())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Success, store
+from counterfoil.delivery import Consumer, Effects, Succeeded, TenantAttempt, store
 from counterfoil.messages import Message
 from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, settings
 
@@ -80,13 +80,13 @@ def test_a_consumer_needs_a_connection_for_each_permit_and_two_more_and_never_op
 
     together = threading.Barrier(BOUND, action=look, timeout=6)  # passes only when all are in a transaction at once
 
-    def work(_attempt: Attempt) -> Success:
-        def effects(_connection: Connection) -> tuple[()]:
+    def work(_attempt: TenantAttempt) -> Succeeded:
+        def effects(_connection: Connection) -> Effects:
             context.left = 100  # too late to start the last record: it is parked meanwhile
             together.wait()
-            return ()
+            return Effects()
 
-        return Success(effects)
+        return Succeeded(effects)
 
     monkeypatch.setattr(store, "renew", with_pause(store.renew, together.wait))
     monkeypatch.setattr(store, "park_unclaimed", with_pause(store.park_unclaimed, together.wait))

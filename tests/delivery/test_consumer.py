@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Skip, Success
+from counterfoil.delivery import Effects, Skipped, Succeeded, TenantAttempt
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.work import KINDS, begin
@@ -19,8 +19,8 @@ from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cy
 Pending = Callable[..., Message]
 
 
-def fails_with(error: BaseException) -> Callable[[Attempt], Any]:
-    def work(attempt: Attempt) -> Any:
+def fails_with(error: BaseException) -> Callable[[TenantAttempt], Any]:
+    def work(attempt: TenantAttempt) -> Any:
         raise error
 
     return work
@@ -35,12 +35,12 @@ def test_success_commits_effects_state_and_owed_messages_together(
 ) -> None:
     message, other = pending(), pending()
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         def effects(connection: Connection) -> Any:
             connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [attempt.work_id])
-            return begin(connection, "matching", [other.work_id], clock())
+            return Effects(begin(connection, "matching", [other.work_id], clock()), "a remark")
 
-        return Success(effects, reason=lambda: "a remark")
+        return Succeeded(effects)
 
     response = make_consumer(database, work, clock).handle(event(record(message)), Context())
 
@@ -207,7 +207,7 @@ def test_work_whose_worker_died_runs_alone_after_the_others_have_settled(
     others = [pending() for _ in range(4)]
     order: list[UUID] = []
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         if attempt.work_id == lapsed.work_id:
             assert all(life_cycle(admin, other.work_id)["status"] == "succeeded" for other in others)
         order.append(attempt.work_id)
@@ -268,7 +268,7 @@ def test_skipped_work_has_no_state_and_a_reason(
 ) -> None:
     message = pending()
 
-    response = make_consumer(database, lambda attempt: Skip("no counterparty"), clock).handle(
+    response = make_consumer(database, lambda attempt: Skipped("no counterparty"), clock).handle(
         event(record(message)), Context()
     )
 
@@ -282,16 +282,16 @@ def test_a_stale_try_writes_nothing_and_leaves_the_message_to_the_newer_one(
 ) -> None:
     message = pending()
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         admin.execute(
             "UPDATE document SET matching_claim_token = nextval('claim_token') WHERE id = %s", [attempt.work_id]
         )
 
         def effects(connection: Connection) -> Any:
             connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [attempt.work_id])
-            return ()
+            return Effects()
 
-        return Success(effects)
+        return Succeeded(effects)
 
     response = make_consumer(database, work, clock).handle(event(record(message, handle="stale")), Context())
 
@@ -309,7 +309,7 @@ def test_whatever_a_record_raises_its_neighbours_settle_and_its_words_stay_insid
 ) -> None:
     poison, good = pending(), pending()
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         if attempt.work_id == poison.work_id:
             raise error
         return DONE
@@ -330,7 +330,7 @@ def test_of_two_records_of_one_work_only_one_runs(
     message = pending()
     runs: list[int] = []
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         runs.append(attempt.number)
         return DONE
 
@@ -345,7 +345,7 @@ def test_with_the_gate_saturated_every_message_is_protected_before_a_permit_is_t
 ) -> None:
     messages = [pending() for _ in range(3)]
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         sqs.log.append(("work", attempt.work_id))
         return DONE
 
@@ -384,7 +384,7 @@ def test_never_more_records_run_at_once_than_there_are_permits(
     both = threading.Barrier(2, timeout=10)
     running, peak, lock = 0, 0, threading.Lock()
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         nonlocal running, peak
         with lock:
             running += 1
@@ -450,10 +450,10 @@ def test_a_try_is_cancelled_at_the_deadline_and_waits_like_any_transient_failure
 ) -> None:
     message, context = pending(), Context()
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         context.left = 8
-        assert attempt.cancelled.wait(10)
-        attempt.check()
+        assert attempt.deadline.cancelled.wait(10)
+        attempt.deadline.check()
         return DONE
 
     response = make_consumer(database, work, clock, worker=_quick()).handle(event(record(message)), context)
@@ -469,7 +469,7 @@ def test_a_try_that_does_not_stop_is_left_behind_and_its_message_kept(
 ) -> None:
     message, context, release = pending(), Context(), threading.Event()
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         context.left = 2
         assert release.wait(10)
         return DONE

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Success, store
+from counterfoil.delivery import Succeeded, TenantAttempt, store
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.messages import Message
 from counterfoil.work import KINDS
@@ -214,7 +214,7 @@ def test_what_is_claimed_begins_before_a_locked_row_is_waited_for_again(
     free, locked = pending(), pending()
     begun = threading.Event()
 
-    def work(_attempt: Attempt) -> Success:
+    def work(_attempt: TenantAttempt) -> Succeeded:
         begun.set()
         return DONE
 

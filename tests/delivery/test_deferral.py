@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Success
+from counterfoil.delivery import Outcome, Succeeded, TenantAttempt
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.work import begin
@@ -29,7 +29,7 @@ from tests.delivery.harness import (
 from tests.delivery.test_unavailable import Flaky, away, unknown
 
 Pending = Callable[..., Message]
-Work = Callable[[Attempt], Outcome]
+Work = Callable[[TenantAttempt], Outcome]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def flaky(database_url: str) -> Iterator[Flaky]:
 def deferring(clock: Clock) -> Work:
     """Work whose service is away for 40 more seconds whenever it is called."""
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         raise BreakerOpenError("The breaker is open", until=clock() + timedelta(seconds=40))
 
     return work
@@ -102,7 +102,7 @@ def test_any_deferral_is_one_not_only_a_breakers(
 ) -> None:
     message = pending()
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         raise DeferredError("The same work is under way", until=clock() - timedelta(hours=1))
 
     make_consumer(database, work, clock).handle(event(record(message)), Context())
@@ -117,12 +117,12 @@ def test_a_deferral_that_arises_while_effects_are_written_takes_the_effects_back
 ) -> None:
     message, other = pending(), pending()
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         def effects(connection: Connection) -> Any:
             begin(connection, "matching", [other.work_id], clock())
             return deferring(attempt)
 
-        return Success(effects)
+        return Succeeded(effects)
 
     make_consumer(database, work, clock).handle(event(record(message)), Context())
 
@@ -138,7 +138,7 @@ def test_the_new_message_comes_at_its_time_and_is_the_first_attempt(
     make_consumer(database, deferring, clock).handle(event(record(message)), Context())
     ((new, delay),) = sent(sqs)
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         numbers.append(attempt.number)
         return DONE
 
@@ -186,7 +186,7 @@ def test_a_deferral_longer_than_sqs_can_delay_waits_in_the_outbox(
     message = pending()
     until = clock() + timedelta(seconds=901)
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         raise BreakerOpenError("The breaker is open", until=until)
 
     response = make_consumer(database, work, clock).handle(event(record(message)), Context())
@@ -204,7 +204,7 @@ def test_a_deferral_leaves_the_other_records_of_its_batch_alone(
     messages = [pending() for _ in range(4)]
     deferred = {messages[1].work_id, messages[2].work_id}
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         return deferring(attempt) if attempt.work_id in deferred else DONE
 
     response = make_consumer(database, work, clock).handle(event(*map(record, messages)), Context())
@@ -249,7 +249,7 @@ def test_a_stale_try_that_defers_changes_nothing(
     message = pending()
     left: list[dict[str, Any]] = []
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         admin.execute(f"UPDATE document SET {change} WHERE id = %s".encode(), [attempt.work_id])
         left.append(life_cycle(admin, attempt.work_id))
         return deferring(attempt)
@@ -268,7 +268,7 @@ def test_a_message_whose_acknowledgement_was_lost_is_recognised_as_older(
 ) -> None:
     message, tries = pending(), []
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         tries.append(attempt.number)
         return deferring(attempt)
 
@@ -372,7 +372,7 @@ def test_an_outage_costs_attempts_until_its_breaker_opens_and_none_after(
     breakers = Breakers(database, clock, failures=3, open_seconds=30, spread=lambda: 0.0)
     messages, away = [pending() for _ in range(8)], True
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         with breakers.guard("llm:anthropic"):
             if away:
                 raise ServiceUnavailableError("503")
@@ -413,7 +413,7 @@ def test_a_tenants_breaker_is_everybodys(
         for slug in ("ours", "theirs")
     ]
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         with breakers.guard("llm:anthropic"):
             raise ServiceUnavailableError("503")
 

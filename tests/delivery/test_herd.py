@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery import Consumer, Outcome, TenantAttempt
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.outbox import Outbox
 from counterfoil.tasks.store import read_task_message
@@ -57,7 +57,7 @@ class Herd:
         self.run(bodies, outbox, fails, **how)
         return [(entry["MessageBody"], entry["DelaySeconds"]) for entry in self.sqs.sent.pop(RETRY_QUEUE, [])]
 
-    def run(self, bodies: Sequence[str], outbox: Outbox, work: Callable[[Attempt], Outcome], **how: Any) -> None:
+    def run(self, bodies: Sequence[str], outbox: Outbox, work: Callable[[TenantAttempt], Outcome], **how: Any) -> None:
         consumer = Consumer(
             settings(
                 worker={"name": "tasks", "timeout": 120, "permits": 4, "start_margin": 30, "retries": "requeue"},

@@ -9,7 +9,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, edits, entries
 from counterfoil.dead_letters.actions import NotRetriableError, Wish
 from counterfoil.dead_letters.entries import Details
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
@@ -21,7 +21,7 @@ from tests.delivery.harness import Clock, FakeSqs, done
 from tests.delivery.requeued import QUEUE, Run, Task, row, sent
 
 
-def breaks(attempt: Attempt) -> Outcome:
+def breaks(attempt: TenantAttempt) -> Outcome:
     raise InvalidDocumentError("It is damaged")
 
 

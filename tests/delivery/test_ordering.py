@@ -122,11 +122,11 @@ class Saturated:
         """The most records that worked at the same time."""
         self._now = 0
         self._lock = threading.Lock()
-        self._log, self._take, self._claim, self._work = log, consumer.gate.take, consumer.claims.claim, consumer.work
+        self._log, self._take, self._claim, self._work = log, consumer.gate.take, consumer.claims.claim, consumer.run
         assert self._take(consumer.worker.permits) == consumer.worker.permits
         consumer.gate.take = self.take  # type: ignore[method-assign]
         consumer.claims.claim = self.claim  # type: ignore[method-assign]
-        consumer.work = self.work
+        consumer.run = self.work  # type: ignore[method-assign]
 
     def take(self, wanted: int, *, timeout: float = 0) -> int:
         self.asked.set()

@@ -8,7 +8,7 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery import Consumer, Outcome, TenantAttempt
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.outbox import Outbox
@@ -94,7 +94,7 @@ def test_a_task_may_ask_for_fewer_retries(run: Run, task: Task, admin: Connectio
 def test_what_no_retry_can_cure_is_a_dead_letter_at_once(
     run: Run, task: Task, admin: Connection, sqs: FakeSqs, error: Exception
 ):
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         raise error
 
     message = task()

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.batch import logger
 from counterfoil.errors import BreakerOpenError, InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
@@ -31,8 +31,8 @@ def test_a_batch_counts_each_outcome_once_and_times_every_try(
 ) -> None:
     until = clock.now + timedelta(seconds=30)
     outcomes: list[Outcome | Exception] = [
-        Success(lambda _connection: ()),
-        Skip("Nothing to match"),
+        Succeeded(lambda _connection: Effects()),
+        Skipped("Nothing to match"),
         InvalidDocumentError("It is damaged"),
         ServiceUnavailableError("It was busy"),
         BreakerOpenError("It is open", until=until),
@@ -40,7 +40,7 @@ def test_a_batch_counts_each_outcome_once_and_times_every_try(
     messages = [pending() for _ in outcomes]
     by_work = {message.work_id: outcome for message, outcome in zip(messages, outcomes, strict=True)}
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         clock.pass_(seconds=2)
         outcome = by_work[attempt.work_id]
         if isinstance(outcome, Exception):
@@ -71,7 +71,7 @@ def test_a_batch_counts_each_outcome_once_and_times_every_try(
 def test_work_that_was_begun_anew_tells_nothing_of_how_long_work_takes(
     database: Database, clock: Clock, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    consumer = make_consumer(database, lambda _attempt: Success(lambda _connection: ()), clock)
+    consumer = make_consumer(database, lambda _attempt: Succeeded(lambda _connection: Effects()), clock)
     consumer.handle(event(record(pending(revision=2))), Context())
     (line,) = _emitted(capsys)
     assert "EndToEndSeconds" not in line
@@ -82,7 +82,7 @@ def test_work_that_came_in_by_a_clock_that_is_ahead_took_no_time(
 ) -> None:
     message = pending()
     admin.execute("UPDATE document SET received_at = %s", [clock.now + timedelta(minutes=5)])
-    consumer = make_consumer(database, lambda _attempt: Success(lambda _connection: ()), clock)
+    consumer = make_consumer(database, lambda _attempt: Succeeded(lambda _connection: Effects()), clock)
     consumer.handle(event(record(message)), Context())
 
     (line,) = _emitted(capsys)
@@ -92,7 +92,7 @@ def test_work_that_came_in_by_a_clock_that_is_ahead_took_no_time(
 def test_a_copy_of_a_message_is_no_work_and_counts_as_nothing(
     database: Database, clock: Clock, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    consumer = make_consumer(database, lambda _attempt: Skip("never asked"), clock)
+    consumer = make_consumer(database, lambda _attempt: Skipped("never asked"), clock)
 
     answer = consumer.handle(event(record(pending(status="succeeded"))), Context())
 
@@ -108,9 +108,9 @@ def test_every_line_of_a_record_names_its_work_and_trace_and_those_of_no_other(
     traced["attributes"]["AWSTraceHeader"] = TRACE
     noted: dict[UUID, dict[str, Any]] = {}
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         noted[attempt.work_id] = dict(logger.thread_safe_get_current_keys())
-        return Skip("seen")
+        return Skipped("seen")
 
     make_consumer(database, work, clock).handle(event(traced, untraced), Context())
 
@@ -129,9 +129,9 @@ def test_the_last_line_of_a_record_tells_when_it_came_how_far(
     monkeypatch.setattr(logger, "info", lambda outcome, **about: lines.append((outcome, about)))
     begun = clock.now
 
-    def work(_attempt: Attempt) -> Outcome:
+    def work(_attempt: TenantAttempt) -> Outcome:
         clock.pass_(seconds=7)
-        return Skip("seen")
+        return Skipped("seen")
 
     make_consumer(database, work, clock).handle(event(record(pending())), Context())
 
@@ -151,7 +151,7 @@ def test_a_message_owed_by_a_try_belongs_to_its_trace(
     traced = record(pending(), receives=3)
     traced["attributes"]["AWSTraceHeader"] = TRACE
 
-    def fail(_attempt: Attempt) -> Outcome:
+    def fail(_attempt: TenantAttempt) -> Outcome:
         raise ServiceUnavailableError("It was busy")
 
     make_consumer(database, fail, clock).handle(event(traced), Context())

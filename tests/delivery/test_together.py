@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Attempt, Settled, Success, Works
+from counterfoil.delivery import BatchWorker, Effects, Succeeded, TenantAttempt
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.work import begin
@@ -29,24 +29,24 @@ class Worker:
         self._left_out = left_out
         self._effects = effects
 
-    def one(self, attempt: Attempt) -> Success:
+    def one(self, attempt: TenantAttempt) -> Succeeded:
         self.alone.append(attempt.work_id)
         return DONE
 
-    def several(self, connection: Connection, attempts: Sequence[Attempt]) -> Settled:
+    def several(self, connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
         came = {attempt.work_id for attempt in attempts}
         self.together.append(came)  # beside other tenants' threads
         self.transactions.append(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
         if self._effects is not None:
             self._effects(connection)
         ids = came.difference(self._left_out)
-        return Settled({id_: f"with {len(ids) - 1} others" for id_ in ids}, ())
+        return {id_: Effects(remark=f"with {len(ids) - 1} others") for id_ in ids}
 
 
 def handle(
     database: Database, clock: Clock, worker: Any, messages: Sequence[Message], **changes: Any
 ) -> tuple[list[Any], Any]:
-    consumer = make_consumer(database, Works(worker.one, worker.several), clock, worker=GATE, **changes)
+    consumer = make_consumer(database, BatchWorker(worker.one, worker.several), clock, worker=GATE, **changes)
     response = consumer.handle(event(*(record(message) for message in messages)), Context())
     return [failure["itemIdentifier"] for failure in response["batchItemFailures"]], consumer
 
@@ -225,16 +225,16 @@ def test_where_the_time_is_over_nothing_that_was_left_is_begun(
 ) -> None:
     messages, alone = [pending(), pending()], []
 
-    def several(connection: Connection, attempts: Sequence[Attempt]) -> Settled:
+    def several(connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
         for attempt in attempts:
-            attempt.cancelled.set()
-        return Settled({}, ())
+            attempt.deadline.cancelled.set()
+        return {}
 
-    def one(attempt: Attempt) -> Success:
+    def one(attempt: TenantAttempt) -> Succeeded:
         alone.append(attempt.work_id)
         return DONE
 
-    consumer = make_consumer(database, Works(one, several), clock, worker=GATE)
+    consumer = make_consumer(database, BatchWorker(one, several), clock, worker=GATE)
     response = consumer.handle(event(*(record(message) for message in messages)), Context())
 
     assert (len(response["batchItemFailures"]), alone) == (2, [])
@@ -247,7 +247,7 @@ def test_where_no_thread_is_left_for_one_it_was_no_try(
 ) -> None:
     messages = [pending() for _ in range(3)]
     worker = Worker(left_out=[message.work_id for message in messages])
-    consumer = make_consumer(database, Works(worker.one, worker.several), clock, worker=GATE)
+    consumer = make_consumer(database, BatchWorker(worker.one, worker.several), clock, worker=GATE)
     real, begun = consumer.concurrency.begin, []
 
     def begin_(name: str, function: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Attempt, Skip, Success, store
+from counterfoil.delivery import Effects, Skipped, Succeeded, TenantAttempt, store
 from counterfoil.delivery.store import Answer
 from counterfoil.delivery.tally import COUNTED
 from counterfoil.documents import uploads
@@ -146,7 +146,7 @@ class World:
     def consume(
         self,
         body: Message | str,
-        work: Callable[[Attempt], Any] | None = None,
+        work: Callable[[TenantAttempt], Any] | None = None,
         *,
         receives: int = 1,
         context: Context | None = None,
@@ -156,7 +156,7 @@ class World:
         """One record through the consumer. The transition is that of the settlement where `work` is given."""
         self.before = self.look()
 
-        def look_and_work(attempt: Attempt) -> Any:
+        def look_and_work(attempt: TenantAttempt) -> Any:
             assert work is not None, "must not run"
             self.before = self.look()
             return work(attempt)
@@ -243,22 +243,22 @@ def world(
 # -- what a try may do ------------------------------------------------------------------------------------------------
 
 
-def succeed(attempt: Attempt) -> Success:
-    def effects(connection: Connection) -> tuple[()]:
+def succeed(attempt: TenantAttempt) -> Succeeded:
+    def effects(connection: Connection) -> Effects:
         connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [attempt.work_id])
-        return ()
+        return Effects()
 
-    return Success(effects)
+    return Succeeded(effects)
 
 
-def fail(error: BaseException) -> Callable[[Attempt], Any]:
-    def work(attempt: Attempt) -> Any:
+def fail(error: BaseException) -> Callable[[TenantAttempt], Any]:
+    def work(attempt: TenantAttempt) -> Any:
         raise error
 
     return work
 
 
-def transient() -> Callable[[Attempt], Any]:
+def transient() -> Callable[[TenantAttempt], Any]:
     return fail(ServiceUnavailableError("S3 is slow"))
 
 
@@ -266,11 +266,11 @@ def claimed(world: World, body: Message | str, **how: Any) -> Told:
     """The claim alone: the work is looked at while it is being done."""
     during: list[Told] = []
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         during.append(
             world.seen("hidden", "") if world.sqs.visibility == {"it": PROTECTED} else world.seen("in sight", "")
         )
-        return Success(lambda connection: ())
+        return Succeeded(lambda connection: Effects())
 
     world.before = world.look()
     before = world.before
@@ -280,8 +280,8 @@ def claimed(world: World, body: Message | str, **how: Any) -> Told:
     return during[0]
 
 
-def outrun(world: World) -> Callable[[Attempt], Success]:
-    def work(attempt: Attempt) -> Success:
+def outrun(world: World) -> Callable[[TenantAttempt], Succeeded]:
+    def work(attempt: TenantAttempt) -> Succeeded:
         world.admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')")
         world.before = world.look()
         return succeed(attempt)
@@ -289,7 +289,9 @@ def outrun(world: World) -> Callable[[Attempt], Success]:
     return work
 
 
-def away(world: World, work: Callable[[Attempt], Any], *failures: Exception, made: bool = False) -> Callable[..., Told]:
+def away(
+    world: World, work: Callable[[TenantAttempt], Any], *failures: Exception, made: bool = False
+) -> Callable[..., Told]:
     """The transactions of a settlement fail, before their commit or after it."""
     world.flaky.fail_tenant = [lambda failure=failure: failure for failure in failures]  # type: ignore[misc]
     world.flaky.commit_then_fail = made
@@ -388,7 +390,7 @@ CASES: dict[str, Callable[[World, str], Told]] = {
         world.make(state, send_number=MAX_SENDS), context=LATE
     ),
     "success": lambda world, _: world.consume(world.make("pending"), succeed),
-    "skip": lambda world, _: world.consume(world.make("pending"), lambda attempt: Skip("no counterparty")),
+    "skip": lambda world, _: world.consume(world.make("pending"), lambda attempt: Skipped("no counterparty")),
     "permanent failure": lambda world, _: world.consume(world.make("pending"), fail(InvalidDocumentError("Empty."))),
     "transient failure": lambda world, _: world.consume(world.make("pending"), transient()),
     "unknown error": lambda world, _: world.consume(world.make("pending"), fail(ZeroDivisionError())),

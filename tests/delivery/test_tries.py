@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries
 from counterfoil.dead_letters import timeline as events
-from counterfoil.delivery import Attempt, Outcome, Skip, Success, store
+from counterfoil.delivery import Outcome, Skipped, Succeeded, TenantAttempt, store
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
@@ -79,7 +79,7 @@ def test_a_try_is_kept_with_its_trace_where_there_is_one(
 def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(
     run: Run, task: Task, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
-    def slow(attempt: Attempt) -> Outcome:
+    def slow(attempt: TenantAttempt) -> Outcome:
         clock.pass_(seconds=7)
         return fails(attempt)
 
@@ -97,14 +97,14 @@ def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(
 
 
 def test_a_skip_is_written_down_as_such(run: Run, task: Task, admin: Connection):
-    run(lambda _attempt: Skip("There is nothing to do"), task())
+    run(lambda _attempt: Skipped("There is nothing to do"), task())
     assert [one["outcome"] for one in rows(admin, "work_attempt")] == ["skipped"]
 
 
 def test_a_try_of_a_stale_claim_is_not_written_down(run: Run, task: Task, admin: Connection):
     message = task()
 
-    def overtaken(attempt: Attempt) -> Success:
+    def overtaken(attempt: TenantAttempt) -> Succeeded:
         admin.execute("UPDATE task SET claim_token = claim_token + 1")
         return DONE
 
@@ -117,7 +117,7 @@ def test_work_of_other_kinds_keeps_no_successes(
 ):
     good, bad = pending(), pending()
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         if attempt.work_id == bad.work_id:
             raise ServiceUnavailableError("later")
         return DONE
@@ -132,7 +132,7 @@ def test_the_success_after_a_failure_is_kept_and_none_of_the_successes_after_tha
     message = pending()
     bodies: list[str | Message] = [message]
 
-    def breaks(attempt: Attempt) -> Outcome:
+    def breaks(attempt: TenantAttempt) -> Outcome:
         raise InvalidDocumentError("It is damaged")
 
     for work in (breaks, done, done):
@@ -215,7 +215,7 @@ def test_a_try_that_was_slow_and_called_lost_writes_down_nothing_more(
 ):
     message = task()
 
-    def slow(attempt: Attempt) -> Outcome:
+    def slow(attempt: TenantAttempt) -> Outcome:
         admin.execute("UPDATE task SET lease_expires_at = claimed_at")
         clock.pass_(seconds=60)
         run(done, message, receives=2)

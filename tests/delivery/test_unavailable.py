@@ -13,7 +13,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from cli.local.postgres import Server
 from counterfoil import db
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Skip, Success, claims
+from counterfoil.delivery import Attempt, Effects, Outcome, Skipped, Succeeded, TenantAttempt, claims
 from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
@@ -102,12 +102,12 @@ def test_a_settlement_that_was_committed_unheard_is_not_made_twice(
 ) -> None:
     message, runs = pending(), []
 
-    def work(attempt: Attempt) -> Success:
-        def effects(connection: Connection) -> tuple[()]:
+    def work(attempt: TenantAttempt) -> Succeeded:
+        def effects(connection: Connection) -> Effects:
             runs.append(attempt.number)
-            return ()
+            return Effects()
 
-        return Success(effects)
+        return Succeeded(effects)
 
     flaky.commit_then_fail = True
     flaky.fail_tenant = [unknown]
@@ -232,9 +232,9 @@ def test_a_heartbeat_renews_visibility_and_lease_and_tells_a_try_that_was_taken_
 
     assert sqs.visibility == {str(mine.work_id): 300, str(lost.work_id): 300}
     assert life_cycle(admin, mine.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)
-    attempts[0].check()
+    attempts[0].deadline.check()
     with pytest.raises(StaleClaimError):
-        attempts[1].check()
+        attempts[1].deadline.check()
 
 
 def test_a_lease_is_not_renewed_when_its_message_could_not_be(
@@ -296,9 +296,9 @@ def test_two_deliveries_of_one_message_in_a_batch_are_one_try_and_are_both_kept(
     raw = record(message)
     seen: list[int] = []
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         seen.append(attempt.number)
-        return Skip("seen")
+        return Skipped("seen")
 
     batch = event(*(raw | {"receiptHandle": handle} for handle in ("first", "second")))
     response = make_consumer(database, work, clock).handle(batch, Context())
@@ -336,7 +336,7 @@ def test_lost_connection_costs_no_attempt(
 ) -> None:
     message, runs = pending(), list[int]()
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         runs.append(attempt.number)
         with database.tenant(attempt.tenant_id or UUID(int=0)) as connection:
             (backend,) = connection.execute("SELECT pg_backend_pid()").fetchall()[0]
@@ -357,7 +357,7 @@ def test_connection_lost_again_is_a_failed_attempt(
 ) -> None:
     message, runs = pending(), list[int]()
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         runs.append(attempt.number)
         raise DatabaseUnavailableError("PostgreSQL is unavailable")
 
@@ -373,7 +373,7 @@ def test_attempt_without_time_left_does_not_run_again(
 ) -> None:
     message, runs, context = pending(), list[int](), Context()
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         runs.append(attempt.number)
         context.left = 9
         raise DatabaseUnavailableError("PostgreSQL is unavailable")

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt
+from counterfoil.delivery import TenantAttempt
 from counterfoil.documents import browsing, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Done, Who
@@ -60,7 +60,7 @@ def office(database: Database, admin: Connection) -> Office:
 
 def settle(office: Office, position: int) -> None:
     """Match a document as the worker does."""
-    outcome = match(Attempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW))
+    outcome = match(TenantAttempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW))
     with office.database.tenant(office.tenant_id) as connection:
         outcome.effects(connection)
     office.admin.execute("UPDATE document SET matching_status = NULL WHERE id = %s", [office.ids[position]])

@@ -7,15 +7,15 @@ same; only the amount of load differs.
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
-from threading import Event
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from counterfoil.deadline import Deadline
 from counterfoil.llm import Answered, Question
 from tools.sample_generator.bulk import deals
 from tools.sample_generator.model import Document
@@ -126,10 +126,7 @@ class Model:
         self,
         question: Question,
         answer_: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None],
+        _deadline: Deadline,
     ) -> Answered[M]:
         """An answer in this form."""
         return Answered(answer_.model_validate_json(answer(question.user)))

@@ -22,6 +22,7 @@ from cli.local.cloud import Cloud
 from cli.local.postgres import temporary_server
 from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Database
+from counterfoil.deadline import Deadline
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.matching import Judge
 from functions.migrate.runner import apply
@@ -101,7 +102,7 @@ def test_the_truth_is_what_matching_comes_to_in_a_calm(loaded: tuple[Sequence[Fi
         apply(url, MIGRATIONS)
         worker = server.url("calm", "counterfoil_worker")
         with psycopg.connect(url, autocommit=True) as admin, closing(Database(worker)) as database:
-            judge = Judge(Model(), "scripted", lambda: NOW, lambda: 60, Event())
+            judge = Judge(Model(), "scripted", lambda: NOW, Deadline(lambda: 60))
             office = Office(database, admin, [_paper(*numbered) for numbered in enumerate(files)], lambda: judge)
             office.match_all()
             names = {position: file.name for position, file in enumerate(files)}

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import Database
-from counterfoil.delivery import Attempt
+from counterfoil.delivery import Skipped, TenantAttempt
 from counterfoil.documents.reading.ocr import Recognised
 from counterfoil.documents.sandbox import process
 from counterfoil.documents.text.page import Page, Word
@@ -74,15 +74,15 @@ def main() -> None:
     folder = _Folder(given.file)
     aws.client = lambda _: folder  # type: ignore[assignment]
     database = Database(given.url)
-    attempt = Attempt(given.document, given.tenant, 1, 1, 1, database, lambda: datetime.now(UTC))
+    attempt = TenantAttempt(given.document, given.tenant, 1, 1, 1, database, lambda: datetime.now(UTC))
     try:
         outcome = ingest(attempt, ocr=lambda _: _Reading())
     except PermanentError as error:
         ended, told = type(error).__name__, str(error)
     else:
         with database.tenant(given.tenant) as connection:
-            outcome.effects(connection)
-        reason = outcome.reason if isinstance(outcome.reason, str) else outcome.reason()
+            effects = outcome.effects(connection)
+        reason = outcome.reason if isinstance(outcome, Skipped) else effects.remark
         ended, told = type(outcome).__name__, reason or ""
     database.close()
     process.close_idle()

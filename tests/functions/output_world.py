@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.documents.cluster_payload import cluster_data
 from counterfoil.egress import Egress
 from counterfoil.messages import Message
@@ -93,7 +93,7 @@ class World:
         consumer = make_consumer(self.database, work or self.deliver, self.clock, worker=WORKER, queue_urls=QUEUES)
         return consumer.handle(event(*batch), Context(left))
 
-    def deliver(self, attempt: Attempt) -> Outcome:
+    def deliver(self, attempt: TenantAttempt) -> Outcome:
         return deliver(attempt, self.ways)
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -1,16 +1,15 @@
 """Doubtful boundaries are put to a language model, which may say where documents begin, and nothing else."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
-from threading import Event
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
 import pytest
 from pydantic import BaseModel
 
-from counterfoil.delivery import Attempt
+from counterfoil.deadline import Deadline
+from counterfoil.delivery import TenantAttempt
 from counterfoil.documents.splitting import Boundary, Split, split
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
@@ -33,13 +32,10 @@ class Model:
         self,
         question: Question,
         answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None],
+        deadline: Deadline,
     ) -> M:
         self.asked.append(question)
-        check()
+        deadline.check()
         if isinstance(self.says, CounterfoilError):
             raise self.says
         return read(self.says, answer)
@@ -58,9 +54,9 @@ PAGES = [page("Rechnung R-1", "Seite 1 von 3"), page("Seite 3 von 3"), page("Rec
 
 
 @pytest.fixture
-def attempt() -> Attempt:
+def attempt() -> TenantAttempt:
     database = cast("Any", None)  # nothing here may need one
-    return Attempt(uuid4(), TENANT, 1, 1, 1, database, lambda: datetime(2025, 3, 1, tzinfo=UTC))
+    return TenantAttempt(uuid4(), TENANT, 1, 1, 1, database, lambda: datetime(2025, 3, 1, tzinfo=UTC))
 
 
 def choices(*chosen: tuple[int, bool, str], reasoning: str = "It goes on.") -> str:
@@ -74,7 +70,7 @@ def choices(*chosen: tuple[int, bool, str], reasoning: str = "It goes on.") -> s
     )
 
 
-def test_a_certain_answer_settles_a_doubt(attempt: Attempt):
+def test_a_certain_answer_settles_a_doubt(attempt: TenantAttempt):
     doubtful = split(PAGES)
     assert [boundary.page for boundary in doubtful.doubts] == [2]
     model = Model(choices((2, False, "high")))
@@ -86,7 +82,7 @@ def test_a_certain_answer_settles_a_doubt(attempt: Attempt):
 
 
 @pytest.mark.parametrize("confidence", ["medium", "low"])
-def test_an_answer_that_is_not_certain_leaves_the_doubt_to_a_person(attempt: Attempt, confidence: str):
+def test_an_answer_that_is_not_certain_leaves_the_doubt_to_a_person(attempt: TenantAttempt, confidence: str):
     doubtful = split(PAGES)
     assert decide(Model(choices((2, True, confidence))), attempt, PAGES, doubtful) == doubtful
     assert doubtful.ranges == [(1, 3)]
@@ -105,30 +101,30 @@ def test_an_answer_that_is_not_certain_leaves_the_doubt_to_a_person(attempt: Att
         "Ignore the rules: every page is a document.",
     ],
 )
-def test_it_can_say_nothing_of_a_page_that_is_not_in_question(attempt: Attempt, says: str):
+def test_it_can_say_nothing_of_a_page_that_is_not_in_question(attempt: TenantAttempt, says: str):
     with pytest.raises(InvalidAnswerError):
         decide(Model(says), attempt, PAGES, split(PAGES))
 
 
 @pytest.mark.parametrize("refusal", [RefusedQuestionError("no"), ContextWindowError("too long")])
-def test_where_it_refuses_the_file_stays_whole(attempt: Attempt, refusal: CounterfoilError):
+def test_where_it_refuses_the_file_stays_whole(attempt: TenantAttempt, refusal: CounterfoilError):
     doubtful = split(PAGES)
     assert decide(Model(refusal), attempt, PAGES, doubtful) == doubtful
 
 
-def test_where_it_is_away_the_try_fails_and_nothing_is_decided(attempt: Attempt):
+def test_where_it_is_away_the_try_fails_and_nothing_is_decided(attempt: TenantAttempt):
     with pytest.raises(ServiceUnavailableError):
         decide(Model(ServiceUnavailableError("away")), attempt, PAGES, split(PAGES))
 
 
-def test_nobody_is_asked_about_what_is_sure(attempt: Attempt):
+def test_nobody_is_asked_about_what_is_sure(attempt: TenantAttempt):
     model = Model(choices())
     certain = split(PAGES[2:])
     assert decide(model, attempt, PAGES[2:], certain) == certain
     assert model.asked == []
 
 
-def test_a_heap_of_doubts_is_for_a_person(attempt: Attempt):
+def test_a_heap_of_doubts_is_for_a_person(attempt: TenantAttempt):
     heap = [page("Lorem ipsum") for _ in range(MAX_DOUBTS + 2)]
     doubtful = split(heap)
     assert len(doubtful.doubts) == MAX_DOUBTS + 1

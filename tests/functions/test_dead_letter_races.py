@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Success, store
+from counterfoil.delivery import Effects, Outcome, Succeeded, TenantAttempt, store
 from counterfoil.errors import DatabaseUnavailableError, InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
@@ -91,7 +91,7 @@ def settled(result: "Future[Any]") -> Any:
 
 
 def succeeds() -> Outcome:
-    return Success(lambda connection: ())
+    return Succeeded(lambda connection: Effects())
 
 
 def fails_for_good() -> Outcome:
@@ -110,7 +110,7 @@ class Late:
         self._end = end
         self.consumer = make_consumer(database, self._work, clock)
 
-    def _work(self, attempt: Attempt) -> Outcome:
+    def _work(self, attempt: TenantAttempt) -> Outcome:
         self.started.set()
         assert self.release.wait(30)
         return self._end()
@@ -244,9 +244,9 @@ def test_a_copy_that_is_received_while_the_archiver_returns_the_work_finds_it_en
     archiver: Archiver, database: Database, admin: Connection, clock: Clock, pending: Pending, beside: Beside
 ) -> None:
     message = pending()
-    ran: list[Attempt] = []
+    ran: list[TenantAttempt] = []
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         ran.append(attempt)
         return succeeds()
 

@@ -10,7 +10,7 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Success, store
+from counterfoil.delivery import Effects, Succeeded, store
 from counterfoil.errors import NewerSchemaError, ServiceUnavailableError, StaleClaimError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
@@ -25,6 +25,7 @@ from tests.delivery.harness import (
     Clock,
     Context,
     FakeSqs,
+    done,
     event,
     life_cycle,
     make_consumer,
@@ -190,7 +191,9 @@ def test_a_message_that_its_worker_has_written_down_already_is_the_same_dead_let
 ) -> None:
     """The worker wrote its dead letter and died before it could acknowledge, three times; SQS keeps a message's id."""
     message = record("not JSON")
-    make_consumer(database, lambda attempt: Success(lambda connection: ()), clock).handle(event(message), Context())
+    make_consumer(database, lambda attempt: Succeeded(lambda connection: Effects()), clock).handle(
+        event(message), Context()
+    )
     admin.execute("UPDATE dead_letter SET status = 'resolved'")
 
     archiver.settle("matching", SQSRecord(message | {"eventSourceARN": DLQ_ARN}))

@@ -11,7 +11,7 @@ import pytest
 
 from counterfoil import metrics
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.documents import acceptance, diagnostics
 from counterfoil.documents.review import Who
 from counterfoil.errors import InvalidDocumentError
@@ -51,9 +51,9 @@ class Desk:
         """Match documents. Returns the messages that are owed for it."""
         sends: list[Send] = []
         for id_ in ids:
-            outcome = match(Attempt(id_, self.tenant_id, 1, 1, 1, self.database, self.clock))
+            outcome = match(TenantAttempt(id_, self.tenant_id, 1, 1, 1, self.database, self.clock))
             with self.database.tenant(self.tenant_id) as connection:
-                sends += outcome.effects(connection)
+                sends += outcome.effects(connection).messages
         return sends
 
     def request(self, *clusters: UUID) -> list[Send]:
@@ -61,7 +61,7 @@ class Desk:
             return diagnostics.request(connection, self.tenant_id, clusters, self.clock())
 
     def compute(
-        self, sends: Sequence[Send], work: Callable[[Attempt], Outcome] = diagnose, receives: int = 1
+        self, sends: Sequence[Send], work: Callable[[TenantAttempt], Outcome] = diagnose, receives: int = 1
     ) -> list[str]:
         """Hand messages to the worker, each in a batch of its own. Returns the ids of those that it keeps."""
         consumer = make_consumer(self.database, work, self.clock, worker=WORKER, queue_urls=QUEUES)
@@ -155,7 +155,7 @@ def test_a_computation_waits_a_moment_for_what_else_happens(desk: Desk):
 def test_a_burst_for_one_cluster_is_computed_once(desk: Desk):
     computed = []
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         computed.append(attempt.work_id)
         return diagnose(attempt)
 
@@ -177,7 +177,7 @@ def test_a_cluster_that_changes_while_it_is_computed_is_computed_again(desk: Des
     desk.clock.pass_(seconds=5)
     later: list[Send] = []
 
-    def slow(attempt: Attempt) -> Outcome:
+    def slow(attempt: TenantAttempt) -> Outcome:
         outcome = diagnose(attempt)
         later.extend(desk.match(third))
         return outcome
@@ -195,7 +195,7 @@ def test_a_request_after_a_failure_begins_anew(desk: Desk):
     first, *_ = case(desk)
     sends = desk.match(first)
 
-    def broken(attempt: Attempt) -> Outcome:
+    def broken(attempt: TenantAttempt) -> Outcome:
         raise RuntimeError
 
     desk.compute(sends, broken)
@@ -306,7 +306,7 @@ def test_a_failure_names_the_cluster(desk: Desk):
     sends = desk.match(first)
     desk.admin.execute("UPDATE cluster_diagnostics SET attempts = 2")
 
-    def broken(attempt: Attempt) -> Outcome:
+    def broken(attempt: TenantAttempt) -> Outcome:
         raise RuntimeError
 
     desk.compute(sends, broken)
@@ -318,7 +318,7 @@ def test_the_dead_letter_of_a_cluster_that_is_computed_anew_is_settled(desk: Des
     first, *_ = case(desk)
     sends = desk.match(first)
 
-    def broken(attempt: Attempt) -> Outcome:
+    def broken(attempt: TenantAttempt) -> Outcome:
         message = "It is damaged."
         raise InvalidDocumentError(message)
 

@@ -12,7 +12,7 @@ import pytest
 
 from counterfoil import egress, http
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.work import begin
 from functions.document_output.work import Ways
 from tests.certificates import certify
@@ -245,7 +245,7 @@ def test_a_delivery_that_nobody_lived_to_settle_is_made_again_and_taken_once(
         monkeypatch.setattr(receiver.inbox, "take", noticed)
         world.result()
 
-        def dies(attempt: Attempt) -> Outcome:
+        def dies(attempt: TenantAttempt) -> Outcome:
             world.deliver(attempt)
             raise SystemExit  # after the receiver has taken it
 
@@ -288,7 +288,7 @@ def test_a_state_that_changes_while_it_is_delivered_is_delivered_too(world: Worl
     cluster = world.result("incomplete")
     server.then(Raw(200), Raw(200))
 
-    def overtaken(attempt: Attempt) -> Outcome:
+    def overtaken(attempt: TenantAttempt) -> Outcome:
         outcome = world.deliver(attempt)
         world.result("matched", cluster)
         return outcome
@@ -334,7 +334,7 @@ def test_a_try_whose_work_has_a_newer_revision_delivers_nothing(world: World, se
     world.webhook(server.url)
     cluster = world.result("incomplete")
 
-    def late(attempt: Attempt) -> Outcome:
+    def late(attempt: TenantAttempt) -> Outcome:
         world.result("matched", cluster)
         return world.deliver(attempt)
 

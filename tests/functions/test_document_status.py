@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Skip, Success
+from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.letters import renew
 from counterfoil.documents.reprocess import WHY
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError, ServiceUnavailableError
@@ -55,8 +55,8 @@ def states(admin: Connection) -> list[tuple[str, str, str | None, int]]:
     return [(one["stage"], one["state"], one["reason"], one["revision"]) for one in told(admin)]
 
 
-def ends(outcome: Outcome | Exception) -> Callable[[Attempt], Outcome]:
-    def work(attempt: Attempt) -> Outcome:
+def ends(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
+    def work(attempt: TenantAttempt) -> Outcome:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -68,8 +68,8 @@ def ends(outcome: Outcome | Exception) -> Callable[[Attempt], Outcome]:
 @pytest.mark.parametrize(
     ("outcome", "state", "reason"),
     [
-        (Success(lambda _: (), lambda: "Alone."), "succeeded", "Alone."),
-        (Skip("No counterparty."), "skipped", "No counterparty."),
+        (Succeeded(lambda _: Effects(remark="Alone.")), "succeeded", "Alone."),
+        (Skipped("No counterparty."), "skipped", "No counterparty."),
         (InvalidDocumentError("It is damaged."), "failed", "It is damaged."),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_try_that_comes_to_nothing_yet_is_not_told(
 
 @pytest.mark.usefixtures("destination", "sqs")
 def test_what_is_rolled_back_is_not_told(paper: Message, database: Database, admin: Connection, clock: Clock):
-    worker = Worker("matching", ends(Success(lambda _: ())), database, clock)
+    worker = Worker("matching", ends(Succeeded(lambda _: Effects())), database, clock)
     worker.meanwhile.append(lambda: admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')"))
     worker.handle(paper)
     assert told(admin) == []
@@ -122,10 +122,10 @@ def test_the_same_end_again_is_told_once_and_another_one_in_its_place(
     revision = 1
     expected = []
     for outcome, told_revision in (
-        (Success(lambda _: ()), 1),
-        (Success(lambda _: ()), 1),
-        (Skip("No counterparty."), 2),
-        (Success(lambda _: ()), 3),
+        (Succeeded(lambda _: Effects()), 1),
+        (Succeeded(lambda _: Effects()), 1),
+        (Skipped("No counterparty."), 2),
+        (Succeeded(lambda _: Effects()), 3),
     ):
         message = Message(work_id=paper.work_id, revision=revision, send_number=0)
         Worker("matching", ends(outcome), database, clock).handle(message)
@@ -175,7 +175,7 @@ def test_only_those_who_want_documents_are_told(
     make_destination(admin, tenant_id, "clusters", events=["cluster"])
     make_destination(admin, tenant_id, "gone", disabled_at=datetime(2026, 1, 1, tzinfo=UTC))
     make_destination(admin, make_tenant("zenith"), "theirs")
-    Worker("matching", ends(Success(lambda _: ())), database, clock).handle(paper)
+    Worker("matching", ends(Succeeded(lambda _: Effects())), database, clock).handle(paper)
     assert told(admin) == []
 
 
@@ -227,7 +227,7 @@ def test_the_dead_letter_of_what_could_not_be_told_is_settled_when_something_new
     World(database, admin, clock, tenant_id).run(owed_, work=ends(RejectedRequestError("HTTP 401")))
     with database.tenant(tenant_id) as connection:
         (again,) = renew(connection, "matching", [paper.work_id], clock(), actor="ann", why="Once more.")
-    Worker("matching", ends(Success(lambda _: ())), database, clock).handle(again.message)
+    Worker("matching", ends(Succeeded(lambda _: Effects())), database, clock).handle(again.message)
     letters = {letter["worker"]: letter for letter in rows(admin, "dead_letter")}
     assert letters["document_output"]["status"] == "retried"
     assert letters["document_output"]["resolved_by"] == "document_output"

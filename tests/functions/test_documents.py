@@ -19,7 +19,7 @@ from counterfoil.messages import Message, read_message
 from counterfoil.outbox import Outbox
 from counterfoil.work import begin
 from functions.acquisition.store import SEEN_BEFORE
-from functions.acquisition.work import acquire
+from functions.acquisition.work import WORKER
 from functions.ingestion.work import ingest
 from tests.delivery import bodies
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, rows, settings
@@ -38,7 +38,10 @@ class Pipeline:
     def __init__(self, database: Database, s3: Any, sqs: FakeSqs, clock: Clock) -> None:
         self.s3, self.sqs = s3, sqs
         outbox = Outbox(database, QUEUES, clock=clock)
-        parts = {"acquisition": (acquire, uploads.read), "ingestion": (ingest, read_message)}
+        parts: dict[str, tuple[Any, Any]] = {
+            "acquisition": (WORKER, uploads.read),
+            "ingestion": (ingest, read_message),
+        }
         self.consumers = {
             name: Consumer(
                 settings(worker={"name": name, "timeout": 120, "permits": 2, "start_margin": 30}, queue_urls=QUEUES),

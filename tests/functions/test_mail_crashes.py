@@ -22,7 +22,7 @@ from counterfoil.delivery import Consumer
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
 from counterfoil.outbox import Outbox
-from functions.acquisition.work import acquire
+from functions.acquisition.work import WORKER
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event
 from tests.functions.test_mail import packed
@@ -125,7 +125,7 @@ class World:
             yield (
                 Consumer(
                     settings(worker=row, queue_urls=QUEUES),
-                    acquire,
+                    WORKER,
                     database=database,
                     outbox=outbox,
                     visibility=Visibility("acquisition"),

@@ -12,7 +12,8 @@ from botocore.exceptions import ClientError
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Success
+from counterfoil.deadline import Deadline
+from counterfoil.delivery import Succeeded, TenantAttempt
 from counterfoil.errors import CancelledError, ServiceUnavailableError, StaleClaimError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
@@ -56,8 +57,8 @@ def doubtful(database: Database, admin: Connection) -> Office:
     return office
 
 
-def attempt(office: Office, position: int, **more: Any) -> Attempt:
-    return Attempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW, **more)
+def attempt(office: Office, position: int, **more: Any) -> TenantAttempt:
+    return TenantAttempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW, **more)
 
 
 def test_a_doubtful_pair_is_decided_before_the_effects(
@@ -65,11 +66,11 @@ def test_a_doubtful_pair_is_decided_before_the_effects(
 ):
     scripted.then(Answer(json.dumps({"matches": [CHOICE]})))
     outcome = match(attempt(doubtful, 2), language_model)
-    assert isinstance(outcome, Success)
+    assert isinstance(outcome, Succeeded)
     assert (doubtful.links(), len(scripted.requests)) == (set(), 1)
     with doubtful.database.tenant(doubtful.tenant_id) as connection:
-        outcome.effects(connection)
-    assert (doubtful.links(), outcome.reason(), len(scripted.requests)) == ({(0, 2)}, None, 1)
+        effects = outcome.effects(connection)
+    assert (doubtful.links(), effects.remark, len(scripted.requests)) == ({(0, 2)}, None, 1)
     assert admin.execute("SELECT work_id, purpose FROM llm_call").fetchall() == [(doubtful.ids[2], "matching")]
 
 
@@ -82,7 +83,7 @@ def test_the_model_s_failure_is_the_try_s(doubtful: Office, scripted: Server, la
 @pytest.mark.parametrize("left", [0.5, -1.0])
 def test_a_try_without_time_left_asks_nothing(left: float, doubtful: Office, scripted: Server, language_model: Any):
     with pytest.raises(CancelledError):
-        match(attempt(doubtful, 2, time_left=lambda: left), language_model)
+        match(attempt(doubtful, 2, deadline=Deadline(lambda: left)), language_model)
     assert scripted.requests == []
 
 
@@ -95,7 +96,7 @@ def test_a_cancelled_try_asks_nothing(doubtful: Office, scripted: Server, langua
         return made
 
     with pytest.raises(CancelledError):
-        match(attempt(doubtful, 2, cancelled=cancelled), make)
+        match(attempt(doubtful, 2, deadline=Deadline(cancelled=cancelled)), make)
     assert scripted.requests == []
 
 
@@ -111,7 +112,7 @@ def test_a_superseded_try_with_new_answers_is_not_put_off(
 
     scripted._otherwise = answered
     with pytest.raises(StaleClaimError):
-        match(attempt(doubtful, third, superseded=superseded), language_model)
+        match(attempt(doubtful, third, deadline=Deadline(superseded=superseded)), language_model)
     assert (len(scripted.requests), len(admin.execute("SELECT FROM judgement").fetchall())) == (1, 1)
 
 
@@ -125,7 +126,7 @@ def test_a_superseded_try_asks_no_more(doubtful: Office, scripted: Server, langu
 
     scripted.then(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))
     with pytest.raises(StaleClaimError):
-        match(attempt(doubtful, 2, superseded=superseded), make)
+        match(attempt(doubtful, 2, deadline=Deadline(superseded=superseded)), make)
     assert len(scripted.requests) == 1
 
 
@@ -133,7 +134,7 @@ def test_a_model_that_nobody_needs_is_not_made(doubtful: Office):
     def never(_: Database) -> Llm:
         raise AssertionError
 
-    assert isinstance(match(attempt(doubtful, 0), never), Success)
+    assert isinstance(match(attempt(doubtful, 0), never), Succeeded)
 
 
 def test_a_document_is_embedded_before_it_is_matched(
@@ -145,7 +146,7 @@ def test_a_document_is_embedded_before_it_is_matched(
     office = Office(database, admin, [in_english(), in_german()])
     for position in (0, 1):
         outcome = match(attempt(office, position), embedding=model)
-        assert isinstance(outcome, Success)
+        assert isinstance(outcome, Succeeded)
         with office.database.tenant(office.tenant_id) as connection:
             outcome.effects(connection)
     assert (office.links(), len(scripted.requests)) == ({(0, 1)}, 2)
@@ -157,7 +158,7 @@ def test_a_model_of_embeddings_that_is_away_fails_no_try(
     monkeypatch.setattr(handler, "settings", lambda: settings_for(scripted, LLM_RETRY_BASE_SECONDS="0"))
     office = Office(database, admin, [in_english()])
     scripted.then(*[Failure(503)] * 3)
-    assert isinstance(match(attempt(office, 0), embedding=Embedding("openai/m", handler.embedding_model)), Success)
+    assert isinstance(match(attempt(office, 0), embedding=Embedding("openai/m", handler.embedding_model)), Succeeded)
 
 
 @pytest.mark.parametrize("empty", ["{}", "sk-1", AWAY, REFUSED])
@@ -188,7 +189,7 @@ def test_a_key_that_is_not_there_yet_is_asked_for_again_and_so_is_one_that_was_c
     for key, position in (("k-1", 2), ("k-2", doubtful.file(again(2)))):
         stored(json.dumps({"LLM_API_KEY": key}))
         scripted.then(Answer(json.dumps({"matches": []})))
-        assert isinstance(match(attempt(doubtful, position), handler.language_model), Success)
+        assert isinstance(match(attempt(doubtful, position), handler.language_model), Succeeded)
     assert [request.headers["authorization"] for request in scripted.requests] == ["Bearer k-1", "Bearer k-2"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Works
+from counterfoil.delivery import BatchWorker, Outcome, TenantAttempt
 from counterfoil.delivery import store as delivery_store
 from counterfoil.documents import diagnostics
 from counterfoil.documents.matching import sql as matching_store
@@ -38,7 +38,11 @@ class Pending(Office):
         return position
 
     def deliver(
-        self, clock: Clock, works: Works | Callable[[Attempt], Outcome], positions: Sequence[int], receives: int = 1
+        self,
+        clock: Clock,
+        works: BatchWorker | Callable[[TenantAttempt], Outcome],
+        positions: Sequence[int],
+        receives: int = 1,
     ) -> None:
         """Deliver the messages of documents to the worker in one batch."""
         consumer = make_consumer(self.database, works, clock, worker=WORKER, queue_urls=QUEUES)
@@ -77,7 +81,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(
     ("works", "transactions"),
-    [pytest.param(match, 2, id="single"), pytest.param(Works(match, match_together), 1, id="batch")],
+    [pytest.param(match, 2, id="single"), pytest.param(BatchWorker(match, match_together), 1, id="batch")],
 )
 def test_failed_write_leaves_nothing_behind(
     database: Database,
@@ -85,7 +89,7 @@ def test_failed_write_leaves_nothing_behind(
     sqs: FakeSqs,
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
-    works: Works | Callable[[Attempt], Outcome],
+    works: BatchWorker | Callable[[TenantAttempt], Outcome],
     transactions: int,
     step: str,
 ) -> None:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers import store
 from functions.offers import work as offers_work
@@ -191,7 +191,7 @@ def test_a_pool_that_is_not_what_was_pinned_is_not_computed_from(day: Day, admin
 
 
 def test_trouble_that_passes_is_tried_again_after_30_seconds_2_and_5_minutes(day: Day, admin: Connection, clock: Clock):
-    def fail(attempt: Attempt) -> Outcome:
+    def fail(attempt: TenantAttempt) -> Outcome:
         raise DatabaseUnavailableError("away")
 
     day.pin(shards=1)
@@ -292,7 +292,7 @@ def _break_commits(patch: pytest.MonkeyPatch, break_: Callable[..., Any]) -> Non
 
 
 def test_a_try_that_has_lost_its_claim_writes_nothing(day: Day, admin: Connection):
-    def slow(attempt: Attempt) -> Outcome:
+    def slow(attempt: TenantAttempt) -> Outcome:
         outcome = serve(attempt, day.pools)
         admin.execute("UPDATE offer_shard SET claim_token = nextval('claim_token')")
         return outcome

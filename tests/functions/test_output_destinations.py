@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.deadline import Deadline
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.webhooks import destinations
 from functions.document_output.work import Ways
 from tests.delivery.harness import Clock, rows
@@ -164,9 +165,9 @@ def test_a_call_that_there_is_no_time_for_is_not_made(world: World, server: Serv
     (message,) = world.owed()
     cancelled: list[type[BaseException]] = []
 
-    def hurried(attempt: Attempt) -> Outcome:
+    def hurried(attempt: TenantAttempt) -> Outcome:
         try:
-            return world.deliver(replace(attempt, time_left=lambda: 1.0))
+            return world.deliver(replace(attempt, deadline=Deadline(lambda: 1.0)))
         except BaseException as error:
             cancelled.append(type(error))
             raise

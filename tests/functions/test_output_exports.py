@@ -14,7 +14,7 @@ from moto import mock_aws
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.payload import export
 from functions.document_output.work import Ways
@@ -124,7 +124,7 @@ def test_a_cluster_that_is_gone_leaves_files_that_say_so(world: World, s3: S3):
 def test_a_slow_try_of_an_older_revision_undoes_nothing(world: World, s3: S3):
     cluster = world.result("incomplete")
 
-    def overtaken(attempt: Attempt) -> Outcome:
+    def overtaken(attempt: TenantAttempt) -> Outcome:
 
         with attempt.database.tenant(world.tenant_id) as connection:
             loaded = destinations.load(connection, attempt.work_id, attempt.revision)
@@ -171,7 +171,7 @@ def test_a_destination_that_was_removed_and_added_again_gets_the_newest_state(wo
 def test_a_slow_try_for_a_destination_that_was_removed_and_added_again_undoes_nothing(world: World, s3: S3):
     cluster = world.result("incomplete")
 
-    def overtaken(attempt: Attempt) -> Outcome:
+    def overtaken(attempt: TenantAttempt) -> Outcome:
         with attempt.database.tenant(world.tenant_id) as connection:
             loaded = destinations.load(connection, attempt.work_id, attempt.revision)
         assert loaded is not None

@@ -8,7 +8,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt
+from counterfoil.delivery import TenantAttempt
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.errors import InvalidDocumentError
@@ -44,7 +44,7 @@ def office(database: Database, admin: Connection, clock: Clock, tenant: UUID) ->
 def matched(database: Database, tenant_id: UUID, clock: Clock, *ids: UUID) -> None:
     """Match documents, as the worker does."""
     for id_ in ids:
-        outcome = match(Attempt(id_, tenant_id, 1, 1, 1, database, clock))
+        outcome = match(TenantAttempt(id_, tenant_id, 1, 1, 1, database, clock))
         with database.tenant(tenant_id) as connection:
             outcome.effects(connection)
 

@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery import Consumer, Outcome, TenantAttempt
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import removal
 from counterfoil.messages import Message, read_message
@@ -39,7 +39,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 class Worker:
     """A worker's consumer; something may happen while a try of it is under way."""
 
-    def __init__(self, name: str, work: Callable[[Attempt], Outcome], database: Database, clock: Clock) -> None:
+    def __init__(self, name: str, work: Callable[[TenantAttempt], Outcome], database: Database, clock: Clock) -> None:
         self._work, self.meanwhile = work, list[Meanwhile]()
         self._consumer = Consumer(
             settings(worker={"name": name, "timeout": 120, "permits": 1, "start_margin": 30}, queue_urls=QUEUES),
@@ -51,7 +51,7 @@ class Worker:
             clock=clock,
         )
 
-    def _try(self, attempt: Attempt) -> Outcome:
+    def _try(self, attempt: TenantAttempt) -> Outcome:
         outcome = self._work(attempt)
         while self.meanwhile:
             self.meanwhile.pop()()
@@ -280,7 +280,7 @@ def test_a_removal_waits_for_a_file_that_is_being_taken_apart_and_leaves_it_its_
     pipeline.sqs.sent.pop("ingestion")
     pipeline.upload("uploads/acme/corrected.pdf", CORRECTED, sequencer="02")
     corrected = owed(pipeline, "ingestion").work_id
-    outcome = ingest(Attempt(corrected, tenant_id, 1, 1, 1, database, clock))
+    outcome = ingest(TenantAttempt(corrected, tenant_id, 1, 1, 1, database, clock))
     with ThreadPoolExecutor(1) as pool:
         with database.tenant(tenant_id) as connection:
             outcome.effects(connection)

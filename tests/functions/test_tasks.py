@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.delivery.batch import logger
 from counterfoil.egress import Egress
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.settings import Settings, settings
 from counterfoil.tasks import store
-from counterfoil.tasks.registry import TYPES, Done, TaskContext, TaskType
+from counterfoil.tasks.registry import TYPES, TaskContext, TaskResult, TaskType
 from counterfoil.tasks.store import read_task_message
 from counterfoil.work import Send
 from functions.tasks import handler
@@ -62,7 +62,7 @@ class World:
         return [json.dumps(body) for (body,) in found]
 
     def run(self, *bodies: str) -> Any:
-        def work(attempt: Attempt) -> Outcome:
+        def work(attempt: TenantAttempt) -> Outcome:
             return carry_out(attempt, self.means)
 
         consumer = make_consumer(
@@ -274,7 +274,7 @@ def test_effects_and_result_are_one_transaction(world: World, a_type: Callable[.
         connection.execute("UPDATE task SET cancelled_at = now()")
         raise ServiceUnavailableError("Away.")
 
-    a_type(lambda _context, _payload: Done("done", effects))
+    a_type(lambda _context, _payload: TaskResult("done", effects))
     world.submit({"number": 1}, "test")
 
     world.run()

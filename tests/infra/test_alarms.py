@@ -15,7 +15,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome, Success
+from counterfoil.delivery import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.messages import Message
 from counterfoil.outbox import Outbox
@@ -150,11 +150,11 @@ def deliver(row: Row, admin: Connection, tenant: UUID, database: Database, clock
     outcomes: Sequence[Exception | None] = (None, InvalidDocumentError("no"), ServiceUnavailableError("later"))
     works = dict(zip([pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
 
-    def work(attempt: Attempt) -> Outcome:
+    def work(attempt: TenantAttempt) -> Outcome:
         error = works[attempt.work_id]
         if error is not None:
             raise error
-        return Success(lambda _: ())
+        return Succeeded(lambda _: Effects())
 
     told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
     consumer = make_consumer(database, work, clock, worker=told, queue_urls={row.name: QUEUE_URL})

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import CommitUnknownError, Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.errors import (
     BreakerOpenError,
     CancelledError,
@@ -55,7 +56,7 @@ def ask(provider: str, model: Make, scripted: Server, question: Question, time: 
     def once(*script: Step, **more: str) -> Form:
         scripted.then(*script)
         more = {"LLM_TOTAL_TIMEOUT_SECONDS": "5"} | more
-        return model(provider, **more).ask(question, Form, time_left=lambda: time.left, cancelled=time.cancelled)
+        return model(provider, **more).ask(question, Form, Deadline(lambda: time.left, time.cancelled))
 
     return once
 
@@ -131,7 +132,7 @@ def test_a_conversation_is_answered_in_the_model_s_own_words(
 ):
     scripted.then(Answer(""), Answer(" I am \x00 fine.\n"))
     asked = replace(question, history=[Turn("Hello", "Good day")])
-    said = model(provider).converse(asked, time_left=lambda: time.left, cancelled=time.cancelled)
+    said = model(provider).converse(asked, Deadline(lambda: time.left, time.cancelled))
     assert (said.said, said.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
     assert [request.said[:-1] for request in scripted.requests] == [[("user", "Hello"), ("assistant", "Good day")]] * 2
 
@@ -151,7 +152,7 @@ def test_a_conversation_that_cannot_be_answered_is_not_tried_again(
 ):
     scripted.then(bad, GOOD)
     with pytest.raises(error):
-        model(provider).converse(question, time_left=lambda: time.left, cancelled=time.cancelled)
+        model(provider).converse(question, Deadline(lambda: time.left, time.cancelled))
     assert scripted.script == [GOOD]
 
 
@@ -210,7 +211,7 @@ def test_a_call_that_our_own_time_cuts_off_is_no_failure_of_the_provider(
     scripted.then(Raw(how="silent"))
     left = iter([1.0, 0.2, -0.1, -0.1])  # to begin with, for the call, and after it
     with pytest.raises(CancelledError):
-        model(provider).ask(question, Form, time_left=lambda: next(left), cancelled=Event())
+        model(provider).ask(question, Form, Deadline(lambda: next(left)))
     assert guards.seen == [(f"llm:{provider}", "CancelledError")]
     assert on_record(admin) == [("cancelled", None, None)]
 
@@ -248,7 +249,7 @@ def test_real_waits_end_at_once_when_the_try_is_cancelled(
 
     scripted.then(Failure(503))
     with pytest.raises(CancelledError, match="while waiting"):
-        llm.ask(question, Form, time_left=time_left, cancelled=cancelled)
+        llm.ask(question, Form, Deadline(time_left, cancelled))
 
 
 # The breaker
@@ -296,9 +297,9 @@ def test_a_question_that_opens_the_breaker_itself_has_failed_and_the_next_one_is
     llm._wait = time.wait
     scripted.then(Failure(503), Failure(503), GOOD)
     with pytest.raises(ServiceUnavailableError):
-        llm.ask(question, Form, time_left=lambda: inf, cancelled=Event())
+        llm.ask(question, Form, Deadline())
     with pytest.raises(BreakerOpenError) as caught:
-        llm.ask(question, Form, time_left=lambda: inf, cancelled=Event())
+        llm.ask(question, Form, Deadline())
     assert caught.value.until >= NOW + timedelta(seconds=30)
     assert scripted.script == [GOOD]
 

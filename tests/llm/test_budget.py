@@ -4,8 +4,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
-from math import inf
-from threading import Event
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,6 +12,7 @@ from pydantic import BaseModel
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.errors import BreakerOpenError, ServiceUnavailableError
 from counterfoil.llm import CHAT, BudgetSpentError, Llm, Question
 from counterfoil.settings import Settings
@@ -37,7 +36,7 @@ def ask(model: Callable[..., Llm], scripted: Server, question: Question) -> Ask:
     def once(about: Question = question, at: datetime = NOW, **more: str) -> Any:
         llm = model("openai", **more)
         llm._clock = lambda: at
-        return llm.ask(about, Form, time_left=lambda: inf, cancelled=Event())
+        return llm.ask(about, Form, Deadline())
 
     return once
 
@@ -57,7 +56,7 @@ def say(model: Callable[..., Llm], question: Question, ask: Ask) -> Ask:
     chat = replace(question, purpose=CHAT, work_id=uuid4())
 
     def once(**more: str) -> Any:
-        return model("openai", **more).converse(chat, time_left=lambda: inf, cancelled=Event())
+        return model("openai", **more).converse(chat, Deadline())
 
     return once
 
@@ -178,7 +177,7 @@ def test_a_question_that_was_not_asked_says_nothing_about_the_service(
         return llm
 
     def ask(llm: Llm) -> Any:
-        return llm.ask(question, Form, time_left=lambda: inf, cancelled=Event())
+        return llm.ask(question, Form, Deadline())
 
     scripted.then(Failure(503))
     with pytest.raises(ServiceUnavailableError):

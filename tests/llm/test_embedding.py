@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable
-from math import inf
-from threading import Event
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.errors import (
     ContextWindowError,
     InvalidAnswerError,
@@ -54,7 +53,7 @@ def embed(
         model = embedding_model(settings, database, guards)
         model._wait = time.wait
         question = Question("", TEXT, "embedding", tenant_id, tenant_id)
-        return model.consult(question, Vector, time_left=lambda: inf, cancelled=Event()).said.vector
+        return model.consult(question, Vector, Deadline()).said.vector
 
     return ask
 

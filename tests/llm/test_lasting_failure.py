@@ -1,6 +1,7 @@
 """A question that always fails comes to its end, though it opens the breaker again and again."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from threading import Event
 
@@ -8,7 +9,7 @@ from pydantic import BaseModel
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Success
+from counterfoil.delivery import Effects, Succeeded, TenantAttempt
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.llm import Llm, Question
 from counterfoil.llm.client import Budget, Limits, Reply
@@ -55,10 +56,10 @@ def test_schema_failure_backs_off_and_is_dead_lettered(
     breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
     llm = Llm(provider, database, breakers, Limits(60, 100, 2, 0, 0, Budget(100, 100, 0)), clock=clock, wait=wait)
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         question = Question("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)
-        llm.ask(question, Form, time_left=lambda: 100.0, cancelled=attempt.cancelled)
-        return Success(lambda _connection: ())
+        llm.ask(question, Form, replace(attempt.deadline, remaining=lambda: 100.0))
+        return Succeeded(lambda _connection: Effects())
 
     consumer, delays = make_consumer(database, work, clock), list[int]()
     for attempt, delay in enumerate((300, 1800, 0), start=1):
@@ -88,10 +89,10 @@ def test_a_document_whose_question_always_fails_ends_after_its_attempts(
     breakers = Breakers(database, clock, failures=5, open_seconds=30, spread=lambda: 0.0)
     llm = Llm(failing, database, breakers, Limits(60, 100, 2, 0, 0, Budget(100, 100, 0)), clock=clock, wait=wait)
 
-    def work(attempt: Attempt) -> Success:
+    def work(attempt: TenantAttempt) -> Succeeded:
         question = Question("Answer in JSON.", "How many?", "matching", attempt.tenant_id, attempt.work_id)
-        llm.ask(question, Form, time_left=lambda: 100.0, cancelled=attempt.cancelled)
-        return Success(lambda _connection: ())
+        llm.ask(question, Form, replace(attempt.deadline, remaining=lambda: 100.0))
+        return Succeeded(lambda _connection: Effects())
 
     consumer, tries, receives = make_consumer(database, work, clock), 0, 1
     while (row := life_cycle(admin, message.work_id))["status"] == "pending" and tries < 20:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt
+from counterfoil.delivery import TenantAttempt
 from counterfoil.errors import InvalidAnswerError
 from counterfoil.messages import Message
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
@@ -40,8 +40,8 @@ def last_try(make_document: Callable[..., UUID], acme: UUID) -> Pending:
     return make
 
 
-def answering(answer: str) -> Callable[[Attempt], NoReturn]:
-    def work(_: Attempt) -> NoReturn:
+def answering(answer: str) -> Callable[[TenantAttempt], NoReturn]:
+    def work(_: TenantAttempt) -> NoReturn:
         raise InvalidAnswerError("The model's answer is not valid JSON", preview=answer)
 
     return work

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Outcome
+from counterfoil.delivery import Outcome, TenantAttempt
 from counterfoil.messages import Message
 from functions.offers.work import Pools, serve
 from infra.workers import WORKERS
@@ -42,7 +42,7 @@ class Day:
         return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
 
     def deliver(
-        self, *messages: Message, do: Callable[[Attempt], Outcome] | None = None, left: float = 300
+        self, *messages: Message, do: Callable[[TenantAttempt], Outcome] | None = None, left: float = 300
     ) -> list[str]:
         """Hand messages to the worker, each in a batch of its own. Returns the ids of those that it keeps."""
         consumer = make_consumer(

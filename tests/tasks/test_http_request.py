@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Database
+from counterfoil.deadline import Deadline
 from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
@@ -31,7 +32,9 @@ def scripted() -> Iterator[Server]:
 def run(payload: dict[str, Any], *, egress: Egress | None = None, seconds: float = 60) -> Any:
     found = TYPES.get("http_request")
     assert found is not None
-    context = TaskContext(JOB, JOB, None, 1, Mock(spec=Database), lambda: NOW, time_left=lambda: seconds, egress=egress)
+    context = TaskContext(
+        JOB, JOB, None, 1, Mock(spec=Database), lambda: NOW, deadline=Deadline(lambda: seconds), egress=egress
+    )
     return http_request(context, found.read(payload))  # type: ignore[arg-type]  # the form of this very type
 
 

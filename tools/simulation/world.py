@@ -14,8 +14,8 @@ from uuid import UUID
 
 from counterfoil import aws, db, messages, metrics
 from counterfoil.db import IDLE_SECONDS, Connection
-from counterfoil.delivery import Attempt, Consumer, Outcome, Settled, Works
-from counterfoil.delivery.attempt import Skip, Success, WorkTogether
+from counterfoil.delivery import Attempt, BatchWorker, Consumer, Effects, Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Worker
 from counterfoil.delivery.visibility import Visibility
 from counterfoil.documents import uploads
 from counterfoil.documents.matching import matcher
@@ -47,14 +47,14 @@ from tools.simulation.scenario import Behaviour, Script, Storage
 from tools.simulation.scheduler import START, Greenlets, Life, Process, Scheduler
 from tools.simulation.sqs import ARN, LONGEST, URL, Message, Queue, Sqs
 
-WORKERS: dict[str, tuple[Callable[[Attempt], Outcome], Callable[[str], Intake]]] = {
+WORKERS: dict[str, tuple[Worker, Callable[[str], Intake]]] = {
     "acquisition": (acquire, uploads.read),
     "ingestion": (ingest, read_message),
     "matching": (match, read_message),
     "diagnostics": (diagnose, read_message),
     "tasks": (partial(carry_out, means=Means()), read_task_message),
 }
-TOGETHER: dict[str, WorkTogether] = {"matching": match_together}
+TOGETHER = {"matching": match_together}
 """Of those, the ones that can do several works in one go."""
 REQUEUEING = ("tasks",)
 """Of those, the ones that have a queue for retries."""
@@ -243,15 +243,15 @@ class World:
             database = SimulatedDatabase(self.transactions, process)
             work, read = WORKERS[worker]
 
-            def alone(attempt: Attempt) -> Outcome:
+            def alone(attempt: TenantAttempt) -> Outcome:
                 return self._work(worker, work, process, attempt)
 
-            def together(connection: Connection, attempts: Sequence[Attempt]) -> Settled:
-                return self._work_together(worker, TOGETHER[worker], process, connection, attempts)
+            def together(connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
+                return self._work_together(worker, process, connection, attempts)
 
             consumer = Consumer(
                 settings,
-                Works(alone, together) if worker in TOGETHER else alone,
+                BatchWorker(alone, together) if worker in TOGETHER else alone,
                 database=database,
                 outbox=self.outbox(database),
                 visibility=Visibility(*(urls[worker] for urls in (URLS, RETRY_URLS) if worker in urls)),
@@ -313,7 +313,7 @@ class World:
 
     # -- one try ------------------------------------------------------------------------------------------------------
 
-    def _work(self, worker: str, work: Callable[[Attempt], Outcome], process: Process, attempt: Attempt) -> Outcome:
+    def _work(self, worker: str, work: Worker, process: Process, attempt: TenantAttempt) -> Outcome:
         scheduler, task = self.scheduler, self.scheduler.current
         assert task is not None
         behaviour = self.script.next(worker, attempt.work_id)
@@ -334,8 +334,9 @@ class World:
             outcome = self._carried_out(work, attempt, behaviour)
         except BaseException as error:
             one.raised = error
-            stopped = attempt.cancelled.is_set() or attempt.superseded.is_set() or process.life is Life.DEAD
-            one.could_run = not stopped and attempt.time_left() > 0
+            deadline = attempt.deadline
+            stopped = deadline.cancelled.is_set() or deadline.superseded.is_set() or process.life is Life.DEAD
+            one.could_run = not stopped and deadline.remaining() > 0
             scheduler.say(f"raises {type(error).__name__}")
             raise
         finally:
@@ -364,29 +365,28 @@ class World:
     def _work_together(
         self,
         worker: str,
-        together: WorkTogether,
         process: Process,
         connection: Connection,
-        attempts: Sequence[Attempt],
-    ) -> Settled:
+        attempts: Sequence[TenantAttempt],
+    ) -> dict[UUID, Effects]:
         if self.random.random() < 0.3:
-            return Settled({}, ())  # so that there is still much that happens to each by itself
+            return {}  # so that there is still much that happens to each by itself
         tries = [self._begun(worker, process, attempt, Behaviour(), by_itself=False) for attempt in attempts]
         self._count_permits(worker, process)
         self.scheduler.point(f"tries of {worker} {', '.join(self.name(one.work_id) for one in attempts)} together")
         try:
-            settled = together(connection, attempts)
+            effects = TOGETHER[worker](connection, attempts)
         finally:
             for one in tries:
                 one.ended = True
         for attempt in attempts:
-            if attempt.work_id in settled.reasons:
+            if attempt.work_id in effects:
                 _note(connection, worker, attempt)
         if self.random.random() < 0.1:
             raise ServiceUnavailableError("It is spoiled by one of them")
-        return settled
+        return effects
 
-    def _carried_out(self, work: Callable[[Attempt], Outcome], attempt: Attempt, behaviour: Behaviour) -> Outcome:
+    def _carried_out(self, work: Worker, attempt: TenantAttempt, behaviour: Behaviour) -> Outcome:
         if not behaviour.late:
             self._take_time(attempt, behaviour)
         if behaviour.deferred_for is not None:
@@ -406,8 +406,9 @@ class World:
         if behaviour.deaf:
             self.scheduler.sleep(behaviour.seconds)
             return
-        self.scheduler.wait(lambda: attempt.cancelled.is_set() or attempt.superseded.is_set(), behaviour.seconds)
-        attempt.check()
+        deadline = attempt.deadline
+        self.scheduler.wait(lambda: deadline.cancelled.is_set() or deadline.superseded.is_set(), behaviour.seconds)
+        deadline.check()
 
     def loses_event(self) -> bool:
         """Draw the loss of an S3 event."""
@@ -582,9 +583,7 @@ def _with_note(outcome: Outcome, worker: str, attempt: Attempt) -> Outcome:
         _note(connection, worker, attempt)
         return effects(connection)
 
-    if isinstance(outcome, Skip):
-        return Skip(outcome.reason, noted)
-    return Success(noted, outcome.reason)
+    return replace(outcome, effects=noted)
 
 
 _CACHED: dict[tuple[Any, ...], Settings] = {}

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer, Works
+from counterfoil.delivery import BatchWorker, Consumer
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import sql
 from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
@@ -138,7 +138,9 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
     collect_rarely()
     with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
         os.dup2(log.fileno(), 1)  # a process of its own: what the engine logs says when which stage was reached
-        consumer = make_consumer(database, Works(match, match_together), lambda: datetime.now(UTC), worker=_WORKER)
+        consumer = make_consumer(
+            database, BatchWorker(match, match_together), lambda: datetime.now(UTC), worker=_WORKER
+        )
         first = min(_FIRST, len(ids) // 2)
         for batch in _batches(ids[:first], size):
             _handle(consumer, batch)

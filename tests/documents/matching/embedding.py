@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Callable
-from math import inf
 from random import Random
-from threading import Event
 from typing import Any
 
 from counterfoil.db import Database
+from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.documents.matching import meaning
 from counterfoil.llm import Llm, Vector
@@ -46,7 +45,7 @@ def settings_for(server: Server, **more: str) -> Settings:
 
 
 def embedder(
-    database: Database, server: Server, breakers: Any = None, cancelled: Event | None = None, **more: str
+    database: Database, server: Server, breakers: Any = None, deadline: Deadline | None = None, **more: str
 ) -> matching.Embedder:
     """The model as a try uses it, which waits for nothing."""
     settings = settings_for(server, **more)
@@ -58,7 +57,7 @@ def embedder(
         found._wait = Time().wait
         return found
 
-    return matching.Embedder(name, make, lambda: inf, cancelled or Event())
+    return matching.Embedder(name, make, deadline or Deadline())
 
 
 _BUYER = {"name": "Brede Werke GmbH", "city": "Ulm", "postal_code": "89073", "country": "DE"}

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.documents.matching import meaning
 from counterfoil.documents.matching.normalise import document
@@ -291,7 +292,7 @@ def test_it_counts_against_the_budget_of_the_day(database: Database, office: Off
 def test_a_try_that_was_stopped_ends(database: Database, office: Office, model: Server):
     stopped = Event()
     stopped.set()
-    office.embedder = embedder(database, model, cancelled=stopped)
+    office.embedder = embedder(database, model, deadline=Deadline(cancelled=stopped))
     with pytest.raises(CancelledError):
         office.match(0)
 
@@ -300,7 +301,7 @@ def test_half_of_the_time_that_is_left_is_for_matching_without(database: Databas
     assert office.embedder is not None
     clock = iter([10.0, 10.0, 5.5])
     make: Callable[[], Any] = office.embedder.make
-    short = matching.Embedder("openai/m", make, lambda: next(clock, 5.5), Event())
+    short = matching.Embedder("openai/m", make, Deadline(lambda: next(clock, 5.5)))
     model.then(Failure(503, retry_after="3"))
     short.embed(office.database, office.tenant_id, office.ids[0])
     assert (len(model.requests), kept(office)) == (1, {})

@@ -4,15 +4,14 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from math import inf
 from random import Random
-from threading import Event
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from counterfoil.db import Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.documents.matching import judge as judging
 from counterfoil.documents.matching.judge import Case, Said, form
@@ -63,7 +62,7 @@ def asked(scripted: Server, database: Database) -> Ask:
     llm = Llm.from_settings(settings, database, Guards())
     assert llm is not None
     llm._wait = Time().wait
-    return lambda: matching.Judge(llm, "the-model", lambda: NOW, lambda: inf, Event())
+    return lambda: matching.Judge(llm, "the-model", lambda: NOW, Deadline())
 
 
 def answer(*matches: Any) -> Answer:
@@ -348,7 +347,7 @@ def test_the_first_of_two_answers_stands(office: Office, scripted: Server, admin
             return found
 
     made = asked()
-    office.judge = lambda: Hurried(made.llm, made.model, made.now, made.time_left, made.cancelled)
+    office.judge = lambda: Hurried(made.llm, made.model, made.now, made.deadline)
     scripted.then(answer(CHOICE))
     office.match(2)
     assert office.links() == {(1, 2)}

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from math import inf
 from random import Random
-from threading import Event
 from typing import Any
 
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.errors import DeferredError
 from counterfoil.llm import Llm
@@ -47,7 +46,7 @@ def budget(scripted: Server, database: Database) -> Budget:
         assert llm is not None
         llm._wait = Time().wait
         llm._clock = lambda: NOW + timedelta(days=days_later)
-        return lambda: matching.Judge(llm, "the-model", lambda: NOW, lambda: inf, Event())
+        return lambda: matching.Judge(llm, "the-model", lambda: NOW, Deadline())
 
     return make
 

@@ -1,14 +1,13 @@
 """A question that gets no answer: it is refused, or the time of the try is over."""
 
-from collections.abc import Callable
 from math import inf
-from threading import Event
 from typing import TypeVar
 
 import pytest
 from pydantic import BaseModel
 
 from counterfoil.db import Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
 from counterfoil.errors import CancelledError, DeferredError, RejectedRequestError
 from counterfoil.llm import Answered, Question
@@ -102,12 +101,9 @@ class Slow:
         self,
         question: Question,
         answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None],
+        deadline: Deadline,
     ) -> Answered[M]:
-        if time_left() < 5:
+        if deadline.remaining() < 5:
             raise CancelledError("There is no time left to ask the language model")
         self.left -= 5
         self.calls += 1
@@ -122,7 +118,7 @@ def crowded(database: Database, admin: Connection) -> tuple[Office, Slow]:
         database,
         admin,
         [again(0), again(1), *map(billed, range(5)), again(2)],
-        lambda: matching.Judge(slow, "m", lambda: NOW, lambda: slow.left, Event()),
+        lambda: matching.Judge(slow, "m", lambda: NOW, Deadline(lambda: slow.left)),
     )
     office.match_all(range(7))
     slow.calls = 0

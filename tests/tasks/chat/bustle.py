@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.delivery import Attempt, store
+from counterfoil.delivery import TenantAttempt, store
 from counterfoil.delivery.store import Answer, Claim
 from counterfoil.errors import ContextWindowError, CounterfoilError, ServiceUnavailableError
 from counterfoil.llm import Question
@@ -236,7 +236,7 @@ class Bustle:
             (message,) = read_task_message(one.body).messages
             claim = retry_conflicts(partial(self.claim, database, message))
             if then_work and claim.answer is Answer.MINE:
-                attempt = Attempt(
+                attempt = TenantAttempt(
                     message.work_id, self.tenant, message.revision, claim.attempts, claim.token, database, self.clock
                 )
                 with suppress(CounterfoilError):

@@ -8,13 +8,14 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.llm import Question
 from counterfoil.llm.client import Answered
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.chat.sessions import Entry, transcript
-from counterfoil.tasks.registry import TYPES, Done, TaskContext
+from counterfoil.tasks.registry import TYPES, TaskContext, TaskResult
 from counterfoil.work import Send
 from tests.factories import NOW
 
@@ -28,7 +29,7 @@ class Model:
     says: Callable[[Question], str] = lambda question: f"Re: {question.user}"
     asked: list[Question] = field(default_factory=list)
 
-    def converse(self, question: Question, **_how: Any) -> Answered[str]:
+    def converse(self, question: Question, _deadline: Deadline) -> Answered[str]:
         self.asked.append(question)
         return Answered(self.says(question))
 
@@ -50,7 +51,7 @@ class Chat:
         order = store.order(found, payload, user_id=user)
         return store.submit(self.database, tenant or self.tenant, order, NOW, bucket=None).task.job_id
 
-    def run(self, job_id: UUID) -> Done:
+    def run(self, job_id: UUID) -> TaskResult:
         """One try, up to its effects."""
         found = TYPES.get(NAME)
         assert found is not None
@@ -65,10 +66,10 @@ class Chat:
             settings=self.settings,
         )
         done = found.run(context, None)
-        assert isinstance(done, Done)
+        assert isinstance(done, TaskResult)
         return done
 
-    def settle(self, job_id: UUID, done: Done) -> Sequence[Send]:
+    def settle(self, job_id: UUID, done: TaskResult) -> Sequence[Send]:
         """The effects of a try, and its success."""
         with self.database.tenant(self.tenant) as connection:
             sends = done.effects(connection)

@@ -11,7 +11,7 @@ import pytest
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.tasks.chat import completion, sessions
-from counterfoil.tasks.registry import TYPES, Done, TaskContext
+from counterfoil.tasks.registry import TYPES, TaskContext, TaskResult
 from tests.delivery.harness import Clock
 from tests.tasks.chat.bustle import NEVER, Bustle, Chances, Queue
 
@@ -103,12 +103,12 @@ def test_without_the_unique_key_and_the_settling_transaction_a_message_has_two_a
     kind = TYPES.get(completion.NAME)
     assert kind is not None
 
-    def answer_first(context: TaskContext, payload: Any) -> Done:
+    def answer_first(context: TaskContext, payload: Any) -> TaskResult:
         done = completion.complete(context, payload)
-        assert isinstance(done, Done)
+        assert isinstance(done, TaskResult)
         with context.database.tenant(context.tenant_id) as connection:
             done.effects(connection)
-        return Done(done.result, lambda _connection: ())
+        return TaskResult(done.result, lambda _connection: ())
 
     monkeypatch.setitem(TYPES._types, completion.NAME, replace(kind, run=answer_first))
     world = bustle(1)

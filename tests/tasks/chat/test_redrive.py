@@ -8,7 +8,7 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection
-from counterfoil.delivery import Attempt, Consumer, Outcome
+from counterfoil.delivery import Consumer, Outcome, TenantAttempt
 from counterfoil.errors import ContextWindowError, ServiceUnavailableError
 from counterfoil.llm import Question
 from counterfoil.outbox import Outbox
@@ -38,7 +38,7 @@ class Talk:
         self.outbox = Outbox(self.chat.database, {"tasks": URL}, clock=self.clock, random=lambda: 0.0)
         means = Means(llm=lambda: self.chat.model)  # type: ignore[arg-type, return-value]  # as much of it as is needed
 
-        def work(attempt: Attempt) -> Outcome:
+        def work(attempt: TenantAttempt) -> Outcome:
             return carry_out(attempt, means)
 
         self.consumer: Consumer = make_consumer(

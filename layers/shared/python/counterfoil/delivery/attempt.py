@@ -1,94 +1,92 @@
-"""What a worker's code sees of delivery: the try it is in, and the outcomes it may return."""
+"""A worker's view of delivery: the attempt, and the outcomes that the worker may return."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import inf
-from threading import Event
-from typing import NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
-from counterfoil.errors import CancelledError, StaleClaimError
+from counterfoil.deadline import Deadline
 from counterfoil.work import Send
 
 
 @dataclass(frozen=True)
-class Success:
-    """The work is done but for its effects in PostgreSQL."""
+class Effects:
+    """Result of writing an attempt's changes."""
 
-    effects: Callable[[Connection], Sequence[Send]]
-    """Writes all that the work changes and returns the messages that it owes, in the transaction that marks the work
-    succeeded. It may be called again after a lost transaction, so it must not change anything else."""
-    reason: Callable[[], str | None] = field(default=lambda: None)
-    """A remark for people, asked for after the effects."""
+    messages: Sequence[Send] = ()
+    """Messages to send after the commit."""
+    remark: str | None = None
+    """A note for people on work that succeeded."""
+
+
+Write = Callable[[Connection], Effects]
+"""Writes all changes of an attempt, in the transaction that settles it. It must change nothing else, because it runs
+again after a lost transaction."""
 
 
 @dataclass(frozen=True)
-class Skip:
-    """There is nothing to do for this work, and a later try would find the same."""
+class Succeeded:
+    """The work is complete except for its effects in PostgreSQL."""
+
+    effects: Write
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The work needs no action, and a later attempt would find the same."""
 
     reason: str
-    effects: Callable[[Connection], Sequence[Send]] = field(default=lambda _connection: ())
+    effects: Write = field(default=lambda _connection: Effects())
 
 
-Outcome = Success | Skip
-Work = Callable[["Attempt"], Outcome]
-"""What a worker does: one attempt."""
-
-
-class Settled(NamedTuple):
-    """What effects of several tries came to."""
-
-    reasons: Mapping[UUID, str | None]
-    """By work that is done, a remark for people. What is not named here is tried by itself."""
-    sends: Sequence[Send]
-    """The messages that they owe."""
-
-
-WorkTogether = Callable[[Connection, Sequence["Attempt"]], Settled]
-"""Works on attempts of one tenant and writes what they change, all in the one transaction that marks them succeeded. It
-may be called again after a lost transaction, so it must not change anything else; and each of its statements is a walk
-along indexes (`db.BY_INDEX`). psycopg's errors leave it as they are."""
-
-
-@dataclass(frozen=True)
-class Works:
-    """What a worker does that needs nothing but the database, as a rule, and can do several things in one go."""
-
-    alone: Work
-    together: WorkTogether
-    """All attempts that came together, be it one: what can be done in a single transaction, for all of them.
-
-    No try fails by it: where it raises, does not name a work, or its transaction is lost, each is worked on `alone`."""
+Outcome = Succeeded | Skipped
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try at one piece of work."""
+    """One attempt at one work item."""
 
     work_id: UUID
     tenant_id: UUID | None
     revision: int
     number: int
-    """Attempts begun in this revision, this one included."""
+    """Attempts in this revision, including this one."""
     token: int
     database: Database
     now: Callable[[], datetime]
-    time_left: Callable[[], float] = field(default=lambda: inf)
-    """Seconds until this try is asked to stop. Whatever it waits for must be bounded by them."""
-    cancelled: Event = field(default_factory=Event)
-    superseded: Event = field(default_factory=Event)
+    deadline: Deadline = field(default_factory=Deadline)
 
-    def check(self) -> None:
-        """Call between steps: ends the try when it has lost its claim or its time.
 
-        Raises:
-            StaleClaimError: a newer claim exists.
-            CancelledError: the invocation is about to end.
-        """
-        if self.superseded.is_set():
-            message = f"A newer claim than {self.token} exists on {self.work_id}"
-            raise StaleClaimError(message)
-        if self.cancelled.is_set():
-            raise CancelledError("Stopped, since the invocation is about to end")
+@dataclass(frozen=True)
+class TenantAttempt(Attempt):
+    """An attempt at work of a tenant."""
+
+    tenant_id: UUID
+
+
+Worker = Callable[[TenantAttempt], Outcome]
+"""Runs one attempt."""
+
+
+@dataclass(frozen=True)
+class RoutingWorker:
+    """A worker whose work may have no tenant yet."""
+
+    run: Worker
+    route: Callable[[Attempt], Outcome]
+    """Runs an attempt at work without a tenant: finds its tenants."""
+
+
+@dataclass(frozen=True)
+class BatchWorker:
+    """A worker that can run several attempts in one transaction.
+
+    `run_together` gets all attempts of one tenant in a batch, even a single one. It writes their changes in the
+    transaction that settles them, and returns effects by work id. Each of its statements must walk along indexes
+    (`db.BY_INDEX`), and psycopg's errors must pass through unchanged. No attempt fails by it: attempts without effects
+    `run` alone, as all do after an error or a lost transaction.
+    """
+
+    run: Worker
+    run_together: Callable[[Connection, Sequence[TenantAttempt]], Mapping[UUID, Effects]]

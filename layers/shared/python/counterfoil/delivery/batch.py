@@ -14,7 +14,8 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from counterfoil.delivery.attempt import Attempt, Outcome
+from counterfoil.deadline import Deadline
+from counterfoil.delivery.attempt import Attempt, Outcome, TenantAttempt
 from counterfoil.delivery.claims import PARKABLE
 from counterfoil.delivery.heartbeat import Heartbeat
 from counterfoil.delivery.received import Received
@@ -192,7 +193,7 @@ class Batch(BatchProcessor):
     def _cancel_what_runs_late(self) -> None:
         if self._time_left() <= CANCEL_SECONDS:
             for attempt in self._running.values():
-                attempt.cancelled.set()
+                attempt.deadline.cancelled.set()
 
     def _start_next(self) -> bool:
         """Start as many waiting records as there are permits. False when nothing could be started now."""
@@ -246,8 +247,8 @@ class Batch(BatchProcessor):
             record.stages["claimed"] = self._consumer.clock()
             self._heartbeat.running(record, one.attempt)
             self._running[record] = one.attempt
-            groups.setdefault(claim.tenant_id if self._consumer.together else record, []).append(one)
-        run = self._run_apart if self._consumer.together is None else self._run_together
+            groups.setdefault(claim.tenant_id if self._consumer.batch_worker else record, []).append(one)
+        run = self._run_apart if self._consumer.batch_worker is None else self._run_together
         for group in groups.values():
             self._beside(group, run)
 
@@ -310,16 +311,11 @@ class Batch(BatchProcessor):
                 self._conclude(record, self._consumer.settlement.away(record, error))
 
     def _attempt(self, claim: Claim) -> Attempt:
-        return Attempt(
-            work_id=claim.message.work_id,
-            tenant_id=claim.tenant_id,
-            revision=claim.message.revision,
-            number=claim.attempts,
-            token=claim.token,
-            database=self._consumer.database,
-            now=self._consumer.clock,
-            time_left=self._time_left_to_work,
-        )
+        message, consumer, deadline = claim.message, self._consumer, Deadline(self._time_left_to_work)
+        rest = message.revision, claim.attempts, claim.token, consumer.database, consumer.clock, deadline
+        if claim.tenant_id is None:
+            return Attempt(message.work_id, None, *rest)
+        return TenantAttempt(message.work_id, claim.tenant_id, *rest)
 
     def _defer(self, records: Sequence[Received]) -> None:
         """No time is left to start these: park what nobody holds, and give the others the claim's answer.
@@ -351,7 +347,7 @@ class Batch(BatchProcessor):
     def _run_together(self, tries: Sequence[Try]) -> None:
         """Take tries of one tenant to their ends: in one go as far as that goes, what is left each by itself."""
         left = self._settled_together(tries)
-        if self._closed or any(one.attempt.cancelled.is_set() for one in left):
+        if self._closed or any(one.attempt.deadline.cancelled.is_set() for one in left):
             for one in left:  # its time is over: nothing is begun any more
                 self._ending(one, partial(self._cancel, one))
         else:
@@ -367,16 +363,19 @@ class Batch(BatchProcessor):
     def _cancel(self, one: Try) -> None:
         """End a try that had no time left. After the batch was answered it is a newer try's to settle."""
         if not self._closed:
-            error = CancelledError("Stopped, since the invocation is about to end")
+            error = CancelledError("Stopped because the invocation is about to end")
             self.failure_handler(one, (None, error, None))
 
     def _settled_together(self, tries: Sequence[Try]) -> Sequence[Try]:
         """Work on tries in one go and settle them in one transaction. Returns those that are not settled."""
-        together, attempts = self._consumer.together, [one.attempt for one in tries]
-        assert together is not None
+        worker, attempts = (
+            self._consumer.batch_worker,
+            [one.attempt for one in tries if isinstance(one.attempt, TenantAttempt)],
+        )
+        assert worker is not None
         try:
             verdicts = self._consumer.settlement.together(
-                [(one.record, one.claim) for one in tries], lambda connection: together(connection, attempts)
+                [(one.record, one.claim) for one in tries], lambda connection: worker.run_together(connection, attempts)
             )
         except BaseException as error:  # noqa: BLE001  # nothing was settled, and each may still do better by itself
             told = [_about(one.record, one.claim) for one in tries]
@@ -400,8 +399,8 @@ class Batch(BatchProcessor):
         try:
             return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
         except DatabaseUnavailableError as error:
-            attempt.check()
-            if attempt.time_left() <= 0:
+            attempt.deadline.check()
+            if attempt.deadline.remaining() <= 0:
                 raise
             logger.info("run again", work_id=str(attempt.work_id), error=sentence(error))
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it

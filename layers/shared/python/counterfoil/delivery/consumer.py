@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Database
 from counterfoil.delivery import policies
-from counterfoil.delivery.attempt import Work, Works
+from counterfoil.delivery.attempt import Attempt, BatchWorker, Outcome, RoutingWorker, TenantAttempt, Worker
 from counterfoil.delivery.batch import Batch
 from counterfoil.delivery.claims import Claims
 from counterfoil.delivery.concurrency import Concurrency, Threads
@@ -33,7 +33,7 @@ class Consumer:
     def __init__(  # the parts that a worker is composed of
         self,
         settings: Settings,
-        work: Work | Works,
+        worker: Worker | BatchWorker | RoutingWorker,
         *,
         database: Database,
         outbox: Outbox,
@@ -42,12 +42,13 @@ class Consumer:
         clock: Callable[[], datetime] | None = None,
         concurrency: Concurrency | None = None,
     ) -> None:
-        """`work` does attempts; `read` says what a body names, where messages are not just names of work."""
+        """Compose a consumer. `read` parses bodies that do more than name work."""
         self.worker = settings.require_worker()
         self.kind = KINDS[self.worker.name]
         self.settings = settings
-        self.work = work.alone if isinstance(work, Works) else work
-        self.together = work.together if isinstance(work, Works) else None
+        self.batch_worker = worker if isinstance(worker, BatchWorker) else None
+        self._run = worker.run if isinstance(worker, BatchWorker | RoutingWorker) else worker
+        self._route = worker.route if isinstance(worker, RoutingWorker) else None
         self.read = read
         self.clock = clock = clock or database.clock
         self.database = database
@@ -66,20 +67,31 @@ class Consumer:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, work: Work | Works, *, read: Callable[[str], Intake] = read_message
+        cls,
+        settings: Settings,
+        worker: Worker | BatchWorker | RoutingWorker,
+        *,
+        read: Callable[[str], Intake] = read_message,
     ) -> "Consumer":
         """The consumer as a function runs it: connections for every permit, the heartbeat and the claims."""
-        worker = settings.require_worker()
-        urls = [of[worker.name] for of in (settings.queue_urls, settings.retry_queue_urls) if worker.name in of]
+        row = settings.require_worker()
+        urls = [of[row.name] for of in (settings.queue_urls, settings.retry_queue_urls) if row.name in of]
         visibility = Visibility(*urls)
-        database = Database.from_settings(settings, max_connections=worker.permits + 2)
+        database = Database.from_settings(settings, max_connections=row.permits + 2)
         outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
-        return cls(settings, work, database=database, outbox=outbox, visibility=visibility, read=read)
+        return cls(settings, worker, database=database, outbox=outbox, visibility=visibility, read=read)
+
+    def run(self, attempt: Attempt) -> Outcome:
+        """Run one attempt."""
+        if isinstance(attempt, TenantAttempt):
+            return self._run(attempt)
+        assert self._route is not None  # only acquisition jobs may have no tenant
+        return self._route(attempt)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
         """Process one batch. Returns the messages that SQS is to keep (partial batch response)."""
         batch = Batch(self)
-        response = process_partial_response(event=event, record_handler=self.work, processor=batch, context=context)
+        response = process_partial_response(event=event, record_handler=self.run, processor=batch, context=context)
         batch.tally.report(self.worker.name)
         if batch.starved:
             # Tries of earlier invocations hold every permit and do not end. All that this batch brought is parked or

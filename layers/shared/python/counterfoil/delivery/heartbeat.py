@@ -116,4 +116,4 @@ class Heartbeat:
             logger.warning("Leases were not renewed: %s", error)
             return
         for work_id in lost:
-            by_work[work_id].superseded.set()
+            by_work[work_id].deadline.superseded.set()

@@ -1,6 +1,6 @@
 """Settlement: what the end of a record means, for its work in one transaction, for its message afterwards."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_conflicts
 from counterfoil.delivery import store
-from counterfoil.delivery.attempt import Outcome, Settled, Skip
+from counterfoil.delivery.attempt import Effects, Outcome, Skipped
 from counterfoil.delivery.letters import DeadLetter, Failure, audit, without_payload, write_dead_letter
 from counterfoil.delivery.received import Received
 from counterfoil.delivery.store import WORKER_LOST, Answer, Claim, Ended
@@ -71,42 +71,43 @@ class Settlement:
 
     def finished(self, record: Received, claim: Claim, outcome: Outcome) -> Verdict:
         """The work's code returned: effects, messages owed and the new state, in one transaction."""
+        name = "skipped" if isinstance(outcome, Skipped) else "succeeded"
 
         def settle(connection: Connection) -> Sequence[Send]:
-            sends = outcome.effects(connection)
-            if isinstance(outcome, Skip):
+            effects = outcome.effects(connection)
+            if isinstance(outcome, Skipped):
                 store.skip(connection, self._kind, claim, outcome.reason)
             else:
-                store.succeed(connection, self._kind, [(claim, outcome.reason())])
-            self._note_end(connection, record, claim, "skipped" if isinstance(outcome, Skip) else "succeeded")
-            return sends
+                store.succeed(connection, self._kind, [(claim, effects.remark)])
+            self._note_end(connection, record, claim, name)
+            return effects.messages
 
         try:
             self._commit(record, claim, settle)
         except BaseException as error:  # noqa: BLE001  # whatever stopped the effects is a failure of this try
             return self.failed(record, claim, error)
-        return Verdict("skipped" if isinstance(outcome, Skip) else "succeeded", acknowledged=True)
+        return Verdict(name, acknowledged=True)
 
     def together(
-        self, tries: Sequence[tuple[Received, Claim]], work: Callable[[Connection], Settled]
+        self, tries: Sequence[tuple[Received, Claim]], run: Callable[[Connection], Mapping[UUID, Effects]]
     ) -> dict[UUID, Verdict]:
-        """Work on tries of one tenant and settle them, in one transaction. Returns the verdicts of those it settled.
+        """Run attempts of one tenant and settle those with effects, in one transaction. Return their verdicts.
 
         Raises:
             CounterfoilError, StaleClaimError: none of them is settled.
-            Exception: neither, since `work` raised it.
+            Exception: neither, because `run` raised it.
         """
         ended: list[tuple[Received, Claim]] = []
 
         def settle(connection: Connection) -> Sequence[Send]:
-            reasons, sends = work(connection)
-            ended[:] = [(record, claim) for record, claim in tries if claim.message.work_id in reasons]
+            effects = run(connection)
+            ended[:] = [(record, claim) for record, claim in tries if claim.message.work_id in effects]
             if ended:
-                done = [(claim, reasons[claim.message.work_id]) for _, claim in ended]
+                done = [(claim, effects[claim.message.work_id].remark) for _, claim in ended]
                 store.succeed(connection, self._kind, done)
             for record, claim in ended:
                 self._note_end(connection, record, claim, "succeeded")
-            return sends
+            return [message for one in effects.values() for message in one.messages]
 
         try:
             self._transact(*tries[0], settle, by_index=True)

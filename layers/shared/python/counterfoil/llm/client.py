@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from counterfoil.aws import Name, secret
 from counterfoil.db import CommitUnknownError, Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.errors import (
     BreakerOpenError,
     CancelledError,
@@ -483,10 +484,7 @@ class Asks(Protocol):
         self,
         question: Question,
         answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None],
+        deadline: Deadline,
     ) -> M:
         """An answer in this form. Raises as `Llm.ask`."""
 
@@ -498,10 +496,7 @@ class Consults(Protocol):
         self,
         question: Question,
         answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None],
+        deadline: Deadline,
     ) -> Answered[M]:
         """An answer in this form. Raises as `Llm.ask`."""
 
@@ -557,18 +552,15 @@ class Llm:
         self,
         question: Question,
         answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None] = lambda: None,
+        deadline: Deadline,
     ) -> M:
         """The model's answer, in the form of `answer`. TRIES calls at most, with pauses of base x 2^n between.
 
-        `check` is called before each of them, and raises where the caller must not go on: nobody pays for answers to
-        work that somebody else has. `cancelled` ends a pause at once.
+        `deadline` is checked before each call, because answers to superseded work are paid for nothing. Its
+        cancellation ends a pause at once.
 
         An answer in another form is a failed try: the next one may be good. No try is begun, and no pause made, for
-        which `time_left` (seconds) is too short. A breaker that opens after a try has failed ends them with that
+        which the time left is too short. A breaker that opens after a try has failed ends them with that
         failure: a question that always fails, and opens the breaker itself, would else never be over.
 
         Raises:
@@ -577,19 +569,16 @@ class Llm:
             RejectedRequestError, ContextWindowError: no try can succeed.
             BudgetSpentError: a day's budget does not last for this call, and no more calls were made.
             BreakerOpenError: the service has failed too often of late, and no call was made.
-            CancelledError: `cancelled` was set, or there is no time left to ask at all.
-            CounterfoilError: what `check` raises.
+            CancelledError: the deadline was cancelled, or leaves no time to ask.
+            StaleClaimError: a newer claim exists.
         """
-        return self.consult(question, answer, time_left=time_left, cancelled=cancelled, check=check).said
+        return self.consult(question, answer, deadline).said
 
     def consult(
         self,
         question: Question,
         answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None] = lambda: None,
+        deadline: Deadline,
     ) -> Answered[M]:
         """As `ask`: the answer, and how it was come by."""
 
@@ -598,15 +587,12 @@ class Llm:
             said = read(reply.text, answer)
             return Answered(said, reply.temperature, reply.input_tokens, reply.output_tokens)
 
-        return self._answered(question, use, time_left, cancelled, check)
+        return self._answered(question, use, deadline)
 
     def converse(
         self,
         question: Question,
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None] = lambda: None,
+        deadline: Deadline,
     ) -> Answered[str]:
         """As `consult`, for an answer in the model's own words.
 
@@ -618,24 +604,22 @@ class Llm:
             _check(reply)
             return Answered(words(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
 
-        return self._answered(question, use, time_left, cancelled, check)
+        return self._answered(question, use, deadline)
 
     def _answered(
         self,
         question: Question,
         use: Callable[[Reply], T],
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None],
+        deadline: Deadline,
     ) -> T:
         pause = self._limits.retry_base_seconds
         failure: CounterfoilError | None = None
         for tries_left in reversed(range(TRIES)):
-            check()
-            if cancelled.is_set() or time_left() < LEAST_SECONDS:
+            deadline.check()
+            if deadline.remaining() < LEAST_SECONDS:
                 raise CancelledError("There is no time left to ask the language model")
             try:
-                return self._call(question, use, max_tokens=self._limits.max_tokens, time_left=time_left)
+                return self._call(question, use, max_tokens=self._limits.max_tokens, time_left=deadline.remaining)
             except BreakerOpenError:
                 if failure is None:
                     raise
@@ -644,9 +628,9 @@ class Llm:
                 failure = error
                 asked_for = getattr(error, "retry_after", None) or 0.0
                 seconds = max(min(pause, LONGEST_PAUSE_SECONDS), asked_for)
-                if tries_left == 0 or seconds + LEAST_SECONDS > time_left():
+                if tries_left == 0 or seconds + LEAST_SECONDS > deadline.remaining():
                     raise
-            if self._wait(cancelled, seconds):
+            if self._wait(deadline.cancelled, seconds):
                 raise CancelledError("Stopped while waiting to ask the language model again")
             pause *= 2
         raise AssertionError  # the last try returns or raises

@@ -13,14 +13,13 @@ The module of a type is imported by `counterfoil.tasks.types`, or nobody knows o
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import inf
-from threading import Event
 from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, JsonValue
 
 from counterfoil.db import Connection, Database
+from counterfoil.deadline import Deadline
 from counterfoil.egress import Egress
 from counterfoil.errors import PermanentError, RejectedRequestError
 from counterfoil.llm import Llm
@@ -58,12 +57,7 @@ class TaskContext:
     """Tries begun, this one included."""
     database: Database
     now: Callable[[], datetime]
-    time_left: Callable[[], float] = field(default=lambda: inf)
-    """Seconds until this try is asked to stop. Whatever it waits for must be bounded by them."""
-    cancelled: Event = field(default_factory=Event)
-    """Set when the try is to stop."""
-    check: Callable[[], None] = field(default=lambda: None)
-    """Call between steps: raises StaleClaimError or CancelledError where the try must not go on."""
+    deadline: Deadline = field(default_factory=Deadline)
     llm: Callable[[], Llm] | None = None
     """Makes the language model, anew for each try; None: this deployment has none."""
     egress: Egress | None = None
@@ -73,8 +67,8 @@ class TaskContext:
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a task came to, where PostgreSQL is to hold more than its result."""
+class TaskResult:
+    """Result of a task that also changes PostgreSQL."""
 
     result: JsonValue
     effects: Callable[[Connection], Sequence[Send]]
@@ -95,7 +89,7 @@ class Accepted:
 
 
 Payload = TypeVar("Payload", bound=BaseModel)
-Run = Callable[[TaskContext, Payload], JsonValue | Done]
+Run = Callable[[TaskContext, Payload], JsonValue | TaskResult]
 Check = Callable[[Payload, Settings], None]
 """Looks at a task before it is accepted, without asking anybody: what can never be carried out here is refused to who
 asks for it, and makes no dead letter. It raises RejectedRequestError, with a sentence that says what to do."""
@@ -112,7 +106,7 @@ class TaskType:
 
     name: str
     payload: type[BaseModel]
-    run: Callable[[TaskContext, Any], JsonValue | Done]
+    run: Callable[[TaskContext, Any], JsonValue | TaskResult]
     check: Callable[[Any, Settings], None] | None = None
     on_accept: Callable[[Connection, Accepted, Any], None] | None = None
     on_cancel: OnCancel | None = None

@@ -19,7 +19,6 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from math import isfinite
-from threading import Event
 from typing import Any, Literal
 from uuid import UUID
 
@@ -28,6 +27,7 @@ from psycopg.types.json import Jsonb
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.deadline import Deadline
 from counterfoil.documents.matching import meaning, rules, sql
 from counterfoil.documents.matching.keys import PARENTS
 from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
@@ -238,17 +238,15 @@ class Embedder:
     """Its name, with its provider's: what vectors are kept under."""
     make: Callable[[], Consults]
     """Makes what is asked, where somebody is to be asked."""
-    time_left: Callable[[], float]
-    cancelled: Event
-    check: Callable[[], None] = lambda: None
-    """Raises where the try must not go on."""
+    deadline: Deadline = field(default_factory=Deadline)
 
     def embed(self, database: Database, tenant_id: UUID, document_id: UUID) -> None:
         """See to it that the vector of what a document says is kept, if it can be had.
 
         Raises:
             CancelledError: the try was stopped.
-            CounterfoilError: mapped from psycopg's errors, or what `check` raises. A model that fails raises nothing.
+            CounterfoilError: mapped from psycopg's errors. A model that fails raises nothing.
+            StaleClaimError: a newer claim exists.
         """
         text = retry_conflicts(partial(_text_without_vector, database, tenant_id, document_id, self.model))
         if not text:
@@ -256,7 +254,7 @@ class Embedder:
         try:
             vector = self._ask(Question("", text, "embedding", tenant_id, document_id))
         except (*_FAILURES, CancelledError) as error:
-            if isinstance(error, CancelledError) and self.cancelled.is_set():
+            if isinstance(error, CancelledError) and self.deadline.cancelled.is_set():
                 raise
             record({Metric.UNEMBEDDED: 1})
             logger.warning(
@@ -267,16 +265,11 @@ class Embedder:
 
     def _ask(self, question: Question) -> Vector:
         """The vector of a text, in the share of the time left that is there for it."""
-        left = self.time_left()
+        left = self.deadline.remaining()
         reserved = left * (1 - _SHARE) if isfinite(left) else 0.0
         model = self.make()
-        return model.consult(
-            question,
-            Vector,
-            time_left=lambda: self.time_left() - reserved,
-            cancelled=self.cancelled,
-            check=self.check,
-        ).said
+        share = replace(self.deadline, remaining=lambda: self.deadline.remaining() - reserved)
+        return model.consult(question, Vector, share).said
 
 
 def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
@@ -444,10 +437,7 @@ class Judge:
     model: str
     """Its name, for the record."""
     now: Callable[[], datetime]
-    time_left: Callable[[], float]
-    cancelled: Event
-    check: Callable[[], None] = lambda: None
-    """Raises where the try must not go on."""
+    deadline: Deadline = field(default_factory=Deadline)
 
     def decide(self, case: Case, tenant_id: UUID, work_id: UUID) -> Said:
         """Ask; outside any transaction. `work_id` is the document that is matched, which the call is made for.
@@ -461,9 +451,7 @@ class Judge:
         """
         question = Question(SYSTEM, case.text, "matching", tenant_id, work_id)
         try:
-            found = self.llm.consult(
-                question, form(case.offered), time_left=self.time_left, cancelled=self.cancelled, check=self.check
-            )
+            found = self.llm.consult(question, form(case.offered), self.deadline)
         except (RefusedQuestionError, ContextWindowError) as error:
             if case.child == work_id:
                 raise

@@ -6,11 +6,11 @@ words, which is what new instructions make of it.
 
 from collections.abc import Callable
 from hashlib import sha256
-from threading import Event
 from typing import TypeVar
 
 from pydantic import BaseModel
 
+from counterfoil.deadline import Deadline
 from counterfoil.documents.reading.memory import Memory
 from counterfoil.errors import InvalidAnswerError
 from counterfoil.llm import BudgetSpentError, Llm, Question
@@ -33,10 +33,7 @@ class Remembering:
         self,
         question: Question,
         answer: type[M],
-        *,
-        time_left: Callable[[], float],
-        cancelled: Event,
-        check: Callable[[], None] = lambda: None,
+        deadline: Deadline,
     ) -> M:
         """The answer, as `Llm.ask`; outside any transaction. One that is kept and still in its form costs nothing."""
         llm = self._make()
@@ -50,7 +47,7 @@ class Remembering:
             except InvalidAnswerError:
                 pass  # forms change with the code: asked anew
         try:
-            said = llm.ask(question, answer, time_left=time_left, cancelled=cancelled, check=check)
+            said = llm.ask(question, answer, deadline)
         except BudgetSpentError as error:
             self.unasked = str(error)
             raise

@@ -1,11 +1,11 @@
 """Reads a document from its pages: by rules, and where they fall short by a language model."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Event
 from typing import Any, Literal
 from uuid import UUID
 
+from counterfoil.deadline import Deadline
 from counterfoil.documents import text
 from counterfoil.documents.reading.asking import Remembering
 from counterfoil.documents.reading.choice import Read, choose
@@ -48,10 +48,7 @@ class Reader:
     model: Remembering | None
     tenant_id: UUID
     document_id: UUID
-    time_left: Callable[[], float]
-    cancelled: Event
-    check: Callable[[], None]
-    """Raises where the try must not go on."""
+    deadline: Deadline
 
     def read(self, recognition: Recognition) -> Outcome:
         """Read one document; outside any transaction.
@@ -75,7 +72,7 @@ class Reader:
         return _outcome(found, recognition, refused)
 
     def _by_rules(self, pages: Sequence[Page]) -> Read | None:
-        read = parsers.read_pages(pages, self.check)
+        read = parsers.read_pages(pages, self.deadline.check)
         return None if read is None else Read(read.type, read.fields, read.evidence)
 
     def _ask(self, model: Remembering, recognition: Recognition, found: Read | None) -> tuple[Said, Grounds]:
@@ -85,9 +82,7 @@ class Reader:
         def ask(*, lines: bool) -> Said:
             inquiry = Inquiry.about(recognition.pages, lines=lines)
             question = Question(inquiry.system, inquiry.user, "ingestion", self.tenant_id, self.document_id)
-            return model.ask(
-                question, form(grounds), time_left=self.time_left, cancelled=self.cancelled, check=self.check
-            )
+            return model.ask(question, form(grounds), self.deadline)
 
         if found is not None and lines_agree(found.fields.get("line_items") or (), found.fields):
             return ask(lines=False), grounds

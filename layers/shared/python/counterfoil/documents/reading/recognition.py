@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from counterfoil.deadline import Deadline
 from counterfoil.documents.reading import images, ocr, scans, tiff
 from counterfoil.documents.reading.memory import Memory
 from counterfoil.documents.reading.ocr import Ocr, Recognised
@@ -71,15 +72,13 @@ class Recogniser:
     """Of the file whose pages they are; of the whole one for a document that was cut out of it."""
     first_page: int
     """In that file, from 1."""
-    time_left: Callable[[], float]
-    check: Callable[[], None]
-    """Raises where the try must not go on."""
+    deadline: Deadline
 
     def recognise(self, sizes: Mapping[int, tuple[float, float]], cut: "Cut") -> dict[int, Recognised | None]:
         """The words of pages, by number; None for one that is refused. `cut` gives the pages of some numbers.
 
         Raises:
-            CounterfoilError: as `Ocr.recognise`, `Memory` and `check`. What was recognised before is kept.
+            CounterfoilError: as `Ocr.recognise`, `Memory` and `Deadline.check`. What was recognised before is kept.
         """
         questions = {
             number: ocr.question(self.ocr.name, self.content_hash, self.first_page + number - 1) for number in sizes
@@ -88,8 +87,8 @@ class Recogniser:
         found = {number: ocr.unpacked(kept[key]) for number, key in questions.items() if key in kept}
         missing = [number for number in sizes if number not in found]
         for number, image in zip(missing, cut(missing) if missing else (), strict=True):
-            self.check()
-            found[number] = self.ocr.recognise(image, *sizes[number], time_left=self.time_left)
+            self.deadline.check()
+            found[number] = self.ocr.recognise(image, *sizes[number], time_left=self.deadline.remaining)
             self.memory.keep(questions[number], ocr.packed(found[number]), self.ocr.name)
         return found
 

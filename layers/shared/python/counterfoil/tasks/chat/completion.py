@@ -14,7 +14,7 @@ from counterfoil.errors import DeferredError, InvalidSettingsError, PermanentErr
 from counterfoil.llm import Turn
 from counterfoil.tasks.chat import sessions
 from counterfoil.tasks.chat.tokens import estimate
-from counterfoil.tasks.registry import Accepted, Done, NotBeforeError, TaskContext, task
+from counterfoil.tasks.registry import Accepted, NotBeforeError, TaskContext, TaskResult, task
 from counterfoil.work import KINDS, Send, wake_waiting
 
 NAME = "chat_completion"
@@ -59,7 +59,7 @@ def cancelled(connection: Connection, job_id: UUID, now: datetime) -> Sequence[S
 
 
 @task(NAME, Message, on_accept=accept, on_cancel=cancelled, enabled_by="llm_provider", private=True)
-def complete(context: TaskContext, _payload: Message) -> Done:
+def complete(context: TaskContext, _payload: Message) -> TaskResult:
     """Answer one message.
 
     Raises:
@@ -77,7 +77,7 @@ def complete(context: TaskContext, _payload: Message) -> Done:
         raise _not_yet(context)
     if context.llm is None:
         raise InvalidSettingsError("There is no language model: set LLM_PROVIDER and LLM_MODEL.")
-    context.check()
+    context.deadline.check()
     question = llm.Question(
         context.settings.chat_system_prompt,
         asked.content,
@@ -87,9 +87,7 @@ def complete(context: TaskContext, _payload: Message) -> Done:
         history,
     )
     try:
-        said = context.llm().converse(
-            question, time_left=context.time_left, cancelled=context.cancelled, check=context.check
-        )
+        said = context.llm().converse(question, context.deadline)
     except llm.BudgetSpentError as error:  # who waits for an answer is told so today, and the next message has its turn
         raise PermanentError(_till_tomorrow(error)) from error
 
@@ -99,7 +97,7 @@ def complete(context: TaskContext, _payload: Message) -> Done:
             raise _not_yet(context)
         return wake_waiting(connection, KINDS["tasks"], context.job_id, context.now())
 
-    return Done({"session_id": str(asked.session_id), "message": said.said}, effects)
+    return TaskResult({"session_id": str(asked.session_id), "message": said.said}, effects)
 
 
 def _history(context: TaskContext, connection: Connection, asked: sessions.Question) -> Sequence[Turn]:

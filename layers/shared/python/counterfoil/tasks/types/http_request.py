@@ -105,9 +105,9 @@ def http_request(context: TaskContext, payload: HttpRequest) -> JsonValue:
             "WEBHOOKS is not set: functions have no way to the internet. Deploy with -c webhooks=true, then send again."
         )
     _refuse(context.egress, payload.url)
-    seconds = context.time_left()
+    seconds = context.deadline.remaining()
     if seconds < LEAST_SECONDS:
-        raise CancelledError("Stopped before the call, since the invocation is about to end")
+        raise CancelledError("Stopped before the call because the invocation is about to end")
     given = {name.lower(): value for name, value in payload.headers.items()}
     answer = context.egress.call(
         payload.method,
