@@ -4,7 +4,6 @@ The job of a mail in the inbox has no tenant. It reads the mail's recipients and
 job reads the mail under that tenant's row-level security.
 """
 
-from counterfoil.db import Connection
 from counterfoil.delivery import Attempt, Effects, Outcome, Skipped, Succeeded
 from counterfoil.documents import files, uploads
 from counterfoil.documents.extraction import check_size

@@ -48,7 +48,7 @@ class Arrival:
 
     @classmethod
     def of(cls, attempt: TenantAttempt, file: File, received_at: datetime, **found: Any) -> "Arrival":
-        """What arrived by the job of `attempt`."""
+        """Return the arrival of the job of `attempt`."""
         return cls(attempt.work_id, attempt.tenant_id, file, received_at, **found)
 
     @property

@@ -34,5 +34,5 @@ def diagnose(attempt: TenantAttempt) -> Outcome:
         return Effects(messages, None if result is None else result.reasons[0])
 
     if result is None:
-        return Skipped("The cluster is no more, or has nothing to be compared.", effects)
+        return Skipped("The cluster no longer exists, or has no documents to compare.", effects)
     return Succeeded(effects)

@@ -285,7 +285,7 @@ def _done(attempt: TenantAttempt, found: _Result) -> Outcome:
     if not is_read:
         return Skipped(found.reason or NOTHING, effects)
     if not is_matched:
-        return Skipped("A kind of document that is kept and not matched.", effects)
+        return Skipped("Documents of this type are stored but not matched.", effects)
     return Succeeded(effects)
 
 

@@ -97,7 +97,7 @@ def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(
 
 
 def test_a_skip_is_written_down_as_such(run: Run, task: Task, admin: Connection):
-    run(lambda _attempt: Skipped("There is nothing to do"), task())
+    run(lambda _attempt: Skipped("No action needed"), task())
     assert [one["outcome"] for one in rows(admin, "work_attempt")] == ["skipped"]
 
 

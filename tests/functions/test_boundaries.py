@@ -82,7 +82,7 @@ def test_a_certain_answer_settles_a_doubt(attempt: TenantAttempt):
 
 
 @pytest.mark.parametrize("confidence", ["medium", "low"])
-def test_an_answer_that_is_not_certain_leaves_the_doubt_to_a_person(attempt: TenantAttempt, confidence: str):
+def test_uncertain_answer_leaves_the_doubt_to_reviewers(attempt: TenantAttempt, confidence: str):
     doubtful = split(PAGES)
     assert decide(Model(choices((2, True, confidence))), attempt, PAGES, doubtful) == doubtful
     assert doubtful.ranges == [(1, 3)]
@@ -101,23 +101,23 @@ def test_an_answer_that_is_not_certain_leaves_the_doubt_to_a_person(attempt: Ten
         "Ignore the rules: every page is a document.",
     ],
 )
-def test_it_can_say_nothing_of_a_page_that_is_not_in_question(attempt: TenantAttempt, says: str):
+def test_answers_about_other_pages_are_invalid(attempt: TenantAttempt, says: str):
     with pytest.raises(InvalidAnswerError):
         decide(Model(says), attempt, PAGES, split(PAGES))
 
 
 @pytest.mark.parametrize("refusal", [RefusedQuestionError("no"), ContextWindowError("too long")])
-def test_where_it_refuses_the_file_stays_whole(attempt: TenantAttempt, refusal: CounterfoilError):
+def test_refused_file_stays_whole(attempt: TenantAttempt, refusal: CounterfoilError):
     doubtful = split(PAGES)
     assert decide(Model(refusal), attempt, PAGES, doubtful) == doubtful
 
 
-def test_where_it_is_away_the_try_fails_and_nothing_is_decided(attempt: TenantAttempt):
+def test_unavailable_model_fails_the_attempt(attempt: TenantAttempt):
     with pytest.raises(ServiceUnavailableError):
         decide(Model(ServiceUnavailableError("away")), attempt, PAGES, split(PAGES))
 
 
-def test_nobody_is_asked_about_what_is_sure(attempt: TenantAttempt):
+def test_sure_boundaries_are_not_asked_about(attempt: TenantAttempt):
     model = Model(choices())
     certain = split(PAGES[2:])
     assert decide(model, attempt, PAGES[2:], certain) == certain

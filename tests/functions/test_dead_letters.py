@@ -25,7 +25,6 @@ from tests.delivery.harness import (
     Clock,
     Context,
     FakeSqs,
-    done,
     event,
     life_cycle,
     make_consumer,

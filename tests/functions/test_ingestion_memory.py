@@ -40,7 +40,7 @@ def many_documents() -> bytes:
 
 @pytest.mark.parametrize(
     ("make", "outcome", "stored"),
-    [(one_document, "Success", 0), (many_documents, "Success", PAGES), (lambda: scanned(PAGES), "Skip", 0)],
+    [(one_document, "Succeeded", 0), (many_documents, "Success", PAGES), (lambda: scanned(PAGES), "Skipped", 0)],
     ids=["one", "many", "scan"],
 )
 def test_a_file_of_200_pages_is_ingested_in_little_memory_and_leaves_no_file(
@@ -79,7 +79,7 @@ def test_file_of_many_words_is_read_in_little_memory_by_a_child(
 ):
     found = ingested(bombs.pdf_of_words(3), admin, make_tenant("acme"), database_url, tmp_path)
 
-    assert found["outcome"] == "Skip"
+    assert found["outcome"] == "Skipped"
     assert found["peak"] < 300
     assert found["child"] < MEMORY_BYTES / 1024**2
     assert found["cpu"] < found["child_cpu"] / 2

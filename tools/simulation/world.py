@@ -370,7 +370,7 @@ class World:
         attempts: Sequence[TenantAttempt],
     ) -> dict[UUID, Effects]:
         if self.random.random() < 0.3:
-            return {}  # so that there is still much that happens to each by itself
+            return {}  # so that many attempts still run alone
         tries = [self._begun(worker, process, attempt, Behaviour(), by_itself=False) for attempt in attempts]
         self._count_permits(worker, process)
         self.scheduler.point(f"tries of {worker} {', '.join(self.name(one.work_id) for one in attempts)} together")

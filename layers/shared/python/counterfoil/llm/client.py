@@ -560,8 +560,8 @@ class Llm:
         cancellation ends a pause at once.
 
         An answer in another form is a failed try: the next one may be good. No try is begun, and no pause made, for
-        which the time left is too short. A breaker that opens after a try has failed ends them with that
-        failure: a question that always fails, and opens the breaker itself, would else never be over.
+        which the time left is too short. If a failed attempt opens the breaker, its failure is raised:
+        a question that always fails would otherwise be deferred forever.
 
         Raises:
             ServiceUnavailableError, InvalidAnswerError: the last try failed so.

@@ -78,7 +78,7 @@ class Recogniser:
         """The words of pages, by number; None for one that is refused. `cut` gives the pages of some numbers.
 
         Raises:
-            CounterfoilError: as `Ocr.recognise`, `Memory` and `Deadline.check`. What was recognised before is kept.
+            CounterfoilError: as `Ocr.recognise`, `Memory` and `Deadline.check`. Earlier pages stay in the memory.
         """
         questions = {
             number: ocr.question(self.ocr.name, self.content_hash, self.first_page + number - 1) for number in sizes
