@@ -8,8 +8,8 @@ import re
 from functools import lru_cache
 from types import MappingProxyType
 
-from counterfoil.documents.alphabets import plain
 from counterfoil.documents.lexicon import MATCHER
+from counterfoil.documents.lexicon.folding import fold_umlauts
 
 _CODES = MappingProxyType({word: code for code, words in MATCHER.meanings("units.unit").items() for word in words})
 _PRINTED_CODES = frozenset({*MATCHER.meanings("units.unit"), *MATCHER.terms("units.printed_code")} - {"MIN"})
@@ -24,7 +24,7 @@ def code(text: str) -> str | None:
     written = text.strip(" .,:;/()[]")
     if written in _PRINTED_CODES:
         return written
-    return _CODES.get(plain(_PLURAL.sub("", text.strip(" .,:;/")).translate(_SYMBOLS)).strip("()[]. "))
+    return _CODES.get(fold_umlauts(_PLURAL.sub("", text.strip(" .,:;/")).translate(_SYMBOLS)).strip("()[]. "))
 
 
 @lru_cache(maxsize=2_000)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 FOLDER = Path(__file__).parent
-_SEPARATOR = re.compile(r"\s*[;\n]\s*")
 _NUMBER: Final = r"(?:nummer|number|numero|numeros|num|nr|n\.?o|n|n'|#|id)"
 
 
@@ -47,7 +46,10 @@ def parse(text: str) -> Mapping[str, tuple[Group, ...]]:
 
 def _group(table: Mapping[str, str | list[str]]) -> Group:
     languages = {key: value for key, value in table.items() if isinstance(value, str) and key != "means"}
-    terms = {language: tuple(filter(None, _SEPARATOR.split(text))) for language, text in languages.items()}
+    terms = {
+        language: tuple(term.strip() for term in text.strip().replace("\n", ";").split(";"))
+        for language, text in languages.items()
+    }
     return Group(str(table.get("means", "")), tuple(table["used_by"]), terms)
 
 

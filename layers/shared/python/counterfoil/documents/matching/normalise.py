@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.documents import units
-from counterfoil.documents.alphabets import plain
+from counterfoil.documents.lexicon.folding import fold_umlauts
 from counterfoil.documents.matching import meaning
 from counterfoil.documents.matching.meaning import Embedding
 from counterfoil.documents.matching.wording import (
@@ -352,7 +352,7 @@ _MIN_TAIL = 3
 @lru_cache(maxsize=20_000)
 def words(text: str) -> str:
     """The words of a text, folded, separated by one space, in their order."""
-    return _NOT_WORD.sub(" ", plain(text)).strip()
+    return _NOT_WORD.sub(" ", fold_umlauts(text)).strip()
 
 
 _MISREAD = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]+[0156]+[^\W\d_]{2,}|[^\W\d_]{3,}[0156]|[0156][^\W\d_]{3,})(?!\w)")
@@ -366,7 +366,7 @@ def misread(text: str) -> int:
 
 def identifier(text: str) -> str:
     """A VAT id, IBAN, register number, ...: letters and digits, letters that look like digits read as digits."""
-    return "".join(_GROUPS.findall(plain(text).upper())).translate(_CONFUSABLE_DIGITS)
+    return "".join(_GROUPS.findall(fold_umlauts(text).upper())).translate(_CONFUSABLE_DIGITS)
 
 
 def vat_id(text: str, country: str = "") -> str | None:
@@ -421,7 +421,7 @@ class Reference:
 @lru_cache(maxsize=20_000)
 def reference(text: str) -> Reference | None:
     """Read a number; None where nothing that could tell documents apart is left."""
-    upper = _SPACE_IN_NUMBER.sub("", _SUFFIX.sub("", plain(text).upper().strip()))
+    upper = _SPACE_IN_NUMBER.sub("", _SUFFIX.sub("", fold_umlauts(text).upper().strip()))
     stripped = _PREFIX_WORDS.sub("", upper) or upper
     exact: set[str] = set()
     folded: set[str] = set()

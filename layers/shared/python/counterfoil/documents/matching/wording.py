@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from counterfoil.documents.alphabets import plain
 from counterfoil.documents.lexicon import MATCHER
+from counterfoil.documents.lexicon.folding import fold_umlauts
 
 
 class Role(IntEnum):
@@ -64,7 +64,7 @@ SLASHED = {sign: words for words, signs in MATCHER.meanings("legal_forms.slashed
 
 def spelled(text: str) -> str:
     """Words of a name as they are compared: folded, `S.p.A.` and `SpA` alike, `rn` an `m`, `aa` (Danish `å`) an `a`."""
-    bare = plain(text).replace(".", "").replace("'", "").replace("\N{RIGHT SINGLE QUOTATION MARK}", "")
+    bare = fold_umlauts(text).replace(".", "").replace("'", "").replace("\N{RIGHT SINGLE QUOTATION MARK}", "")
     return bare.replace("rn", "m").replace("aa", "a")
 
 

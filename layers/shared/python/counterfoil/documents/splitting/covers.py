@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence, Set
 
+from counterfoil.documents.lexicon.folding import fold
 from counterfoil.documents.splitting import words
 from counterfoil.documents.splitting.signs import Signs
-from counterfoil.documents.splitting.words import fold
 from counterfoil.documents.text.page import Page
 
 _SEPARATOR_WORDS = 20

@@ -7,8 +7,8 @@ from re import Match
 from statistics import median
 from typing import Literal
 
+from counterfoil.documents.lexicon.folding import fold
 from counterfoil.documents.splitting import words
-from counterfoil.documents.splitting.words import fold
 from counterfoil.documents.text.page import Line, Page, Word
 
 _TITLE_HEIGHT = 1.25  # of the page's usual text

@@ -1,21 +1,11 @@
 """What papers call things, in seven languages: German, English, French, Italian, Spanish, Dutch, Danish.
 
-Every pattern is for folded text: lower case, without accents, with plain quotes and blanks (`fold`).
+Every pattern is for folded text: lower case, without accents, with plain quotes and blanks (`folding.fold`).
 """
 
 import re
-import unicodedata
 
 from counterfoil.documents.lexicon import SPLITTER
-
-_SPELT_OUT = str.maketrans({"ß": "ss", "ø": "o", "æ": "ae", "œ": "oe", "’": "'", "–": "-", "—": "-", "\u00ad": ""})  # noqa: RUF001
-
-
-def fold(text: str) -> str:
-    """The text as the patterns have it."""
-    decomposed = unicodedata.normalize("NFKD", text.lower().translate(_SPELT_OUT))
-    return " ".join("".join(c for c in decomposed if not unicodedata.combining(c)).split())
-
 
 _STAGES = (
     ("contract", "quotation"),

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from counterfoil.documents.lexicon import READER
+from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.text import dates, identifiers
-from counterfoil.documents.text.layout import Cell, Layout, plain
+from counterfoil.documents.text.layout import Cell, Layout
 
 _LETTERS = r"A-Za-z\u00c0-\u024f"
 _GB_CODE = r"(?:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|[A-Z]\d[\dW] [A-Z\d]{4})"  # and the Irish
@@ -116,7 +117,7 @@ def town(text: str) -> Town | None:
         if country is None and len(match["code"]) < 5:
             return None
     words = city.split()
-    if match["code"].isdecimal() and _AMERICAN_STREET.search(plain(city)):
+    if match["code"].isdecimal() and _AMERICAN_STREET.search(fold_letters(city)):
         return None
     if not city or len(words) > _MAX_CITY_WORDS or not city.lstrip("'\u2019")[:1].isalpha() or identifiers.emails(city):
         return None
@@ -134,7 +135,7 @@ def _without_country(city: str) -> tuple[str, str | None]:
 def country(text: str) -> str | None:
     """The code of the country that a text names, in words or by its code; None for any other text."""
     for part in re.split(r"[/,]", text):
-        words = re.sub(r"[^a-z ]", " ", plain(part)).strip()
+        words = re.sub(r"[^a-z ]", " ", fold_letters(part)).strip()
         if code := _COUNTRY_OF.get(re.sub(r"\s+", " ", words)):
             return code
     stripped = text.strip(" ,.()")
@@ -220,9 +221,9 @@ def _with_firm(layout: Layout, inline: Address | None) -> Address | None:
     firm = _nearest_over(layout, inline.top)
     if firm is None or ends_address(firm):
         return inline
-    if _OWNER.match(plain(name)):
+    if _OWNER.match(fold_letters(name)):
         return replace(inline, name=firm.text)
-    is_place = not _LEGAL_FORM.search(plain(name)) and f"{name}, {street}" in inline.top.text
+    is_place = not _LEGAL_FORM.search(fold_letters(name)) and f"{name}, {street}" in inline.top.text
     # `Mercamurcia, módulo 14 - 30120 Murcia` below a firm is where it is, and no firm itself.
     return replace(inline, name=firm.text, street=f"{name}, {street}") if is_place and has_legal_form(firm) else inline
 
@@ -246,7 +247,7 @@ def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:
 
 
 def _is_street(text: str) -> bool:
-    words = plain(text).strip()
+    words = fold_letters(text).strip()
     return bool(_STREET_WORDS.search(words) or _HOUSE_NUMBER.search(words)) and not _NOT_OF_ADDRESS.search(words)
 
 
@@ -353,7 +354,7 @@ def is_heading(cell: Cell) -> bool:
 
 def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> Address:
     lines = list(reversed(above))
-    if lines and plain(lines[-1].text.strip(" ,.")) == plain(place.city):
+    if lines and fold_letters(lines[-1].text.strip(" ,.")) == fold_letters(place.city):
         lines.pop()  # the town over its code
     named = lines[1:] if len(lines) != 1 or _LEGAL_FORM.search(lines[0].plain) else lines  # a street may stand alone
     streets = [cell for cell in named if _is_street(cell.text)] or [
@@ -375,10 +376,10 @@ def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> 
 def _name(lines: Sequence[str]) -> str:
     """The first line, with the next where the first is a salutation, or where only the next states a legal form."""
     first, *others = lines
-    if others and _SALUTATION.fullmatch(plain(first)):
+    if others and _SALUTATION.fullmatch(fold_letters(first)):
         return f"{first} {others[0]}"
-    is_form = bool(others) and _LEGAL_FORM.search(plain(others[0])) and not any(map(str.isdigit, others[0]))
-    if is_form and not _LEGAL_FORM.search(plain(first)):
+    is_form = bool(others) and _LEGAL_FORM.search(fold_letters(others[0])) and not any(map(str.isdigit, others[0]))
+    if is_form and not _LEGAL_FORM.search(fold_letters(first)):
         return f"{first} {others[0]}"
     return first
 
@@ -390,4 +391,4 @@ def has_legal_form(cell: Cell) -> bool:
 
 def is_box(address: Address) -> bool:
     """Tell whether an address has a box at the post office instead of a street."""
-    return _BOX.match(plain(address.street or "")) is not None
+    return _BOX.match(fold_letters(address.street or "")) is not None

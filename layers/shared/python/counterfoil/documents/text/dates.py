@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from counterfoil.documents.lexicon import READER
-from counterfoil.documents.text.layout import plain
+from counterfoil.documents.lexicon.folding import fold_letters
 
 Order = Literal["day first", "month first"]
 
@@ -44,7 +44,7 @@ def order_of(texts: Iterable[str]) -> Order | None:
     orders: set[Order] = set()
     languages: Counter[str] = Counter()
     is_european = False
-    for text in map(plain, texts):
+    for text in map(fold_letters, texts):
         for match in _DATE.finditer(text):
             if match["first"] and match["mark"] != ".":
                 first, second = int(match["first"]), int(match["second"])
@@ -63,14 +63,14 @@ def order_of(texts: Iterable[str]) -> Order | None:
 
 def find(text: str, order: Order | None) -> Iterator[tuple[int, int, str | None]]:
     """Yield each date of a text: where it begins and ends, and its ISO form; None where it can be read in two ways."""
-    for match in _DATE.finditer(plain(text)):
+    for match in _DATE.finditer(fold_letters(text)):
         yield match.start(), match.end(), _iso(match, order)
 
 
 def whole(text: str, order: Order | None) -> str | None:
     """The date that a text is, alone or with a weekday or time beside it; None for anything else."""
     for start, end, day in find(text, order):
-        before, after = plain(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
+        before, after = fold_letters(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
         if (not before or before.isalpha()) and len(before) <= 10 and re.fullmatch(r"(\d{1,2}:\d\d(:\d\d)?)?", after):
             return day
     return None

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 from counterfoil.documents.lexicon import READER
+from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import dates, identifiers
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.labelled import OURS, Found, find
-from counterfoil.documents.text.layout import Cell, Layout, plain
+from counterfoil.documents.text.layout import Cell, Layout
 
 _REFERENCES = {
     DocumentType.INVOICE: {
@@ -86,10 +87,10 @@ def parse_reference(text: str, order: dates.Order | None, *, strict: bool = True
 
 def _may_follow(tail: str, order: dates.Order | None) -> bool:
     rest = tail.strip(" .,;)")
-    if not rest or _LINE_OF_ORDER.fullmatch(plain(rest)):
+    if not rest or _LINE_OF_ORDER.fullmatch(fold_letters(rest)):
         return True
     day = next(iter(dates.find(tail, order)), None)
-    if day is not None and _DATE_TAIL.fullmatch(plain(tail[: day[0]])):
+    if day is not None and _DATE_TAIL.fullmatch(fold_letters(tail[: day[0]])):
         return True
     following = _LIST.match(tail)
     return following is not None and identifiers.reference(tail[following.end() :]) is not None
@@ -99,7 +100,7 @@ def day_behind(found: Found, order: dates.Order | None) -> tuple[str, Evidence] 
     """The date that stands behind a number: `Nr. 4711 vom 4. Juli 2024`."""
     tail = found.cell.text.partition(found.value)[2]
     day = next(iter(dates.find(tail, order)), None)
-    if day is None or day[2] is None or _DATE_TAIL.fullmatch(plain(tail[: day[0]])) is None:
+    if day is None or day[2] is None or _DATE_TAIL.fullmatch(fold_letters(tail[: day[0]])) is None:
         return None
     return day[2], Evidence("label", 0.9, found.cell.page)
 
@@ -187,7 +188,7 @@ class Headings:
 
     def _day(self, text: str) -> tuple[str, float] | None:
         for start, end, day in dates.find(text, self._order):
-            before, after = plain(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
+            before, after = fold_letters(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
             if (
                 day is not None
                 and not before.replace(" ", "").isdigit()
@@ -224,9 +225,9 @@ class Headings:
         for line in self._layout.lines:
             text = " ".join(cell.text for cell in line)
             for start, end, day in dates.find(text, self._order):
-                before = plain(text[:start])
+                before = fold_letters(text[:start])
                 asked = _PAY_UNTIL.search(before)
-                if asked is None and _IN_FULL.match(plain(text[end:])):
+                if asked is None and _IN_FULL.match(fold_letters(text[end:])):
                     asked = _UNTIL.search(before)
                 if asked and day is not None and not _DISCOUNT.search(asked[0]):
                     yield Found(day, 0.85, line[0], line[0])

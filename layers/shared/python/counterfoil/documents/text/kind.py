@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from counterfoil.documents.lexicon import READER, pattern
+from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text import dates, identifiers
 from counterfoil.documents.text.labelled import YOURS, Found, find, heads_a_column, heads_goods
-from counterfoil.documents.text.layout import Cell, Layout, plain
+from counterfoil.documents.text.layout import Cell, Layout
 
 _TITLES = {
     DocumentType(kind): READER.alternatives("titles.title", kind)
@@ -89,9 +90,9 @@ def title(layout: Layout, order: dates.Order | None) -> Title | None:
 def _titles(layout: Layout, order: dates.Order | None, usual: float) -> Iterator[Title]:
     for cell in layout.cells:
         text = cell.text.replace(" ", "") if _SPACED.fullmatch(cell.text) else cell.text
-        if coded := _TYPE_CODE.match(plain(text)):
+        if coded := _TYPE_CODE.match(fold_letters(text)):
             text = text[coded.end() :].replace(")", " ")
-        words = plain(text)
+        words = fold_letters(text)
         match = _TITLE.search(words)
         if match is None or not _may_precede(words[: match.start()]):
             continue
@@ -138,23 +139,23 @@ def _is_label(layout: Layout, cell: Cell) -> bool:
 def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> tuple[str | None, str | None] | None:
     """Number and date of what follows a title's words; None where something else follows."""
     rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not dates.whole(rest, order) else rest
-    while again := _AGAIN.match(plain(rest)):
+    while again := _AGAIN.match(fold_letters(rest)):
         rest = rest[again.end() :]
     if not rest.strip(_MARKS):
         return None, None
     number: str | None = None
-    numbered = _NUMBER_WORD.search(plain(rest))
+    numbered = _NUMBER_WORD.search(fold_letters(rest))
     if numbered and (numbered.start() == 0 or not rest[numbered.start() - 1].isalnum()):
-        between = re.findall(r"[a-z]+", plain(rest[: numbered.start()]))
+        between = re.findall(r"[a-z]+", fold_letters(rest[: numbered.start()]))
         if (
             len(between) > _WORDS_BETWEEN
             or _PREPOSITIONS & set(between) - {"des", "of"}
-            or _TITLE.search(plain(rest[: numbered.start()]))
+            or _TITLE.search(fold_letters(rest[: numbered.start()]))
         ):
             return None
         rest = rest[numbered.end() :]
     day = next(iter(dates.find(rest, order)), None)
-    if day is not None and _DATE_WORD.fullmatch(plain(rest[: day[0]])):
+    if day is not None and _DATE_WORD.fullmatch(fold_letters(rest[: day[0]])):
         return None, day[2]
     reference = identifiers.reference(rest)
     if reference is None:
@@ -166,12 +167,12 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> t
 def _with_tail(
     layout: Layout, cell: Cell, number: str, tail: str, order: dates.Order | None
 ) -> tuple[str | None, str | None] | None:
-    if not tail.strip(_MARKS) or _CITES.match(plain(tail)):
+    if not tail.strip(_MARKS) or _CITES.match(fold_letters(tail)):
         return number, None
     day = next(iter(dates.find(tail, order)), None)
-    if day is not None and _DATE_WORD.fullmatch(plain(tail[: day[0]])) and len(tail) - day[1] <= 2:
+    if day is not None and _DATE_WORD.fullmatch(fold_letters(tail[: day[0]])) and len(tail) - day[1] <= 2:
         return number, day[2]
-    if _ENDS_IN_DATE_WORD.fullmatch(plain(tail)):
+    if _ENDS_IN_DATE_WORD.fullmatch(fold_letters(tail)):
         below = layout.below(cell)
         return number, None if below is None else dates.whole(below.text, order)
     return None
@@ -221,7 +222,7 @@ def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[
     name = _NAMES[kind]
     for found in find(layout, name, parse, below=False):
         words = found.label.text if found.cell is not found.label else found.label.text.removesuffix(found.value)
-        if name.fullmatch(plain(words).strip(" .:")):
+        if name.fullmatch(fold_letters(words).strip(" .:")):
             yield found
 
 

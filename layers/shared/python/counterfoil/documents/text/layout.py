@@ -3,11 +3,11 @@
 Words with a blank between are one cell; a wider gap separates a label from its value, and a column from the next.
 """
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
+from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.text.page import Line, Page, Word
 
 _GAP_BETWEEN_CELLS = 0.9  # of the height of the text: three blanks or more
@@ -54,34 +54,8 @@ class Cell:
 
     @cached_property
     def plain(self) -> str:
-        """Its text in small letters without accents, as long as the text, so that places in both are the same."""
-        return plain(self.text)
-
-
-_LIKE = {
-    "\N{LATIN SMALL LETTER SHARP S}": "s",
-    "\N{LATIN SMALL LETTER O WITH STROKE}": "o",
-    "\N{LATIN SMALL LETTER AE}": "a",
-    "\N{DEGREE SIGN}": "o",
-    "\N{MASCULINE ORDINAL INDICATOR}": "o",
-    "\N{NUMERO SIGN}": "n",
-    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
-    "\N{HYPHEN}": "-",
-    "\N{NON-BREAKING HYPHEN}": "-",
-    "\N{EN DASH}": "-",
-    "\N{MINUS SIGN}": "-",
-}
-
-
-@lru_cache(maxsize=4096)
-def _plain_letter(letter: str) -> str:
-    small = letter.lower()[:1]
-    return _LIKE.get(small) or unicodedata.normalize("NFKD", small)[:1].lower() or letter
-
-
-def plain(text: str) -> str:
-    """A text in small letters without accents, letter by letter."""
-    return "".join(map(_plain_letter, text))
+        """Its folded text, as long as the text."""
+        return fold_letters(self.text)
 
 
 class Layout:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from counterfoil.documents.lexicon import READER
-from counterfoil.documents.text.layout import plain
+from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.text.page import Word
 
 _SIGNS = "-\N{MINUS SIGN}\N{EN DASH}"
@@ -125,7 +125,7 @@ def _mark_of_language(texts: Iterable[str], doubtful: "Counter[str]") -> Mark | 
     for text in texts:
         if _SWISS.fullmatch(text):
             return None
-        word = plain(text).strip(".:,;()")
+        word = fold_letters(text).strip(".:,;()")
         commas += word in _COMMA_WORDS
         dots += word in _DOT_WORDS
     if commas > 2 * dots:

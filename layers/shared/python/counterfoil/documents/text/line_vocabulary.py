@@ -5,12 +5,12 @@ German, English, French, Italian, Spanish, Dutch and Danish. A heading that mean
 """
 
 import re
-import unicodedata
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
 
 from counterfoil.documents.lexicon import READER
+from counterfoil.documents.lexicon.folding import fold
 
 
 class Kind(StrEnum):
@@ -53,7 +53,6 @@ _KINDS = MappingProxyType(
     }
 )
 
-_LETTERS = str.maketrans({"ß": "ss", "ø": "o", "æ": "ae", "œ": "oe"})
 _CURRENCIES = frozenset(READER.terms("tables.currency"))
 _WITHOUT_TAX = READER.alternatives("tables.without_tax")
 _QUALIFIED = re.compile(rf"(?P<before>(?:{_WITHOUT_TAX}) )?(?P<phrase>.+?)(?P<after> (?:{_WITHOUT_TAX}))?")
@@ -117,9 +116,7 @@ def basis(text: str) -> int:
 
 def plain_heading(text: str) -> str:
     """A heading's words, without case, diacritics, punctuation and the currency that it names."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold().translate(_LETTERS))
-    letters = "".join(letter for letter in decomposed if not unicodedata.combining(letter)).replace("%", " % ")
-    words = _NOT_HEADING.sub(" ", letters).split()
+    words = _NOT_HEADING.sub(" ", fold(text).replace("%", " % ")).split()
     kept = [word for word in words if word not in _CURRENCIES]
     if len(kept) < len(words) and kept and kept[-1] == "in":
         kept.pop()

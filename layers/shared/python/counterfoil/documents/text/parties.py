@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from counterfoil.documents.lexicon import READER
+from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import addresses, identifiers, labelled_addresses
 from counterfoil.documents.text.addresses import Address
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.labelled import OURS, YOURS, find
-from counterfoil.documents.text.layout import Cell, Layout, plain
+from counterfoil.documents.text.layout import Cell, Layout
 
 _LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
 _ID_LABELS = READER.patterns("labels.party_id")
@@ -147,8 +148,8 @@ def _sender(layout: Layout, loose: Iterable[Address]) -> Address | None:
     height = layout.pages[0].height
     over = next((one for one in first if one.inline and one.top.top < _WINDOW_BOTTOM * height), None)
     if over is not None and addresses.is_box(over):
-        name = plain(over.name or "")
-        return next((one for one in first if plain(one.name or "") == name and not addresses.is_box(one)), over)
+        name = fold_letters(over.name or "")
+        return next((one for one in first if fold_letters(one.name or "") == name and not addresses.is_box(one)), over)
     if over is not None:
         return over
     sender = next((one for one in first if one.top.top < _LETTERHEAD * height), None)
@@ -202,7 +203,7 @@ def _addressee(layout: Layout, loose: Iterable[Address], sender: Address | None)
 
 
 def _same_place(a: Address, b: Address) -> bool:
-    return a.town.code == b.town.code and plain(a.street or "") == plain(b.street or "")
+    return a.town.code == b.town.code and fold_letters(a.street or "") == fold_letters(b.street or "")
 
 
 def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
@@ -303,9 +304,9 @@ def _by_domain(one: _Id, names: Mapping[str, str]) -> _Id:
     """Give an e-mail address to the side whose name its domain bears, wherever it stands."""
     if one.field != "email":
         return one
-    domain = re.sub(r"[^a-z0-9]", "", plain(one.value.partition("@")[2].rpartition(".")[0]))
+    domain = re.sub(r"[^a-z0-9]", "", fold_letters(one.value.partition("@")[2].rpartition(".")[0]))
     for side, name in names.items():
-        words = re.findall(r"[a-z0-9]+", plain(name))
+        words = re.findall(r"[a-z0-9]+", fold_letters(name))
         if any(len(part) >= _TELLING and part in domain for part in (*words, "".join(words))) or (
             len(domain) >= _TELLING and domain in "".join(words)
         ):

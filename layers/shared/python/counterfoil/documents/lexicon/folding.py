@@ -1,4 +1,4 @@
-"""Letters of every alphabet as Latin letters without marks, as far as that is certain. Pure.
+"""Folded text: small Latin letters without marks for letters of any alphabet. Pure.
 
 Cyrillic and Greek are transliterated, which makes two writings of such a name one. Scripts that are written in many
 ways in Latin letters (Hebrew, Arabic, those of East Asia) stay as they are, in one width and without vowel points.
@@ -7,6 +7,7 @@ ways in Latin letters (Hebrew, Arabic, those of East Asia) stay as they are, in 
 # ruff: noqa: RUF001 - letters of other alphabets are what is transliterated here
 import re
 import unicodedata
+from functools import lru_cache
 
 _LETTERS = {
     "ß": "ss", "ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i", "ħ": "h", "ŧ": "t",
@@ -29,13 +30,38 @@ _MARKS_END = 0x2100
 _PLAIN = str.maketrans(_LETTERS) | {
     code: None for code in range(0x300, _MARKS_END) if unicodedata.category(chr(code)) in ("Mn", "Mc")
 }
+_PUNCTUATION = {ord(mark): "-" for mark in "\u2010\u2011\u2013\u2014\u2212"} | {0x2019: "'", 0xAD: None}
+"""Hyphens and dashes, the right single quotation mark, the soft hyphen."""
 _UMLAUTS = re.compile("([aou])e")
 _GREEK_PAIRS = re.compile(r"(ο[υύ])|(γ(?=[γξχ]))|\bμπ|([αεη])[υύ](?:(?=[θκξπσςτφχψ]|\b)|(v?))")
 
 
-def plain(text: str) -> str:
-    """Lower-case Latin letters, digits and punctuation: transliterated, without diacritics, `ue` and `ü` alike `u`."""
+def fold(text: str) -> str:
+    """The text in folded letters, with plain quotes and hyphens and one blank between words.
+
+    >>> fold("Auftrags- Bestätigung")
+    'auftrags- bestatigung'
+    """
+    return " ".join(latin(text.translate(_PUNCTUATION)).split())
+
+
+def fold_letters(text: str) -> str:
+    """The text in folded letters, one for each, so that places in both texts are the same.
+
+    >>> fold_letters("Straße Nº 5")
+    'strase no 5'
+    """
+    return "".join(map(_fold_letter, text))
+
+
+def fold_umlauts(text: str) -> str:
+    """The text in folded letters, in which `ue` and `ü` are alike `u`."""
     return _UMLAUTS.sub(r"\1", latin(text))
+
+
+@lru_cache(maxsize=4096)
+def _fold_letter(letter: str) -> str:
+    return latin(letter.translate(_PUNCTUATION).replace("\N{DEGREE SIGN}", "o"))[:1].lower() or letter
 
 
 def latin(text: str) -> str:
