@@ -4,7 +4,7 @@ from cli.dlq import SUMMARY, app
 from cli.dlq_bulk import bulk_ignore, bulk_resolve, bulk_retry
 from cli.dlq_changes import audit_, edit, ignore, resolve, retry
 from cli.dlq_export import export_, exports
-from cli.dlq_purge import purge, purges
+from cli.dlq_purge import purge
 
 __all__ = ["SUMMARY", "app"]
 
@@ -19,4 +19,3 @@ app.command("bulk-retry")(bulk_retry)
 app.command("bulk-resolve")(bulk_resolve)
 app.command("bulk-ignore")(bulk_ignore)
 app.command("purge")(purge)
-app.add_typer(purges, name="purges")

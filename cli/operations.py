@@ -1,9 +1,9 @@
-"""`counterfoil operations`: list, show and steer operations on dead letters and documents."""
+"""`counterfoil operations`: list, show, steer and undo operations on dead letters and documents."""
 
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Column, Table
@@ -17,7 +17,7 @@ from cli.listing import is_wanted
 from cli.tables import of_tenants
 from cli.terminal import aside, page, print_json
 from cli.trail import By
-from counterfoil.operations.store import REPROCESSING, Result, State, Steer
+from counterfoil.operations.store import LISTING, REPROCESSING, Result, State, Steer
 from functions.admin_api.api.operations import (
     OperationItem,
     OperationItemPage,
@@ -26,6 +26,12 @@ from functions.admin_api.api.operations import (
 )
 
 SUMMARY = "List operations on dead letters and documents; show, pause, resume and abort one."
+_DID = {
+    "purge": "dead letters hidden",
+    "restore": "dead letters restored",
+    "extract": "documents begun",
+    "match": "documents begun",
+}
 STYLES: dict[State, str] = {
     "waiting": "cyan",
     "canary": "cyan",
@@ -100,6 +106,12 @@ def abort(context: typer.Context, which: Which, *, by: By, as_json: AsJson = Fal
     _steer(context, which, "abort", by, as_json=as_json)
 
 
+@app.command("restore")
+def restore(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+    """Undo a purge within a week. Messages in SQS are not restored."""
+    _steer(context, which, "restore", by, as_json=as_json)
+
+
 def look(api: Api, operation: OperationProgress) -> OperationProgress:
     """An operation as it is now."""
     return api.get(f"/api/admin/operations/{operation.operation_id}", OperationProgress)
@@ -113,8 +125,8 @@ def handled(operation: OperationProgress) -> int:
 def sentence_of(operation: OperationProgress) -> str:
     """How far an operation is."""
     total = f"{_selected(operation):,}" if operation.total is not None else f"{_selected(operation):,} or more"
-    if operation.action in REPROCESSING:
-        counts = f"{operation.done:,} documents begun"
+    if operation.action not in LISTING:
+        counts = f"{operation.done:,} {_DID[operation.action]}"
     else:
         counts = f"{operation.done:,} of {total} letters done, {operation.failed:,} failed"
         counts += f", {operation.skipped:,} skipped"
@@ -123,6 +135,8 @@ def sentence_of(operation: OperationProgress) -> str:
 
 
 def _rate(operation: OperationProgress) -> str:
+    if operation.rate is None:
+        return ""
     return f"{operation.rate:,}/{'min' if operation.action in REPROCESSING else 's'}"
 
 
@@ -158,7 +172,7 @@ def _path(api: Api, which: str) -> str:
     return f"/api/admin/operations/{api.named('operation', which, 'operations')}"
 
 
-def _steer(context: typer.Context, which: str, how: Steer, by: str, *, as_json: bool) -> None:
+def _steer(context: typer.Context, which: str, how: Steer | Literal["restore"], by: str, *, as_json: bool) -> None:
     api = reach(context, by)
     path = _path(api, which)
     seen = api.get(path, OperationProgress)

@@ -1,21 +1,49 @@
 -- Dead letters: their groups, counts, words to search, exports and purges. Operations on them and on documents.
 
--- Purges of closed dead letters: hidden at once, restored within a week on request, then deleted.
-CREATE TABLE dead_letter_purge (
-    id           uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id    uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    died_before  timestamptz NOT NULL,
-    statuses     text[] NOT NULL CHECK (statuses <@ '{retried,resolved,ignored}' AND cardinality(statuses) > 0),
-    requested_by text NOT NULL,
-    requested_at timestamptz NOT NULL,
-    hidden       bigint NOT NULL DEFAULT 0,
-    is_complete  boolean NOT NULL DEFAULT false,  -- whether all are hidden; after undone_at, whether all are restored
-    undone_by    text,
-    undone_at    timestamptz,
-    CHECK ((undone_by IS NULL) = (undone_at IS NULL)),
-    UNIQUE (tenant_id, id)
+-- Requests that run in steps: bulk operations on dead letters, purges of closed ones and their
+-- restoration, and reprocessing of documents. A purge hides at once and is restored within a week on request.
+CREATE TABLE operation (
+    id               uuid PRIMARY KEY DEFAULT uuidv7(),
+    tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
+    action           text NOT NULL CHECK (action IN ('retry', 'resolve', 'ignore', 'purge', 'restore', 'extract', 'match')),
+    filter           jsonb,  -- NULL: the caller listed the items
+    note             text CHECK (length(note) BETWEEN 1 AND 2000),
+    rate             integer CHECK (rate BETWEEN 1 AND 1000),  -- dead letters per second, documents per minute
+    canary           integer CHECK (canary >= 1),  -- number of items to retry first and wait for
+    requested_by     text NOT NULL CHECK (requested_by <> ''),
+    requested_at     timestamptz NOT NULL,  -- later items are excluded
+    state            text NOT NULL DEFAULT 'waiting'
+                     CHECK (state IN ('waiting', 'canary', 'running', 'paused', 'done', 'aborted', 'stopped')),
+    version          integer NOT NULL DEFAULT 1,  -- grows with each change of the state
+    reason           text,  -- why it was stopped
+    ended_at         timestamptz,
+    -- Place of the last item that was selected, or begun if items are not listed. The next ones come after it.
+    cursor_at        timestamptz,
+    cursor_id        uuid,
+    is_selected      boolean NOT NULL DEFAULT false,  -- whether all are
+    selected         integer NOT NULL DEFAULT 0,
+    handled          integer NOT NULL DEFAULT 0,  -- items up to this number have a result
+    done             integer NOT NULL DEFAULT 0,
+    failed           integer NOT NULL DEFAULT 0,
+    skipped          integer NOT NULL DEFAULT 0,
+    canary_begun_at  timestamptz,  -- when the last canary item was begun
+    canary_passed_at timestamptz,
+    stepped_at       timestamptz NOT NULL,  -- the rate is used up until then
+    restored_at      timestamptz,  -- when the restoration of a purge was requested
+    UNIQUE (tenant_id, id),
+    CHECK ((ended_at IS NULL) = (state IN ('waiting', 'canary', 'running', 'paused'))),
+    CHECK ((cursor_at IS NULL) = (cursor_id IS NULL)),
+    CHECK (done + failed + skipped = handled AND handled <= selected),
+    CHECK (canary IS NULL OR action = 'retry'),
+    CHECK (note IS NOT NULL OR action NOT IN ('resolve', 'ignore')),
+    CHECK (filter IS NOT NULL OR action IN ('retry', 'resolve', 'ignore')),
+    CHECK (rate IS NOT NULL OR action IN ('purge', 'restore')),
+    CHECK (action <> 'purge' OR filter ? 'status' AND NOT filter -> 'status' ? 'pending')
 );
-CREATE INDEX dead_letter_purge_to_do ON dead_letter_purge (requested_at) WHERE NOT is_complete;
+CREATE INDEX operation_to_step ON operation (requested_at, id)
+    WHERE state IN ('waiting', 'canary', 'running');
+CREATE INDEX operation_by_tenant ON operation (tenant_id, requested_at DESC, id DESC);
+CREATE INDEX operation_ended ON operation (ended_at) WHERE ended_at IS NOT NULL;
 
 -- Work that failed permanently. job_id names one worker's job forever: a second failure reopens its row.
 CREATE TABLE dead_letter (
@@ -44,7 +72,7 @@ CREATE TABLE dead_letter (
     kept_until     timestamptz,  -- an undone purge stores its dead letters for a week longer
     CHECK ((work_id IS NULL) = (revision IS NULL)),
     CHECK ((edited_payload IS NULL) = (edit IS NULL)),
-    FOREIGN KEY (tenant_id, purge_id) REFERENCES dead_letter_purge (tenant_id, id)
+    FOREIGN KEY (tenant_id, purge_id) REFERENCES operation (tenant_id, id) ON DELETE SET NULL (purge_id)
 );
 CREATE INDEX dead_letter_by_status ON dead_letter (status, dlq_timestamp DESC);
 CREATE INDEX dead_letter_by_type ON dead_letter (task_type, status);
@@ -121,47 +149,6 @@ CREATE INDEX dead_letter_count_by_hour ON dead_letter_count (tenant_id, fingerpr
     WHERE hour IS NOT NULL;
 CREATE INDEX dead_letter_count_to_add ON dead_letter_count (tenant_id, fingerprint) WHERE NOT is_sum;
 CREATE INDEX dead_letter_count_by_tenant ON dead_letter_count (tenant_id);
-
--- Requests that run in steps: bulk operations on dead letters, and reprocessing of documents.
-CREATE TABLE operation (
-    id               uuid PRIMARY KEY DEFAULT uuidv7(),
-    tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
-    action           text NOT NULL CHECK (action IN ('retry', 'resolve', 'ignore', 'extract', 'match')),
-    filter           jsonb,  -- NULL: the caller listed the items
-    note             text CHECK (length(note) BETWEEN 1 AND 2000),
-    rate             integer NOT NULL CHECK (rate BETWEEN 1 AND 1000),  -- dead letters per second, documents per minute
-    canary           integer CHECK (canary >= 1),  -- number of items to retry first and wait for
-    requested_by     text NOT NULL CHECK (requested_by <> ''),
-    requested_at     timestamptz NOT NULL,  -- later items are excluded
-    state            text NOT NULL DEFAULT 'waiting'
-                     CHECK (state IN ('waiting', 'canary', 'running', 'paused', 'done', 'aborted', 'stopped')),
-    version          integer NOT NULL DEFAULT 1,  -- grows with each change of the state
-    reason           text,  -- why it was stopped
-    ended_at         timestamptz,
-    -- Place of the last item that was selected, or begun if items are not listed. The next ones come after it.
-    cursor_at        timestamptz,
-    cursor_id        uuid,
-    is_selected      boolean NOT NULL DEFAULT false,  -- whether all are
-    selected         integer NOT NULL DEFAULT 0,
-    handled          integer NOT NULL DEFAULT 0,  -- items up to this number have a result
-    done             integer NOT NULL DEFAULT 0,
-    failed           integer NOT NULL DEFAULT 0,
-    skipped          integer NOT NULL DEFAULT 0,
-    canary_begun_at  timestamptz,  -- when the last canary item was begun
-    canary_passed_at timestamptz,
-    stepped_at       timestamptz NOT NULL,  -- the rate is used up until then
-    UNIQUE (tenant_id, id),
-    CHECK ((ended_at IS NULL) = (state IN ('waiting', 'canary', 'running', 'paused'))),
-    CHECK ((cursor_at IS NULL) = (cursor_id IS NULL)),
-    CHECK (done + failed + skipped = handled AND handled <= selected),
-    CHECK (canary IS NULL OR action = 'retry'),
-    CHECK (note IS NOT NULL OR action NOT IN ('resolve', 'ignore')),
-    CHECK (filter IS NOT NULL OR action IN ('retry', 'resolve', 'ignore'))
-);
-CREATE INDEX operation_to_step ON operation (requested_at, id)
-    WHERE state IN ('waiting', 'canary', 'running');
-CREATE INDEX operation_by_tenant ON operation (tenant_id, requested_at DESC, id DESC);
-CREATE INDEX operation_ended ON operation (ended_at) WHERE ended_at IS NOT NULL;
 
 -- The dead letters of a bulk operation, in the order of processing. They outlive the dead letters themselves.
 CREATE TABLE operation_item (
@@ -264,7 +251,7 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
-                                'dead_letter_count', 'dead_letter_purge', 'operation',
+                                'dead_letter_count', 'operation',
                                 'operation_item', 'dead_letter_export'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
@@ -279,7 +266,7 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY['dead_letter', 'dead_letter_audit', 'dead_letter_group', 'dead_letter_word',
-                                'dead_letter_count', 'dead_letter_purge', 'dead_letter_export'] LOOP
+                                'dead_letter_count', 'dead_letter_export'] LOOP
         EXECUTE format('CREATE POLICY delivery ON %I TO counterfoil_delivery USING (true) WITH CHECK (true)', name);
     END LOOP;
 END
@@ -299,16 +286,13 @@ CREATE POLICY past_keeping ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfo
     USING (status <> 'pending' AND (purged_at < now() - interval '7 days' OR purged_at IS NULL));
 GRANT DELETE ON dead_letter TO counterfoil_keeper;
 
-GRANT SELECT, INSERT, UPDATE (undone_by, undone_at, hidden, is_complete) ON dead_letter_purge TO counterfoil_worker;
-GRANT SELECT, UPDATE (hidden, is_complete) ON dead_letter_purge TO counterfoil_delivery;
-
 GRANT SELECT, INSERT, UPDATE (state, version, reason, ended_at, cursor_at, cursor_id, is_selected, selected, handled, done,
-                              failed, skipped, canary_begun_at, canary_passed_at, stepped_at)
+                              failed, skipped, canary_begun_at, canary_passed_at, stepped_at, restored_at)
     ON operation TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_item TO counterfoil_worker;
 -- The delivery role finds the unfinished operations of all tenants, without their content.
 CREATE POLICY delivery ON operation FOR SELECT TO counterfoil_delivery USING (true);
-GRANT SELECT (id, tenant_id, action, state, requested_at, ended_at) ON operation TO counterfoil_delivery;
+GRANT SELECT (id, tenant_id, action, state, requested_at, ended_at, restored_at) ON operation TO counterfoil_delivery;
 -- The watchdog deletes an operation 90 days after its end, and its items before it in steps: there may be millions.
 CREATE POLICY past_keeping ON operation FOR DELETE TO counterfoil_keeper
     USING (ended_at < now() - interval '90 days');

@@ -1015,23 +1015,6 @@ CREATE TABLE public.dead_letter_group (
 
 ALTER TABLE ONLY public.dead_letter_group FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.dead_letter_purge (
-    id uuid DEFAULT uuidv7() NOT NULL,
-    tenant_id uuid NOT NULL,
-    died_before timestamp with time zone NOT NULL,
-    statuses text[] NOT NULL,
-    requested_by text NOT NULL,
-    requested_at timestamp with time zone NOT NULL,
-    hidden bigint DEFAULT 0 NOT NULL,
-    is_complete boolean DEFAULT false NOT NULL,
-    undone_by text,
-    undone_at timestamp with time zone,
-    CONSTRAINT dead_letter_purge_check CHECK (((undone_by IS NULL) = (undone_at IS NULL))),
-    CONSTRAINT dead_letter_purge_statuses_check CHECK (((statuses <@ '{retried,resolved,ignored}'::text[]) AND (cardinality(statuses) > 0)))
-);
-
-ALTER TABLE ONLY public.dead_letter_purge FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.dead_letter_word (
     job_id uuid NOT NULL,
     tenant_id uuid,
@@ -1509,7 +1492,7 @@ CREATE TABLE public.operation (
     action text NOT NULL,
     filter jsonb,
     note text,
-    rate integer NOT NULL,
+    rate integer,
     canary integer,
     requested_by text NOT NULL,
     requested_at timestamp with time zone NOT NULL,
@@ -1528,7 +1511,8 @@ CREATE TABLE public.operation (
     canary_begun_at timestamp with time zone,
     canary_passed_at timestamp with time zone,
     stepped_at timestamp with time zone NOT NULL,
-    CONSTRAINT operation_action_check CHECK ((action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text, 'extract'::text, 'match'::text]))),
+    restored_at timestamp with time zone,
+    CONSTRAINT operation_action_check CHECK ((action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text, 'purge'::text, 'restore'::text, 'extract'::text, 'match'::text]))),
     CONSTRAINT operation_canary_check CHECK ((canary >= 1)),
     CONSTRAINT operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text])))),
     CONSTRAINT operation_check1 CHECK (((cursor_at IS NULL) = (cursor_id IS NULL))),
@@ -1536,6 +1520,8 @@ CREATE TABLE public.operation (
     CONSTRAINT operation_check3 CHECK (((canary IS NULL) OR (action = 'retry'::text))),
     CONSTRAINT operation_check4 CHECK (((note IS NOT NULL) OR (action <> ALL (ARRAY['resolve'::text, 'ignore'::text])))),
     CONSTRAINT operation_check5 CHECK (((filter IS NOT NULL) OR (action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text])))),
+    CONSTRAINT operation_check6 CHECK (((rate IS NOT NULL) OR (action = ANY (ARRAY['purge'::text, 'restore'::text])))),
+    CONSTRAINT operation_check7 CHECK (((action <> 'purge'::text) OR ((filter ? 'status'::text) AND (NOT ((filter -> 'status'::text) ? 'pending'::text))))),
     CONSTRAINT operation_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000))),
     CONSTRAINT operation_rate_check CHECK (((rate >= 1) AND (rate <= 1000))),
     CONSTRAINT operation_requested_by_check CHECK ((requested_by <> ''::text)),
@@ -1989,12 +1975,6 @@ ALTER TABLE ONLY public.dead_letter_group
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (job_id);
 
-ALTER TABLE ONLY public.dead_letter_purge
-    ADD CONSTRAINT dead_letter_purge_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY public.dead_letter_purge
-    ADD CONSTRAINT dead_letter_purge_tenant_id_id_key UNIQUE (tenant_id, id);
-
 ALTER TABLE ONLY public.dead_letter_word
     ADD CONSTRAINT dead_letter_word_pkey PRIMARY KEY (job_id, word);
 
@@ -2275,8 +2255,6 @@ CREATE INDEX dead_letter_page_of_group ON public.dead_letter USING btree (tenant
 
 CREATE INDEX dead_letter_page_of_type ON public.dead_letter USING btree (tenant_id, task_type, status, dlq_timestamp DESC, job_id DESC) WHERE (purged_at IS NULL);
 
-CREATE INDEX dead_letter_purge_to_do ON public.dead_letter_purge USING btree (requested_at) WHERE (NOT is_complete);
-
 CREATE INDEX dead_letter_purged ON public.dead_letter USING btree (purged_at) WHERE (purged_at IS NOT NULL);
 
 CREATE INDEX dead_letter_word_page ON public.dead_letter_word USING btree (tenant_id, word, dlq_timestamp DESC, job_id DESC);
@@ -2511,14 +2489,11 @@ ALTER TABLE ONLY public.dead_letter_export
 ALTER TABLE ONLY public.dead_letter_group
     ADD CONSTRAINT dead_letter_group_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.dead_letter_purge
-    ADD CONSTRAINT dead_letter_purge_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.dead_letter
     ADD CONSTRAINT dead_letter_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.dead_letter
-    ADD CONSTRAINT dead_letter_tenant_id_purge_id_fkey FOREIGN KEY (tenant_id, purge_id) REFERENCES public.dead_letter_purge(tenant_id, id);
+    ADD CONSTRAINT dead_letter_tenant_id_purge_id_fkey FOREIGN KEY (tenant_id, purge_id) REFERENCES public.operation(tenant_id, id) ON DELETE SET NULL (purge_id);
 
 ALTER TABLE ONLY public.dead_letter_word
     ADD CONSTRAINT dead_letter_word_job_id_fkey FOREIGN KEY (job_id) REFERENCES public.dead_letter(job_id) ON DELETE CASCADE;
@@ -2715,8 +2690,6 @@ ALTER TABLE public.dead_letter_export ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_group ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.dead_letter_purge ENABLE ROW LEVEL SECURITY;
-
 ALTER TABLE public.dead_letter_word ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY delivery ON public.acquisition_job TO counterfoil_delivery USING (true) WITH CHECK (true);
@@ -2734,8 +2707,6 @@ CREATE POLICY delivery ON public.dead_letter_count TO counterfoil_delivery USING
 CREATE POLICY delivery ON public.dead_letter_export TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter_group TO counterfoil_delivery USING (true) WITH CHECK (true);
-
-CREATE POLICY delivery ON public.dead_letter_purge TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter_word TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -2824,8 +2795,6 @@ CREATE POLICY erasing ON public.dead_letter_count TO counterfoil_owner USING ((t
 CREATE POLICY erasing ON public.dead_letter_export TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY erasing ON public.dead_letter_purge TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.dead_letter_word TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -3020,8 +2989,6 @@ CREATE POLICY own_tenant ON public.dead_letter_count TO counterfoil_worker USING
 CREATE POLICY own_tenant ON public.dead_letter_export TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter_group TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY own_tenant ON public.dead_letter_purge TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter_word TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -3479,19 +3446,6 @@ GRANT UPDATE(settled_as) ON TABLE public.dead_letter_group TO counterfoil_worker
 
 GRANT UPDATE(settled_at) ON TABLE public.dead_letter_group TO counterfoil_worker;
 
-GRANT SELECT,INSERT ON TABLE public.dead_letter_purge TO counterfoil_worker;
-GRANT SELECT ON TABLE public.dead_letter_purge TO counterfoil_delivery;
-
-GRANT UPDATE(hidden) ON TABLE public.dead_letter_purge TO counterfoil_worker;
-GRANT UPDATE(hidden) ON TABLE public.dead_letter_purge TO counterfoil_delivery;
-
-GRANT UPDATE(is_complete) ON TABLE public.dead_letter_purge TO counterfoil_worker;
-GRANT UPDATE(is_complete) ON TABLE public.dead_letter_purge TO counterfoil_delivery;
-
-GRANT UPDATE(undone_by) ON TABLE public.dead_letter_purge TO counterfoil_worker;
-
-GRANT UPDATE(undone_at) ON TABLE public.dead_letter_purge TO counterfoil_worker;
-
 GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_delivery;
 
@@ -3898,6 +3852,9 @@ GRANT UPDATE(canary_begun_at) ON TABLE public.operation TO counterfoil_worker;
 GRANT UPDATE(canary_passed_at) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(stepped_at) ON TABLE public.operation TO counterfoil_worker;
+
+GRANT UPDATE(restored_at) ON TABLE public.operation TO counterfoil_worker;
+GRANT SELECT(restored_at) ON TABLE public.operation TO counterfoil_delivery;
 
 GRANT SELECT,INSERT ON TABLE public.operation_item TO counterfoil_worker;
 GRANT DELETE ON TABLE public.operation_item TO counterfoil_keeper;

@@ -22,7 +22,7 @@ from counterfoil.dead_letters.exports import LINK_SECONDS, Export, State, Wish
 from functions.admin_api import request
 from functions.admin_api.caller import Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
-from functions.admin_api.tenancy import id_of, viewed
+from functions.admin_api.tenancy import id_of, owner_of, viewed
 
 AT_ONCE_BYTES = 4 * 1024 * 1024
 """Of a file that is answered at once: in base64 it is 5.6 MB, and Lambda's answers have room for 6."""
@@ -168,10 +168,10 @@ class Bench:
         id_ = id_of(export_id, NO_EXPORT)
         with self.database.delivery() as connection:
             found = exports.find(connection, id_)
-            row = found and connection.execute("SELECT slug FROM tenant WHERE id = %s", [found.tenant_id]).fetchone()
-        if found is None or not row or found.expires_at <= self.now or not self._may_have(found, row[0]):
+            owner = owner_of(connection, "dead_letter_export", id_)
+        if found is None or owner is None or found.expires_at <= self.now or not self._may_have(found, owner[1]):
             raise NotFoundError(NO_EXPORT)
-        return found, row[0]
+        return found, owner[1]
 
     def _may_have(self, found: Export, slug: str) -> bool:
         """Whoever was an admin when he asked, and is none any more, may not see what is in it."""

@@ -27,7 +27,6 @@ from functions.admin_api.routes import (
     lookup,
     mail,
     offers,
-    purging,
     queues,
     reviews,
     tasks,
@@ -61,7 +60,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 
 ROOMS = (
-    *(uploads, tasks, chat, reviews, dead_letters, letter_changes, purging, exporting, queues, operations, documents),
+    *(uploads, tasks, chat, reviews, dead_letters, letter_changes, exporting, queues, operations, documents),
     *(users, offers, lookup, mail, erasing),
 )
 for routes in (about, *(room.routes for room in ROOMS)):

@@ -1,7 +1,7 @@
 """Which tenant a request is about."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, LiteralString
 from uuid import UUID
 
 from pydantic import BeforeValidator
@@ -78,6 +78,12 @@ def id_of(text: str, absent: str) -> UUID:
         return UUID(text)
     except ValueError:
         raise NotFoundError(absent) from None
+
+
+def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[UUID, str] | None:
+    """The tenant of a row, by id and slug; as the delivery role."""
+    statement = f"SELECT t.id, t.slug FROM {table} o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s"  # noqa: S608  # a literal
+    return connection.execute(statement, [id_]).fetchone()
 
 
 def owned(

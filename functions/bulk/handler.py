@@ -5,6 +5,7 @@ from typing import Any
 
 from counterfoil.db import Database
 from counterfoil.dead_letters.bulk_steps import BulkSteps
+from counterfoil.dead_letters.keeping import PurgeSteps
 from counterfoil.documents.reprocess import Reprocessing
 from counterfoil.operations.engine import Engine
 from counterfoil.outbox import Outbox
@@ -17,7 +18,7 @@ def function() -> Engine:
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    return Engine(database, outbox, [BulkSteps(chosen.uploads_bucket), Reprocessing()], database.now)
+    return Engine(database, outbox, [BulkSteps(chosen.uploads_bucket), PurgeSteps(), Reprocessing()], database.now)
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG001  # Lambda passes both

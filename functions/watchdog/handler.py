@@ -78,7 +78,7 @@ def watchdog() -> dict[str, Step]:
             {
                 "queues": lambda: look_after_queues(database, chosen.queues, database.now, time_left),
                 "rows": lambda: asdict(purge(database, database.now)),
-                "dead_letters": lambda: keep_dead_letters(database, database.now, letters_kept, time_left),
+                "dead_letters": lambda: keep_dead_letters(database, database.now, letters_kept),
                 "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may take its time
                 "exports": lambda: write_exports(database, chosen.uploads_bucket, database.now, time_left),
                 "offers": lambda: offers.run(time_left),

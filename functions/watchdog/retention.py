@@ -158,29 +158,16 @@ def remove_payloads(
 
 GROUPS_AT_ONCE = 2_000
 """Groups whose counts are added up in a round."""
-LEAST_SECONDS = 3.0
-"""Seconds that a step needs; with less time left, the next round takes it."""
 
 
-def keep_dead_letters(
-    database: Database, clock: Callable[[], datetime], retention: timedelta, time_left: Callable[[], float]
-) -> dict[str, int]:
-    """Run steps of purges while there is time, then delete and count, as counterfoil_keeper.
+def keep_dead_letters(database: Database, clock: Callable[[], datetime], retention: timedelta) -> dict[str, int]:
+    """Delete expired dead letters and operations, and add up counts, as counterfoil_keeper.
 
-    Returns numbers: steps, letters and operations deleted, rows of counts.
+    Returns the numbers of dead letters and operations deleted, and of rows of counts.
 
     Raises:
         PartsError, DatabaseUnavailableError: the next round goes on. See `run_each`.
     """
-
-    def hide() -> int:
-        steps = 0
-        while time_left() > LEAST_SECONDS:
-            with database.delivery() as connection:
-                if not keeping.step(connection, clock()):
-                    break
-            steps += 1
-        return steps
 
     def delete() -> int:
         with keeper(database) as connection:
@@ -196,7 +183,6 @@ def keep_dead_letters(
 
     return run_each(
         {
-            "dead_letter_purge": hide,
             "dead_letter": delete,
             "operation": forget,
             "dead_letter_count": add_up,

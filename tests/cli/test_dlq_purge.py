@@ -7,10 +7,12 @@ from uuid import UUID
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from cli.failures import UsageError
+from cli.operations import app as operations
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import keeping
+from counterfoil.operations import engine
 from tests.cli.test_dlq_changes import run
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
@@ -31,6 +33,13 @@ def letters(
         admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, die(minute=minute)])
 
 
+def of_operations(*words: str) -> str:
+    result = CliRunner().invoke(operations, words)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
 def in_sight(admin: Connection) -> list[str]:
     return sorted(letter["status"] for letter in rows(admin, "dead_letter") if letter["purged_at"] is None)
 
@@ -42,8 +51,8 @@ EVERYTHING = ["ignored", "pending", "resolved", "retried"]
 def test_what_is_settled_goes_once_the_slug_is_typed(admin: Connection) -> None:
     told = run("purge", *WANTED, given="acme\n")
 
-    assert "2 dead letters of acme would go out of sight" in told
-    assert "2 dead letters of acme are purged.\n" in told
+    assert "2 dead letters of acme would be hidden" in told
+    assert "2 dead letters hidden" in told
     assert in_sight(admin) == ["pending", "retried"]
     assert [entry["actor"] for entry in rows(admin, "audit_entry")] == ["kim"]
 
@@ -54,7 +63,7 @@ def test_another_word_purges_nothing(how: dict[str, Any], admin: Connection) -> 
     with pytest.raises(UsageError, match="nothing is purged"):
         run("purge", *WANTED, *how.get("words", ()), given=how.get("given"))
     assert in_sight(admin) == EVERYTHING
-    assert rows(admin, "dead_letter_purge") == []
+    assert rows(admin, "operation") == []
 
 
 @pytest.mark.usefixtures("letters")
@@ -71,15 +80,15 @@ def test_what_is_settled_while_the_slug_is_typed_does_not_go(
         UsageError, match="Nothing is purged: the number of letters that would go is 3 by now, and was 2"
     ):
         run("purge", *WANTED)
-    assert rows(admin, "dead_letter_purge") == []
+    assert rows(admin, "operation") == []
 
 
 @pytest.mark.usefixtures("letters")
 def test_a_script_confirms_and_reads_what_was_done(admin: Connection) -> None:
     told = json.loads(run("purge", *WANTED, "--confirm", "acme", "--json"))
 
-    assert (told["tenant"], told["hidden"], told["is_complete"]) == ("acme", 2, True)
-    (listed,) = json.loads(run("purges", "list", "--json"))
+    assert (told["tenant"], told["done"], told["state"]) == ("acme", 2, "done")
+    (listed,) = json.loads(of_operations("--json"))
     assert listed == told
 
 
@@ -99,39 +108,34 @@ def test_only_what_is_settled_is_purged(status: str) -> None:
 
 @pytest.mark.usefixtures("letters")
 def test_a_purge_is_undone_once(admin: Connection) -> None:
-    purge_id = json.loads(run("purge", *WANTED, "--confirm", "acme", "--json"))["purge_id"]
+    purge_id = json.loads(run("purge", *WANTED, "--confirm", "acme", "--json"))["operation_id"]
 
-    told = run("purges", "undo", purge_id[-8:], "--by", "ann")
+    told = of_operations("restore", purge_id[-8:], "--by", "ann")
 
-    assert told == f"The purge {purge_id[-8:]} is undone: what it took of acme is back in sight.\n"
+    assert "is done: 2 dead letters restored." in told
     assert in_sight(admin) == EVERYTHING
-    assert "is undone" in run("purges", "list")
+    assert [one["action"] for one in json.loads(of_operations("--json"))] == ["restore", "purge"]
     with pytest.raises(UsageError, match="undone already"):
-        run("purges", "undo", purge_id)
+        of_operations("restore", purge_id)
 
 
 @pytest.mark.usefixtures("letters")
 def test_after_a_week_a_purge_is_not_undone(admin: Connection) -> None:
-    purge_id = json.loads(run("purge", *WANTED, "--confirm", "acme", "--json"))["purge_id"]
-    admin.execute("UPDATE dead_letter_purge SET requested_at = requested_at - interval '7 days'")
+    purge_id = json.loads(run("purge", *WANTED, "--confirm", "acme", "--json"))["operation_id"]
+    admin.execute("UPDATE operation SET requested_at = requested_at - interval '7 days'")
     with pytest.raises(UsageError, match="7 days"):
-        run("purges", "undo", purge_id)
+        of_operations("restore", purge_id)
 
 
 @pytest.mark.usefixtures("letters")
 @pytest.mark.parametrize("end", ["", "abc", "no such id", "00000000"])
 def test_a_purge_that_is_not_there_is_told(end: str) -> None:
-    with pytest.raises(UsageError, match="no purge"):
-        run("purges", "undo", end)
+    with pytest.raises(UsageError, match="no operation"):
+        of_operations("restore", end)
 
 
 @pytest.mark.usefixtures("letters")
 def test_what_the_watchdog_is_at_is_left_to_it(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> None:
-    monkeypatch.setattr(keeping, "step", lambda *_: False)
-    assert "the watchdog takes the others" in run("purge", *WANTED, "--confirm", "acme")
+    monkeypatch.setattr(engine, "step", lambda *_: None)
+    assert "is running: 0 dead letters hidden" in run("purge", *WANTED, "--confirm", "acme")
     assert in_sight(admin) == EVERYTHING
-
-
-@pytest.mark.usefixtures("letters")
-def test_before_anything_is_purged_the_list_says_so() -> None:
-    assert run("purges", "list") == "Nothing was purged yet.\n"

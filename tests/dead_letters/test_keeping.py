@@ -10,8 +10,10 @@ import pytest
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.dead_letters import entries, groups, keeping
 from counterfoil.dead_letters.entries import DeadLetterFilter
-from counterfoil.dead_letters.keeping import Purge
+from counterfoil.dead_letters.keeping import PurgeSteps
 from counterfoil.errors import RejectedStatementError
+from counterfoil.operations import engine, store
+from counterfoil.operations.store import Operation, OperationStateError
 from tests.dead_letters.conftest import NOON, Die
 
 Settle = Callable[[UUID, str], None]
@@ -38,24 +40,36 @@ def counted(database: Database, tenant_id: UUID) -> int:
         return sum(number for of in groups.stats(connection, tenant_id).values() for number in of.values())
 
 
-def request(database: Database, tenant_id: UUID, *, minute: float = 4, statuses: tuple[str, ...] = SETTLED) -> Purge:
+def request(
+    database: Database, tenant_id: UUID, *, minute: float = 4, statuses: tuple[str, ...] = SETTLED
+) -> Operation:
     before = NOON + timedelta(minutes=minute)
     with database.tenant(tenant_id) as connection:
         return keeping.request(connection, tenant_id, before, statuses, by="anna", now=NOW)  # type: ignore[arg-type]
 
 
-def steps(keeper_database: Database, at_once: int = 2) -> int:
+def step(database: Database, operation: Operation, at_once: int = 2) -> engine.Step | None:
+    return engine.step(database, PurgeSteps(), operation.id, operation.tenant_id, NOW, at_once=at_once)
+
+
+def steps(database: Database, tenant_id: UUID, at_once: int = 2) -> int:
     taken = 0
-    while True:
-        with keeper_database.delivery() as connection:
-            if not keeping.step(connection, NOW, at_once=at_once):
-                return taken
-        taken += 1
-
-
-def of_tenant(database: Database, tenant_id: UUID) -> Purge:
     with database.tenant(tenant_id) as connection:
-        [purge] = keeping.of_tenant(connection, tenant_id)
+        found = store.page(connection, tenant_id, limit=10)
+    for operation in found:
+        while step(database, operation, at_once):
+            taken += 1
+    return taken
+
+
+def restore(database: Database, purge: Operation, *, version: int = 1, now: datetime = NOW) -> Operation:
+    with database.tenant(purge.tenant_id) as connection:
+        return keeping.restore(connection, purge.id, version=version, by="bert", now=now)
+
+
+def of_tenant(database: Database, tenant_id: UUID) -> Operation:
+    with database.tenant(tenant_id) as connection:
+        [purge] = store.page(connection, tenant_id, limit=10, actions=["purge"])
     return purge
 
 
@@ -63,18 +77,18 @@ def test_a_purge_takes_what_is_settled_and_old_out_of_sight_and_of_the_counts(
     database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
 ):
     request(database, tenant_id)
-    assert steps(keeper_database) == 2
+    assert steps(database, tenant_id) == 2
     assert shown(database, tenant_id) == {died[3], died[4]}
     assert counted(database, tenant_id) == 2
     purge = of_tenant(database, tenant_id)
-    assert (purge.hidden, purge.is_complete) == (3, True)
+    assert (purge.done, purge.state) == (3, "done")
 
 
 def test_a_purge_takes_the_states_that_it_names(
     database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
 ):
     request(database, tenant_id, statuses=("ignored",))
-    steps(keeper_database)
+    steps(database, tenant_id)
     assert shown(database, tenant_id) == {died[0], died[1], died[3], died[4]}
 
 
@@ -89,7 +103,7 @@ def test_what_dies_after_the_request_is_not_meant(
     request(database, tenant_id, minute=60 * 24 * 30)
     late = die(minute=60 * 24 + 1)
     settle(late, "resolved")
-    steps(keeper_database)
+    steps(database, tenant_id)
     assert shown(database, tenant_id) == {late}
 
 
@@ -97,14 +111,13 @@ def test_what_is_settled_after_the_request_is_not_meant(
     database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
 ):
     purge = request(database, tenant_id, minute=5)
-    with keeper_database.delivery() as connection:
-        keeping.step(connection, NOW, purge.id, at_once=1)
+    step(database, purge, at_once=1)
     settle = "UPDATE dead_letter SET status = 'resolved', resolved_at = %s WHERE job_id = %s"
     admin.execute(settle, [NOW + timedelta(seconds=1), died[3]])
     admin.execute(settle, [NOW, died[4]])
-    steps(keeper_database)
+    steps(database, tenant_id)
     assert shown(database, tenant_id) == {died[3]}
-    assert of_tenant(database, tenant_id).hidden == 4
+    assert of_tenant(database, tenant_id).done == 4
 
 
 def test_an_undone_purge_brings_everything_back(
@@ -113,28 +126,23 @@ def test_an_undone_purge_brings_everything_back(
     look = "SELECT job_id, status, purged_at, purge_id FROM dead_letter ORDER BY 1"
     before = admin.execute(look).fetchall()
     purge = request(database, tenant_id)
-    steps(keeper_database)
-    with database.tenant(tenant_id) as connection:
-        undone = keeping.undo(connection, purge.id, version=1, by="bert", now=NOW + timedelta(days=6))
-    assert undone is not None
-    assert undone.undone_by == "bert"
-    steps(keeper_database)
+    steps(database, tenant_id)
+    restoration = restore(database, purge, now=NOW + timedelta(days=6))
+    assert (restoration.action, restoration.requested_by) == ("restore", "bert")
+    steps(database, tenant_id)
     assert admin.execute(look).fetchall() == before
     assert counted(database, tenant_id) == 5
-    assert of_tenant(database, tenant_id).hidden == 0
-    with database.tenant(tenant_id) as connection:
-        assert keeping.undo(connection, purge.id, version=2, by="bert", now=NOW) is None
+    with pytest.raises(OperationStateError, match="undone already"):
+        restore(database, purge, version=2)
 
 
 def test_a_purge_that_is_undone_half_way_leaves_nothing_behind(
     database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
 ):
     purge = request(database, tenant_id)
-    with keeper_database.delivery() as connection:
-        keeping.step(connection, NOW, at_once=2)
-    with database.tenant(tenant_id) as connection:
-        keeping.undo(connection, purge.id, version=1, by="bert", now=NOW)
-    steps(keeper_database)
+    step(database, purge)
+    restore(database, purge)
+    steps(database, tenant_id)
     assert shown(database, tenant_id) == set(died)
 
 
@@ -142,8 +150,8 @@ def test_after_a_week_a_purge_cannot_be_undone(
     database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
 ):
     purge = request(database, tenant_id)
-    with database.tenant(tenant_id) as connection:
-        assert keeping.undo(connection, purge.id, version=1, by="bert", now=NOW + timedelta(days=7)) is None
+    with pytest.raises(OperationStateError, match="7 days"):
+        restore(database, purge, now=NOW + timedelta(days=7))
 
 
 def test_work_that_dies_again_is_in_sight_again(
@@ -153,7 +161,7 @@ def test_work_that_dies_again_is_in_sight_again(
     job_id = die(work_id=work_id)
     settle(job_id, "retried")
     request(database, tenant_id)
-    steps(keeper_database)
+    steps(database, tenant_id)
     assert shown(database, tenant_id) == set()
     die(work_id=work_id, revision=2, minute=60)
     assert shown(database, tenant_id) == {job_id}
@@ -168,7 +176,7 @@ def test_what_was_purged_a_week_ago_is_deleted_with_all_that_it_is_found_by(
     database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
 ):
     request(database, tenant_id)
-    steps(keeper_database)
+    steps(database, tenant_id)
     assert delete(keeper_database, NOW + timedelta(days=6)) == 0
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '7 days 1 minute' WHERE purged_at IS NOT NULL")
     assert delete(keeper_database, datetime.now(UTC)) == 3
@@ -182,12 +190,11 @@ def test_what_comes_back_is_not_deleted_meanwhile(
     database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
 ):
     purge = request(database, tenant_id)
-    steps(keeper_database)
-    with database.tenant(tenant_id) as connection:
-        keeping.undo(connection, purge.id, version=1, by="bert", now=NOW)
+    steps(database, tenant_id)
+    restore(database, purge)
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '8 days' WHERE purged_at IS NOT NULL")
     assert delete(keeper_database, datetime.now(UTC)) == 0
-    steps(keeper_database)
+    steps(database, tenant_id)
     assert shown(database, tenant_id) == set(died)
 
 
@@ -207,11 +214,10 @@ def test_what_an_undone_purge_brought_back_is_kept_for_a_week_more(
     settled = NOW - timedelta(days=29)
     admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE status <> 'pending'", [settled])
     purge = request(database, tenant_id, statuses=("resolved", "ignored"))
-    steps(keeper_database)
+    steps(database, tenant_id)
     undone_at = NOW + timedelta(days=6)
-    with database.tenant(tenant_id) as connection:
-        keeping.undo(connection, purge.id, version=1, by="bert", now=undone_at)
-    steps(keeper_database)
+    restore(database, purge, now=undone_at)
+    steps(database, tenant_id)
     assert delete(keeper_database, undone_at) == 2
     assert shown(database, tenant_id) == {died[1], died[2], died[3]}
     assert delete(keeper_database, undone_at + timedelta(days=7)) == 0
@@ -265,11 +271,10 @@ def test_a_round_of_retention_looks_at_no_letter_that_is_out_of_sight_or_kept(
     )
     assert round_looks_at(keeper_database, admin, NOW) >= 500
     purge = request(database, tenant_id)
-    steps(keeper_database, at_once=1000)
+    steps(database, tenant_id, at_once=1000)
     assert round_looks_at(keeper_database, admin, NOW) == 0
-    with database.tenant(tenant_id) as connection:
-        keeping.undo(connection, purge.id, version=1, by="bert", now=NOW)
-    steps(keeper_database, at_once=1000)
+    restore(database, purge)
+    steps(database, tenant_id, at_once=1000)
     assert round_looks_at(keeper_database, admin, NOW + timedelta(days=7)) == 0
     assert delete(keeper_database, NOW + timedelta(days=7, seconds=1)) == 500
 
@@ -281,10 +286,9 @@ def test_what_was_brought_back_and_died_again_is_settled_like_any_other(
     job_id = die(work_id=work_id)
     settle(job_id, "retried")
     purge = request(database, tenant_id)
-    steps(keeper_database)
-    with database.tenant(tenant_id) as connection:
-        keeping.undo(connection, purge.id, version=1, by="bert", now=NOW)
-    steps(keeper_database)
+    steps(database, tenant_id)
+    restore(database, purge)
+    steps(database, tenant_id)
     die(work_id=work_id, revision=2, minute=60)
     admin.execute("UPDATE dead_letter SET status = 'resolved', resolved_at = %s", [NOW - timedelta(days=31)])
     assert delete(keeper_database, NOW) == 1

@@ -23,7 +23,7 @@ __all__ = ["pipeline"]
 
 DONE: dict[str, Any] = {"batchItemFailures": []}
 SHARED_MAIL, OWN_MAIL = "inbox/shared", "inbox/own"
-PURGE_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM dead_letter_purge p WHERE l.tenant_id = p.tenant_id"
+PURGE_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM operation p WHERE l.tenant_id = p.tenant_id"
 
 
 class World:
@@ -248,7 +248,7 @@ def test_locked_rows_wait_for_the_next_run(world: World, admin_database_url: str
         other.execute("SELECT FROM dead_letter FOR UPDATE")
         assert world.run()["tenant_erasure"] == 0
     left = world.rows_left(world.ours)
-    assert min(left["dead_letter"], left["dead_letter_purge"]) > 0
+    assert min(left["dead_letter"], left["operation"]) > 0
 
     world.run()
     assert sum(world.rows_left(world.ours).values()) == 0

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import keeping
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
+from counterfoil.operations import store
 from counterfoil.settings import settings
 from functions.watchdog.parts import PartsError, run_each
 from functions.watchdog.retention import keep_dead_letters, purge
@@ -123,14 +123,14 @@ def test_a_table_that_cannot_be_purged_stops_no_other(keeper_database: Database,
     assert there(admin, "outbox", "llm_call") == {"outbox": 1, "llm_call": 0}
 
 
-def test_dead_letters_that_cannot_be_hidden_stop_no_deletion(
+def test_failed_deletion_of_operations_stops_no_other(
     keeper_database: Database, everything_due: str, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert everything_due
-    monkeypatch.setattr(keeping, "step", failing(ConflictError("A deadlock")))
+    monkeypatch.setattr(store, "forget", failing(ConflictError("A deadlock")))
 
-    with pytest.raises(PartsError, match=r"failed: dead_letter_purge$"):
-        keep_dead_letters(keeper_database, lambda: NOW, timedelta(days=30), lambda: 30.0)
+    with pytest.raises(PartsError, match=r"failed: operation$"):
+        keep_dead_letters(keeper_database, lambda: NOW, timedelta(days=30))
 
     assert there(admin, "dead_letter") == {"dead_letter": 0}
 

@@ -60,7 +60,6 @@ def test_a_round_tells_what_each_step_did_in_numbers(handler: ModuleType, capsys
         "task": 0,
         "chat_session": 0,
         "payload": 0,
-        "dead_letter_purge": 0,
         "dead_letter": 0,
         "operation": 0,
         "dead_letter_count": 0,

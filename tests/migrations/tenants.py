@@ -77,8 +77,6 @@ ROWS = {
                            SELECT job_id, tenant_id, 'word', now() FROM made""",
     "dead_letter_count": """INSERT INTO {} (tenant_id, fingerprint, task_type, status, number, last_at)
                             VALUES (%(tenant)s, 'f', 'matching', 'pending', 1, now())""",
-    "dead_letter_purge": """INSERT INTO {} (tenant_id, died_before, statuses, requested_by, requested_at)
-                            VALUES (%(tenant)s, now(), '{{resolved}}', 'somebody', now())""",
     "dead_letter_export": """INSERT INTO {} (tenant_id, format, selection, filter_hash, hides, requested_by,
                                              requested_at, expires_at)
                              VALUES (%(tenant)s, 'csv', '{{}}', sha256('all'), true, 'somebody', now(), now())""",

@@ -1,26 +1,30 @@
-"""`/api/admin/operations`: operations on many dead letters, and reprocessing of documents.
+"""`/api/admin/operations`: operations on dead letters, purges of them, and reprocessing of documents.
 
-`/api/admin/dlq/bulk-...` requests one on dead letters. Requests on dead letters require the role operator, reprocessing
-the role admin, and reads the role viewer. A change names the operation's version in If-Match: it grows with each change
-of its state, not with its progress.
+`/api/admin/dlq/bulk-...` and `/api/admin/dlq/purge` request one on dead letters. Purges and reprocessing require the
+role admin, other requests the role operator, and reads the role viewer. A change names the operation's version in
+If-Match: it grows with each change of its state, not with its progress.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import Connection, retry_conflicts
-from counterfoil.dead_letters import bulk, entries
+from counterfoil.dead_letters import bulk, entries, keeping
 from counterfoil.dead_letters.bulk import Asked
 from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.keeping import PurgeSteps
+from counterfoil.delivery.letters import ClosedStatus
 from counterfoil.documents import reprocess
-from counterfoil.errors import RejectedRequestError
-from counterfoil.operations import store
+from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
+from counterfoil.operations import engine, store
 from counterfoil.operations.store import Action, Operation, Result, State, Steer
 from counterfoil.validation import IN_UTC, Moment
 from functions.admin_api import request
@@ -44,7 +48,7 @@ from functions.admin_api.routes.common import (
     change,
     database,
 )
-from functions.admin_api.tenancy import ONE_BY_ONE, Somebody, owned, slug_of, viewed
+from functions.admin_api.tenancy import ONE_BY_ONE, Somebody, owned, owner_of, slug_of, viewed
 
 RETRY_RATE = 50
 """Default rate of retries: dead letters per second."""
@@ -53,6 +57,7 @@ REPROCESSING_RATE = 60
 NO_OPERATION = "There is no such operation."
 Rate = Annotated[int, Field(ge=1, le=bulk.MAX_RATE, description="Dead letters per second.")]
 
+logger = Logger()
 routes = Routes()
 
 
@@ -105,6 +110,16 @@ class BulkPreview(BaseModel):
     sample: list[LetterSummary] = Field(description=f"The newest of them, at most {bulk.SAMPLE}.")
 
 
+class PurgePlan(BaseModel):
+    """Preview of a purge."""
+
+    tenant: str
+    died_before: datetime
+    statuses: list[ClosedStatus]
+    count: int = Field(description="Number of dead letters. The confirmation names it in If-Match.")
+    confirm: str = Field(description="Value of `confirm` that runs the purge.")
+
+
 class OperationProgress(BaseModel):
     """An operation on many dead letters or documents, and its progress."""
 
@@ -113,7 +128,7 @@ class OperationProgress(BaseModel):
     action: Action
     filter: dict[str, JsonValue] | None = Field(description="Null if the dead letters were listed.")
     notes: str | None
-    rate: int = Field(description="Dead letters per second, or documents per minute.")
+    rate: int | None = Field(description="Dead letters per second, or documents per minute. Null: unlimited.")
     canary: int | None
     requested_by: str
     requested_at: str
@@ -124,6 +139,7 @@ class OperationProgress(BaseModel):
     version: int = Field(description="Grows with each change of the state; a change names it in If-Match.")
     reason: str | None = Field(description="Why it stopped or paused automatically.")
     ended_at: str | None
+    restorable_until: datetime | None = Field(description="Time until which a purge can be undone; else null.")
     total: int | None = Field(description="Number of items; null until all are selected.")
     done: int
     failed: int
@@ -240,11 +256,8 @@ def _pending(wanted: BulkFilter) -> DeadLetterFilter:
     return DeadLetterFilter(**wanted.model_dump(exclude={"tenant", "status"}))
 
 
-_OWNER = "SELECT o.tenant_id, t.slug FROM operation o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s"
-
-
 def _owner(connection: Connection, operation_id: UUID) -> tuple[UUID, str] | None:
-    return connection.execute(_OWNER, [operation_id]).fetchone()
+    return owner_of(connection, "operation", operation_id)
 
 
 def _told(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
@@ -255,10 +268,17 @@ def _told(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
         **hidden({"filter": operation.filter, "notes": operation.note, "reason": operation.reason}, caller),
         "requested_at": operation.requested_at.isoformat(),
         "ended_at": operation.ended_at and operation.ended_at.isoformat(),
+        "restorable_until": _restorable_until(operation),
         "total": operation.selected if operation.is_selected else None,
         "left": operation.selected - operation.handled,
     }
     return OperationProgress.model_validate(told)
+
+
+def _restorable_until(operation: Operation) -> datetime | None:
+    if operation.action != "purge" or operation.restored_at is not None:
+        return None
+    return operation.requested_at + keeping.RESTORE_WITHIN
 
 
 def _versioned(status: int, body: OperationProgress) -> Response[Any]:
@@ -301,6 +321,111 @@ def ignore_dead_letters(asked: Annotated[BulkIgnoring, Body()]) -> Response[Bulk
 
 def _asked(body: BulkPreview | OperationProgress) -> Response[Any]:
     return _versioned(202, body) if isinstance(body, OperationProgress) else answer(200, body)
+
+
+# -- purges -----------------------------------------------------------------------------------------------------------
+
+_UNLESS_SAID: list[ClosedStatus] = ["resolved", "ignored"]
+"""Default statuses. Retried dead letters may fail again, and then show their history."""
+_PURGED = responses(
+    {
+        200: (PurgePlan | OperationProgress, "The number of dead letters, or the completed purge."),
+        202: (OperationProgress, "It is stored, and hides dead letters in steps."),
+    },
+    *(404, 412, 413, 422, 428, 429),
+)
+_PURGED[200]["headers"] = _PURGED[202]["headers"] = VERSIONED
+_RESTORED = responses(
+    {
+        200: (OperationProgress, "All dead letters are restored."),
+        202: (OperationProgress, "It restores dead letters in steps."),
+    },
+    *(404, 409, 412, 413, 422, 428, 429),
+)
+_RESTORED[200]["headers"] = _RESTORED[202]["headers"] = VERSIONED
+
+
+@routes.delete("/api/admin/dlq/purge", summary="Purge settled dead letters", tags=["dead letters"], responses=_PURGED)
+def purge_dead_letters(
+    before_date: Annotated[Moment, Query(description=f"Those that died before. {IN_UTC}")],
+    status: Annotated[
+        list[ClosedStatus], Query(min_length=1, description="Repeated, or several with commas.")
+    ] = _UNLESS_SAID,
+    tenant: OneTenant = None,
+    confirm: Annotated[
+        str | None,
+        Query(max_length=63, description="The tenant's slug. Without it nothing is done, and said how many would go."),
+    ] = None,
+    condition: Annotated[
+        str | None,
+        Header(alias="If-Match", description="The ETag of the answer that said how many would go; `confirm` needs it."),
+    ] = None,
+) -> Response[Any]:
+    """Hide settled dead letters, and delete them a week later. Without `confirm`, only count them.
+
+    The confirmed request names the ETag of that answer, so that no more dead letters are purged than were shown.
+    """
+    changing = change()
+    slug = slug_of(tenant, changing.caller)
+    tenant_id = _admit_purge(slug, changing)
+    statuses = [one for one in keeping.SETTLED if one in status]
+    before = min(before_date, changing.now)
+    if confirm is None:
+        with changing.database.tenant(tenant_id) as connection:
+            count = keeping.count(connection, tenant_id, before, statuses)
+        plan = PurgePlan(tenant=slug, died_before=before, statuses=statuses, count=count, confirm=slug)
+        return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
+    if confirm != slug:
+        raise RejectedRequestError("confirm is not the slug of the tenant.")
+    shown = seen(condition)
+
+    def once() -> Operation:
+        with changing.database.tenant(tenant_id) as connection:
+            count = keeping.count(connection, tenant_id, before, statuses)
+            if count != shown:
+                raise VersionError(
+                    f"Nothing is purged: the number of letters that would go is {count:,} by now, and was {shown:,}."
+                )
+            by = changing.caller.subject
+            return keeping.request(connection, tenant_id, before, statuses, by=by, now=changing.now)
+
+    return _stepped(retry_conflicts(once), slug, changing)
+
+
+@routes.post(
+    "/api/admin/operations/<operation_id>/restore", summary="Undo a purge", tags=["operations"], responses=_RESTORED
+)
+def restore_purge(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+    """The dead letters of a purge are restored within a week, but not their messages in SQS."""
+    changing = change()
+    tenant_id, slug, id_ = owned(operation_id, _owner, changing.caller, changing.database, NO_OPERATION)
+    _admit_purge(slug, changing, tenant_id)
+    version = seen(condition)
+
+    def once() -> Operation:
+        with changing.database.tenant(tenant_id) as connection:
+            return keeping.restore(connection, id_, version=version, by=changing.caller.subject, now=changing.now)
+
+    return _stepped(retry_conflicts(once), slug, changing)
+
+
+def _admit_purge(slug: str, change: Change, tenant_id: UUID | None = None) -> UUID:
+    if not change.caller.may(Role.ADMIN, slug):
+        raise ForbiddenError("Purging requires the role admin for this tenant.")
+    tenant_id = change.admit("Purging", slug, tenant_id)
+    change.caller.named()
+    return tenant_id
+
+
+def _stepped(operation: Operation, slug: str, change: Change) -> Response[OperationProgress]:
+    """Run the first step, the last one of most. The worker runs the others, and this one if it fails."""
+    try:
+        engine.step(change.database, PurgeSteps(), operation.id, operation.tenant_id, change.now)
+        with change.database.tenant(operation.tenant_id) as connection:
+            operation = store.show(connection, operation.id)
+    except TransientError as error:
+        logger.warning("A purge waits for the worker", purge=str(operation.id), error=sentence(error, for_log=True))
+    return _versioned(202 if operation.ended_at is None else 200, _told(operation, slug, change.caller))
 
 
 # -- operations -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ import { OfferPage } from "./offers/pool.js";
 import { Offers } from "./offers/offers.js";
 import { Operation, Operations } from "./letters/operations.js";
 import { Overview } from "./overview/overview.js";
-import { Purges } from "./letters/purges.js";
 import { Review } from "./reviews/review.js";
 import { Reviews } from "./reviews/reviews.js";
 import { Task } from "./tasks/task.js";
@@ -33,6 +32,5 @@ export const VIEWS = {
   tasks: { title: "Tasks", view: Tasks, one: Task },
   offers: { title: "Offers", view: Offers, one: OfferPage },
   operations: { under: "dead-letters", view: Operations, one: Operation },
-  purges: { under: "dead-letters", view: Purges },
   audit: { title: "Audit", view: Audit },
 };

@@ -195,8 +195,7 @@ def test_settled_letters_are_purged_and_had_back(
                 assert done.status_code == 200, done.text
 
     ignored(letters[0])
-    page = console.opened("admin", tenant, "purges")
-    expect(page.get_by_role("heading", name="Nothing was purged")).to_be_visible()
+    page = console.opened("admin", tenant, "operations")
     page.get_by_role("button", name="Purge letters…").click()
     day = page.get_by_label("Died on this day or before")
     day.fill(LONG_AGO)
@@ -214,18 +213,20 @@ def test_settled_letters_are_purged_and_had_back(
     expect(page.get_by_role("dialog")).to_contain_text("2 letters of")
     looks(page, "purge-of-more-than-was-shown")
     purge.click()
-    expect(page.get_by_text("2 letters are out of sight")).to_be_focused()
+    expect(page.get_by_text("2 letters are hidden")).to_be_focused()
     looks(page, "purges")
 
+    rows(page, "Operations").get_by_role("link").first.click()
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator("tbody tr")).to_contain_text("Undone")
+    expect(page.get_by_role("heading", name="Restore 2 dead letters")).to_contain_text("Done")
+    page.get_by_role("link", name="All operations").click()
     page.get_by_role("link", name="All dead letters").click()
     expect(page.get_by_role("navigation", name="By state").get_by_role("link", name="Ignored")).to_contain_text("2")
 
 
 def test_who_is_no_admin_is_not_offered_a_purge(console: Console, tenant: Tenant) -> None:
-    page = console.opened("operator", tenant, "purges")
-    expect(page.get_by_role("heading", name="Nothing was purged")).to_be_visible()
+    page = console.opened("operator", tenant, "operations")
+    expect(page.get_by_role("heading", name="Operations")).to_be_visible()
     expect(page.get_by_role("button", name="Purge letters…")).to_have_count(0)
 
 

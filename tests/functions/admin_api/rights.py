@@ -278,12 +278,8 @@ RIGHTS: dict[str, Right] = {
     "DELETE /api/admin/dlq/purge": _tenant(
         Role.ADMIN, "/api/admin/dlq/purge", before_date="2026-01-01T00:00:00Z", status="resolved"
     ),
-    "GET /api/admin/dlq/purges": _tenant(Role.VIEWER, "/api/admin/dlq/purges"),
-    "GET /api/admin/dlq/purges/{purge_id}": _thing(
-        Role.VIEWER, lambda things: Asked(f"/api/admin/dlq/purges/{things.purge}")
-    ),
-    "POST /api/admin/dlq/purges/{purge_id}/undo": _thing(
-        Role.ADMIN, lambda things: Asked(f"/api/admin/dlq/purges/{things.purge}/undo"), 200, 202
+    "POST /api/admin/operations/{operation_id}/restore": _thing(
+        Role.ADMIN, lambda things: Asked(f"/api/admin/operations/{things.purge}/restore"), 200, 202
     ),
     "GET /api/admin/dlq/export": _tenant(Role.VIEWER, "/api/admin/dlq/export", format="csv"),
     "GET /api/admin/dlq/exports": _tenant(Role.VIEWER, "/api/admin/dlq/exports"),
@@ -406,9 +402,10 @@ class World:
 
     def _purge(self) -> UUID:
         return self._made(
-            "INSERT INTO dead_letter_purge (tenant_id, died_before, statuses, requested_by, requested_at)"
-            " VALUES (%s, %s, '{resolved}', 'kim', now()) RETURNING id",
-            [self.tenant_id, NOON],
+            "INSERT INTO operation (tenant_id, action, filter, state, requested_by, requested_at, stepped_at)"
+            """ VALUES (%s, 'purge', '{"status": ["resolved"], "to_date": "2026-03-02T12:00:00Z"}', 'running', 'kim',
+            now(), now()) RETURNING id""",
+            [self.tenant_id],
         )
 
     def _operation(self) -> UUID:

@@ -214,7 +214,10 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
         "DELETE /api/admin/documents/{document_id}": (f"/api/admin/documents/{one}", ""),
         "DELETE /api/admin/tenants/{tenant}": ("/api/admin/tenants/acme", ""),
         "DELETE /api/admin/dlq/purge": ("/api/admin/dlq/purge", ""),
-        "POST /api/admin/dlq/purges/{purge_id}/undo": (f"/api/admin/dlq/purges/{purge_of(office)}/undo", ""),
+        "POST /api/admin/operations/{operation_id}/restore": (
+            f"/api/admin/operations/{purge_of(office)}/restore",
+            "",
+        ),
         "POST /api/admin/dlq/{job_id}/retry": (f"/api/admin/dlq/{letter}/retry", {}),
         "POST /api/admin/dlq/{job_id}/resolve": (f"/api/admin/dlq/{letter}/resolve", {"notes": "Mended"}),
         "POST /api/admin/dlq/{job_id}/ignore": (f"/api/admin/dlq/{letter}/ignore", {"reason": "A trial"}),

@@ -103,8 +103,7 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
     letters.append(die(f"Bearer {work_id.hex} was refused"))
     _known["worker"], _known["tenant"] = ["tasks"], ["acme"]
     _known["letter"] = [str(job_id) for job_id in letters]
-    _known["operation_id"] = [str(bulk_operation(office))]
-    _known["purge_id"] = [str(purge_of(office))]
+    _known["operation_id"] = [str(bulk_operation(office)), str(purge_of(office))]
     _known.update({"job_id": tasks, "session_id": sessions, "document_id": [str(id_) for id_ in office.ids]})
     _known["cluster_id"] = _known["document_id"]
     _known["mail_id"] = [str(make_held_mail(admin, office.tenant_id)) for _ in range(2)]
@@ -165,7 +164,7 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
         if name == "number":  # of a page: the file has two
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
             continue
-        is_letter = case.operation.path.startswith(LETTERS) and name not in {"operation_id", "purge_id"}
+        is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
         ids = _known["letter" if is_letter else name]
         given = case.path_parameters[name]
         if isinstance(given, str) and len(given) == UUID_LENGTH and given[0] in "0123456789abc":

@@ -81,7 +81,7 @@ SELECT (SELECT count(*) FROM audit_entry), (SELECT sum(version) FROM dead_letter
        (SELECT count(*) FROM match_decision), (SELECT count(*) FROM outbox),
        (SELECT count(*) FROM change_allowance WHERE purpose = 'change'),
        (SELECT sum(tokens) FROM change_allowance WHERE purpose = 'change'),
-       (SELECT count(*) FROM dead_letter_purge WHERE undone_at IS NULL),
+       (SELECT count(*) FROM operation WHERE action = 'purge' AND restored_at IS NULL),
        (SELECT count(*) FROM tenant WHERE dmarc_policy = 'hold'),
        (SELECT count(*) FROM profile), (SELECT max(changed_at) FROM profile), (SELECT count(*) FROM profile_block)
 """

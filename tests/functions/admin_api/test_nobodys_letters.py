@@ -183,7 +183,13 @@ def test_there_is_nothing_to_edit(ask: Ask, lose: Callable[..., UUID]) -> None:
 
 
 def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
-    for path in ("/api/tasks", "/api/chat/sessions", "/api/admin/reviews", f"{PATH}/purges", "/api/admin/queues"):
+    for path in (
+        "/api/tasks",
+        "/api/chat/sessions",
+        "/api/admin/reviews",
+        "/api/admin/operations",
+        "/api/admin/queues",
+    ):
         assert ask("", method="GET", path=path, groups=ADMIN, query={"tenant": NOBODY}).status == 422, path
     assert ask({"tenant": NOBODY, "file_name": "a.pdf"}, groups=ADMIN).status == 422
 
@@ -193,7 +199,6 @@ def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
     [
         ("GET", "/export", {"format": "csv"}),
         ("GET", "/exports", {}),
-        ("GET", "/purges", {}),
         ("DELETE", "/purge", {"before_date": "2026-04-01T00:00:00Z", "status": "ignored", "confirm": NOBODY}),
     ],
 )

@@ -1,15 +1,16 @@
 """`/api/admin/dlq/purge`: what is settled and old goes out of sight, once confirmed, and is had back within a week."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import keeping
+from counterfoil.dead_letters.keeping import PurgeSteps
 from counterfoil.errors import DatabaseUnavailableError
+from counterfoil.operations import engine
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
@@ -19,6 +20,10 @@ USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 LATER = (NOON + timedelta(hours=1)).isoformat()
 ALL = "resolved,ignored,retried"
 Purge = Callable[..., Answer]
+
+
+def operation(ask: Ask, path: str, *, groups: str = VIEWER, **query: str) -> Answer:
+    return ask("", method="GET", path=f"/api/admin{path}", groups=groups, query=query)
 
 
 @pytest.fixture
@@ -42,7 +47,7 @@ def purge(ask: Ask) -> Purge:
 def undo(ask: Ask) -> Callable[..., Answer]:
     def send(purge_id: object, *, groups: str = ADMIN, seen: str | None = '"1"') -> Answer:
         headers = {} if seen is None else {"if-match": seen}
-        return ask("", path=f"{PATH}/purges/{purge_id}/undo", groups=groups, headers=headers)
+        return ask("", path=f"/api/admin/operations/{purge_id}/restore", groups=groups, headers=headers)
 
     return send
 
@@ -54,6 +59,14 @@ def letters(die: Die, settle: Callable[[UUID, str], None]) -> list[UUID]:
     for job_id, status in zip(died, ("retried", "resolved", "ignored", "pending"), strict=True):
         settle(job_id, status)
     return died
+
+
+def go_on(database: Database, purge: dict[str, Any]) -> engine.Step | None:
+    """The worker's next step."""
+    id_ = UUID(purge["operation_id"])
+    with database.delivery() as connection:
+        (tenant_id,) = connection.execute("SELECT tenant_id FROM operation WHERE id = %s", [id_]).fetchall()[0]
+    return engine.step(database, PurgeSteps(), id_, tenant_id, datetime.now(UTC))
 
 
 def actions(admin: Connection) -> list[tuple[str, str, list[str], dict[str, Any]]]:
@@ -78,7 +91,7 @@ def test_without_the_slug_it_is_said_how_many_would_go_and_nothing_is_done(
     }
     assert answer.headers["ETag"] == '"3"'
     assert len(found(get(ask))) == 4
-    assert rows(admin, "dead_letter_purge") == rows(admin, "audit_entry") == []
+    assert rows(admin, "operation") == rows(admin, "audit_entry") == []
 
 
 def test_what_is_said_is_what_goes(purge: Purge, letters: list[UUID], ask: Ask, admin: Connection) -> None:
@@ -87,10 +100,10 @@ def test_what_is_said_is_what_goes(purge: Purge, letters: list[UUID], ask: Ask, 
 
     answer = purge(**query)
 
-    assert (answer.status, answer.body["hidden"], answer.body["is_complete"]) == (200, 1, True)
+    assert (answer.status, answer.body["done"], answer.body["state"]) == (200, 1, "done")
     assert set(found(get(ask))) == {*ids(letters)} - {str(letters[1])}
     detail = {"died_before": "2026-03-02T12:02:00+00:00", "statuses": ["resolved", "ignored"]}
-    assert actions(admin) == [(USER, "purged", [answer.body["purge_id"]], detail)]
+    assert actions(admin) == [(USER, "purged", [answer.body["operation_id"]], detail)]
 
 
 @pytest.mark.parametrize("seen", ["", "*", '"1", *', 'W/"3"', '"2"', '"4"', "3"])
@@ -98,7 +111,7 @@ def test_what_nobody_was_shown_is_not_purged(seen: str, purge: Purge, letters: l
     answer = purge(seen=seen)
 
     assert answer.status == (428 if seen in {"", "*"} else 412), answer.body
-    assert rows(admin, "dead_letter_purge") == rows(admin, "audit_entry") == []
+    assert rows(admin, "operation") == rows(admin, "audit_entry") == []
 
 
 def test_what_is_settled_between_the_look_and_the_purge_does_not_go(
@@ -112,7 +125,7 @@ def test_what_is_settled_between_the_look_and_the_purge_does_not_go(
     says = "Nothing is purged: the number of letters that would go is 4 by now, and was 3."
     assert (answer.status, answer.body["detail"]) == (412, says)
     assert len(found(get(ask))) == 4
-    assert purge(seen='"4"').body["hidden"] == 4
+    assert purge(seen='"4"').body["done"] == 4
 
 
 @pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
@@ -122,7 +135,7 @@ def test_another_word_than_the_slug_confirms_nothing(
     answer = purge(confirm)
     assert answer.status == 422
     assert "confirm" in answer.body["detail"]
-    assert rows(admin, "dead_letter_purge") == []
+    assert rows(admin, "operation") == []
 
 
 @pytest.mark.parametrize("status", ["pending", "resolved,pending", "", "all"])
@@ -151,14 +164,14 @@ def test_what_is_resolved_or_ignored_goes_where_no_state_is_named(ask: Ask, lett
     )
 
     assert (plan.status, plan.body["statuses"], plan.body["count"]) == (200, ["resolved", "ignored"], 2), plan.body
-    assert (done.status, done.body["died_before"]) == (200, "2026-03-03T00:00:00Z")
+    assert (done.status, done.body["filter"]["to_date"]) == (200, "2026-03-03T00:00:00Z")
     assert set(found(get(ask))) == {str(letters[0]), str(letters[3])}
 
 
 def test_what_dies_after_the_request_is_not_meant(purge: Purge, letters: list[UUID], admin: Connection) -> None:
     purge(before_date="9999-12-31T00:00:00Z")
-    (row,) = rows(admin, "dead_letter_purge")
-    assert row["died_before"] == row["requested_at"]
+    (row,) = rows(admin, "operation")
+    assert datetime.fromisoformat(row["filter"]["to_date"]) == datetime.fromisoformat(row["requested_at"])
 
 
 @pytest.mark.parametrize("confirm", [None, "acme"])
@@ -178,7 +191,7 @@ def test_purging_takes_an_admin_of_the_tenant(
     confirm: str | None, groups: str, status: int, purge: Purge, letters: list[UUID], admin: Connection
 ) -> None:
     assert purge(confirm, groups=groups, tenant="acme").status == status
-    assert bool(rows(admin, "dead_letter_purge")) == (status == 200 and confirm is not None)
+    assert bool(rows(admin, "operation")) == (status == 200 and confirm is not None)
 
 
 def test_who_may_purge_for_several_tenants_says_for_which(purge: Purge, letters: list[UUID]) -> None:
@@ -187,30 +200,29 @@ def test_who_may_purge_for_several_tenants_says_for_which(purge: Purge, letters:
 
 
 def test_many_letters_go_by_and_by(
-    purge: Purge, letters: list[UUID], ask: Ask, keeper_database: Database, monkeypatch: pytest.MonkeyPatch
+    purge: Purge, letters: list[UUID], ask: Ask, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping.step, "__kwdefaults__", {"at_once": 2})
+    monkeypatch.setattr(PurgeSteps, "at_once", 2)
 
     answer = purge()
 
-    assert (answer.status, answer.body["hidden"], answer.body["is_complete"]) == (202, 2, False)
-    with keeper_database.delivery() as connection:
-        assert keeping.step(connection, NOON)
+    assert (answer.status, answer.body["done"], answer.body["state"]) == (202, 2, "running")
+    assert go_on(database, answer.body)
     assert found(get(ask)) == [str(letters[3])]
 
 
 def test_a_purge_whose_step_cannot_be_taken_is_left_to_the_watchdog(
-    purge: Purge, letters: list[UUID], monkeypatch: pytest.MonkeyPatch, keeper_database: Database, ask: Ask
+    purge: Purge, letters: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, ask: Ask
 ) -> None:
-    def away(*_: object) -> bool:
+    def away(*_: object) -> engine.Step:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     with monkeypatch.context() as patched:
-        patched.setattr(keeping, "step", away)
-        assert purge().status == 202
+        patched.setattr(engine, "step", away)
+        answer = purge()
+        assert answer.status == 202
 
-    with keeper_database.delivery() as connection:
-        keeping.step(connection, NOON)
+    assert go_on(database, answer.body)
     assert found(get(ask)) == [str(letters[3])]
 
 
@@ -218,12 +230,12 @@ def test_an_undone_purge_brings_its_letters_back_once(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask, admin: Connection
 ) -> None:
     before = get(ask).body["letters"]
-    purge_id = purge().body["purge_id"]
+    purge_id = purge().body["operation_id"]
 
     answer = undo(purge_id)
 
     assert answer.status == 200, answer.body
-    assert (answer.body["hidden"], answer.body["is_complete"], answer.body["undone_by"]) == (0, True, USER)
+    assert [answer.body[name] for name in ("action", "done", "state", "requested_by")] == ["restore", 3, "done", USER]
     after = get(ask).body["letters"]
     assert [one | {"version": 0} for one in after] == [one | {"version": 0} for one in before]
     assert [action for _, action, *_ in actions(admin)] == ["purged", "purge undone"]
@@ -236,29 +248,30 @@ def test_a_purge_is_shown_with_its_version_as_it_is_now(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask
 ) -> None:
     done = purge()
-    path = f"/purges/{done.body['purge_id']}"
-    shown = get(ask, path)
+    path = f"/operations/{done.body['operation_id']}"
+    shown = operation(ask, path)
     assert (shown.status, shown.headers["ETag"], shown.body) == (200, '"1"', done.body)
-    assert (done.headers["ETag"], done.body["version"], done.body["hidden"]) == ('"1"', 1, 3)
+    assert (done.headers["ETag"], done.body["version"], done.body["done"]) == ('"1"', 1, 3)
 
-    undone = undo(done.body["purge_id"])
+    assert done.body["restorable_until"] is not None
 
-    after = get(ask, path)
-    assert (after.headers["ETag"], undone.headers["ETag"], after.body) == ('"2"', '"2"', undone.body)
-    assert [one["version"] for one in get(ask, "/purges").body["purges"]] == [2]
+    undo(done.body["operation_id"])
+
+    after = operation(ask, path)
+    assert (after.headers["ETag"], after.body["restorable_until"]) == ('"2"', None)
+    assert [one["version"] for one in operation(ask, "/operations", action="purge").body["operations"]] == [2]
 
 
 def test_a_step_of_a_purge_is_no_change_of_what_it_means(
-    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], keeper_database: Database, ask: Ask
+    purge: Purge, undo: Callable[..., Answer], letters: list[UUID], database: Database, ask: Ask
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(keeping.step, "__kwdefaults__", {"at_once": 2})
+        patched.setattr(PurgeSteps, "at_once", 2)
         begun = purge()
-    with keeper_database.delivery() as connection:
-        assert keeping.step(connection, NOON)
+    assert go_on(database, begun.body)
 
-    assert get(ask, f"/purges/{begun.body['purge_id']}").body["hidden"] == 3
-    assert undo(begun.body["purge_id"], seen=begun.headers["ETag"]).status == 200
+    assert operation(ask, f"/operations/{begun.body['operation_id']}").body["done"] == 3
+    assert undo(begun.body["operation_id"], seen=begun.headers["ETag"]).status == 200
 
 
 @pytest.mark.parametrize(
@@ -272,21 +285,21 @@ def test_a_purge_is_undone_only_as_it_was_seen(
     letters: list[UUID],
     admin: Connection,
 ) -> None:
-    answer = undo(purge().body["purge_id"], seen=seen)
+    answer = undo(purge().body["operation_id"], seen=seen)
 
     assert (answer.status, "If-Match" in answer.body["detail"] or seen == '"2"') == (status, True)
-    assert rows(admin, "dead_letter_purge")[0]["undone_at"] is None
+    assert rows(admin, "operation")[0]["restored_at"] is None
 
 
 def test_who_looked_before_it_was_undone_is_told_so(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
 ) -> None:
-    purge_id = purge().body["purge_id"]
+    purge_id = purge().body["operation_id"]
     undo(purge_id)
 
     late = undo(purge_id)
 
-    assert (late.status, late.body["detail"]) == (412, "The purge was changed meanwhile: it is at version 2.")
+    assert (late.status, late.body["detail"]) == (412, "The purge has changed: it is at version 2.")
     assert len(actions(admin)) == 2
 
 
@@ -294,14 +307,14 @@ def test_after_seven_days_a_purge_is_not_undone(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
 ) -> None:
     told = purge().body
-    moments = [datetime.fromisoformat(told[name]) for name in ("requested_at", "undo_until")]
+    moments = [datetime.fromisoformat(told[name]) for name in ("requested_at", "restorable_until")]
     assert moments[1] - moments[0] == timedelta(days=7)
-    admin.execute("UPDATE dead_letter_purge SET requested_at = requested_at - interval '7 days'")
+    admin.execute("UPDATE operation SET requested_at = requested_at - interval '7 days'")
 
-    answer = undo(told["purge_id"])
+    answer = undo(told["operation_id"])
 
     assert (answer.status, answer.body["detail"]) == (409, "A purge can be undone for 7 days.")
-    assert rows(admin, "dead_letter_purge")[0]["undone_at"] is None
+    assert rows(admin, "operation")[0]["restored_at"] is None
 
 
 @pytest.mark.parametrize(
@@ -316,33 +329,33 @@ def test_a_foreign_purge_is_not_there(
     admin: Connection,
     ask: Ask,
 ) -> None:
-    purge_id = purge().body["purge_id"]
+    purge_id = purge().body["operation_id"]
     shown = {404: 404}.get(status, 200)
-    assert get(ask, f"/purges/{purge_id}", groups=groups).status == shown
+    assert operation(ask, f"/operations/{purge_id}", groups=groups).status == shown
     assert undo(purge_id, groups=groups).status == status
-    assert (rows(admin, "dead_letter_purge")[0]["undone_by"] is None) == (status != 200)
+    assert (len(rows(admin, "operation")) == 1) == (status != 200)
 
 
 @pytest.mark.parametrize("purge_id", [uuid4(), "1", "x" * 40])
 def test_a_purge_that_is_not_there_is_not_undone(
     purge_id: object, undo: Callable[..., Answer], ask: Ask, acme: UUID
 ) -> None:
-    assert undo(purge_id).status == get(ask, f"/purges/{purge_id}").status == 404
+    assert undo(purge_id).status == operation(ask, f"/operations/{purge_id}").status == 404
 
 
 def test_purges_are_listed_page_by_page_the_newest_first(
     purge: Purge, ask: Ask, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
-    made = [purge(status=status).body["purge_id"] for status in ("resolved", "ignored", "retried")]
+    made = [purge(status=status).body["operation_id"] for status in ("resolved", "ignored", "retried")]
     purge("other", groups="[admin tenant:other]")
 
-    first = get(ask, "/purges", limit="2")
-    second = get(ask, "/purges", limit="2", cursor=first.body["next"])
+    first = operation(ask, "/operations", limit="2")
+    second = operation(ask, "/operations", limit="2", cursor=first.body["next"])
 
-    listed = [one["purge_id"] for page in (first, second) for one in page.body["purges"]]
+    listed = [one["operation_id"] for page in (first, second) for one in page.body["operations"]]
     assert listed == made[::-1]
     assert second.body["next"] is None
-    assert first.body["purges"][0]["statuses"] == ["retried"]
-    assert get(ask, "/purges", groups="[viewer tenant:other]").body["purges"][0]["tenant"] == "other"
-    assert get(ask, "/purges", groups="[tenant:acme]").status == 403
+    assert first.body["operations"][0]["filter"]["status"] == ["retried"]
+    assert operation(ask, "/operations", groups="[viewer tenant:other]").body["operations"][0]["tenant"] == "other"
+    assert operation(ask, "/operations", groups="[tenant:acme]").status == 403

@@ -60,7 +60,6 @@ export function Letters() {
         ${maySeeEveryTenant() && tenant !== NOBODY && html`<a href=${go.href("dead-letters", { tenant: NOBODY })}>Nobody’s</a>`}
         ${tenant !== NOBODY &&
         html`<a href=${go.href("operations", { tenant })}>Operations</a>
-          <a href=${go.href("purges", { tenant })}>Purges</a>
           <button type="button" class="link" onClick=${() => setExporting(true)}>Export…</button>`}
       </nav>
     </div>

@@ -9,6 +9,7 @@ import { useKeys } from "../keys.js";
 import { Done, FactList, Failure, Id, Notice, Pages, Status, useTitle, Waiting, Who } from "../parts.js";
 import { go, usePlace } from "../place.js";
 import { may } from "../roles.js";
+import { PurgeDialog } from "./purges.js";
 import { tenantOf } from "../tenant.js";
 import { number, Time } from "../times.js";
 
@@ -24,8 +25,9 @@ const SAYS = {
 };
 
 const REPROCESSING = { extract: "Extract", match: "Match" };
+const VERBS = { ...REPROCESSING, purge: "Purge", restore: "Restore" }; // of those that list no letters
 
-const verbOf = ({ action }) => ACTIONS[action]?.verb ?? REPROCESSING[action] ?? action;
+const verbOf = ({ action }) => ACTIONS[action]?.verb ?? VERBS[action] ?? action;
 const nounOf = ({ action }) => (action in REPROCESSING ? "document" : "dead letter");
 
 // How many letters have their result, and how many are meant, as far as they are selected.
@@ -48,11 +50,21 @@ export function Operations() {
   const place = usePlace();
   const tenant = tenantOf(place, ask.session);
   const cursor = place.query.get("cursor") ?? "";
+  const [purging, setPurging] = useState(false);
+  const [said, setSaid] = useState(null);
   useTitle("Operations");
   const { data, error, again } = useAnswer(["admin/operations", { tenant, cursor }], { every: cursor ? 0 : LIVE_SECONDS });
+  const done = (sentence) => {
+    setPurging(false);
+    setSaid(sentence);
+    again();
+  };
   return html`${back(tenant)}
     <h1>Operations</h1>
-    <p class="lead">Retries and other changes of many dead letters, and reprocessing of documents.</p>
+    <p class="lead">Changes of many dead letters, purges, and reprocessing of documents.</p>
+    ${said && html`<${Done}>${said}<//>`}
+    ${may("admin") && html`<p><button type="button" class="danger" onClick=${() => setPurging(true)}>Purge letters…</button></p>`}
+    ${purging && html`<${PurgeDialog} tenant=${tenant} close=${() => setPurging(false)} done=${done} />`}
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${data
       ? html`<section aria-label="Operations">
@@ -109,11 +121,13 @@ export function Operation({ id }) {
   const { meant } = countsOf(operation);
   const facts = [
     ["Asked for", html`<${Time} at=${operation.requested_at} both=${true} /> by <${Who} value=${operation.requested_by} />`],
-    ["Rate", `${number(operation.rate)} per ${operation.action in REPROCESSING ? "minute" : "second"} at most`],
     ["Tenant", tenant],
     ["Which", operation.filter === null ? "letters that were chosen" : html`<${Which} filter=${operation.filter} />`],
     ["Operation", html`<${Id} value=${operation.operation_id} />`],
   ];
+  if (operation.rate !== null) {
+    facts.splice(1, 0, ["Rate", `${number(operation.rate)} per ${operation.action in REPROCESSING ? "minute" : "second"} at most`]);
+  }
   if (operation.canary) {
     facts.push(["Canary", `${number(operation.canary)} first`]);
   }
@@ -134,8 +148,32 @@ export function Operation({ id }) {
       <div><dt>to come</dt><dd>${number(operation.left)}</dd></div>
     </dl>
     ${may("operator") && ALIVE.includes(operation.state) && html`<${Controls} operation=${operation} path=${path} again=${again} />`}
+    ${operation.restorable_until && html`<${Restore} operation=${operation} path=${path} />`}
     <${FactList} facts=${facts} />
-    ${!(operation.action in REPROCESSING) && html`<${Items} path=${path} operation=${operation} id=${id} alive=${ALIVE.includes(operation.state)} />`}`;
+    ${!(operation.action in VERBS) && html`<${Items} path=${path} operation=${operation} id=${id} alive=${ALIVE.includes(operation.state)} />`}`;
+}
+
+// Undoes a purge, within a week.
+function Restore({ operation, path }) {
+  const [busy, setBusy] = useState(false);
+  const [failure, setFailure] = useState(null);
+  if (new Date(operation.restorable_until) <= new Date()) {
+    return html`<p>The dead letters are deleted.</p>`;
+  }
+  const restore = async () => {
+    setBusy(true);
+    setFailure(null);
+    try {
+      const { data } = await change("POST", `${path}/restore`, null, { etag: etagOf(operation.version) });
+      go(`operations/${data.operation_id}`, { tenant: operation.tenant });
+    } catch (error) {
+      setFailure(error);
+      setBusy(false);
+    }
+  };
+  return html`<p>It can be undone until <${Time} at=${operation.restorable_until} />.
+      ${may("admin") && html` <button type="button" disabled=${busy} onClick=${restore}>Undo</button>`}</p>
+    ${failure && html`<p class="failure" role="alert">${failure.message}</p>`}`;
 }
 
 // What the filter of an operation says.

@@ -60,7 +60,6 @@ class BulkSteps(Definition):
     bucket: str | None
     """Bucket of edited payloads that are too large for a message."""
     actions = ("retry", "resolve", "ignore")
-    per = timedelta(seconds=1)
 
     def prepare(self, database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, at_once: int) -> Stored:
         """Store the large edited payloads of the next items."""

@@ -1,56 +1,25 @@
-"""How long dead letters are kept: settled ones for a time, purged ones for a week, in which they can be had back.
+"""Retention of dead letters: settled ones are deleted after a time, purged ones after a week.
 
-A purge is a row. It means what was settled when it was asked for, which is taken out of sight in steps, each a
-transaction of a bounded number of letters, and back again if it is undone: whatever dies in between, the next step goes
-on. What waits for a person is never purged. Who purges and who undoes it comes into the audit trail in the same
-transaction.
+A purge is an operation on the dead letters that were settled when it was requested. It hides them in steps, and a
+restoration, another operation, shows them again. Pending dead letters are never purged.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from counterfoil import audit
-from counterfoil.audit import Operation
 from counterfoil.db import Connection
+from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.delivery.letters import ClosedStatus
-from counterfoil.errors import VersionError
+from counterfoil.errors import RejectedRequestError, VersionError
+from counterfoil.operations import store
+from counterfoil.operations.engine import Applied, Definition, Turns
+from counterfoil.operations.store import NewOperation, NoOperationError, Operation, OperationStateError
 
 SETTLED: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
-UNDO_WITHIN = timedelta(days=7)
-"""Of a purge. The database lets nothing be deleted sooner."""
-AT_ONCE = 5_000
-"""Letters of a step."""
-
-
-@dataclass(frozen=True)
-class Purge:
-    """A purge."""
-
-    id: UUID
-    tenant_id: UUID
-    died_before: datetime
-    statuses: Sequence[ClosedStatus]
-    requested_by: str
-    requested_at: datetime
-    hidden: int
-    """Letters out of sight because of it."""
-    is_complete: bool
-    """Whether all are; once it is undone, whether all are back."""
-    undone_by: str | None
-    undone_at: datetime | None
-
-    @property
-    def undo_until(self) -> datetime:
-        """When it is too late to undo it."""
-        return self.requested_at + UNDO_WITHIN
-
-    @property
-    def version(self) -> int:
-        """Grows when it is undone, and with none of its steps."""
-        return 1 if self.undone_at is None else 2
-
+RESTORE_WITHIN = timedelta(days=7)
+"""Time to restore a purge. The database prevents deletion before."""
 
 _MEANT = """
 SELECT count(*) FROM dead_letter
@@ -59,17 +28,10 @@ WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < 
 
 
 def count(connection: Connection, tenant_id: UUID, died_before: datetime, statuses: Sequence[ClosedStatus]) -> int:
-    """How many letters a purge would take. Nothing is changed; every one of them is looked at, in an index alone."""
+    """Number of dead letters that a purge would hide, counted in an index."""
     values = {"tenant": tenant_id, "statuses": list(statuses), "before": died_before}
     ((number,),) = connection.execute(_MEANT, values).fetchall()
     return int(number)
-
-
-_COLUMNS = ", ".join(Purge.__dataclass_fields__)
-_REQUEST = f"""
-INSERT INTO dead_letter_purge (tenant_id, died_before, statuses, requested_by, requested_at)
-VALUES (%(tenant)s, least(%(before)s, %(now)s), %(statuses)s, %(by)s, %(now)s) RETURNING {_COLUMNS}
-"""  # noqa: S608  # the columns of the dataclass
 
 
 def request(
@@ -80,77 +42,49 @@ def request(
     *,
     by: str,
     now: datetime,
-) -> Purge:
-    """Store a purge of what is settled in one of these states and died before, in the tenant's transaction.
-
-    The audit trail is written, too: nothing else should follow in the transaction.
-    """
-    values = {"tenant": tenant_id, "before": died_before, "statuses": list(statuses), "by": by, "now": now}
-    purge = Purge(*connection.execute(_REQUEST.encode(), values).fetchall()[0])
-    detail = {"died_before": purge.died_before.isoformat(), "statuses": list(purge.statuses)}
-    audit.record(connection, tenant_id, Operation(by, "purged", [str(purge.id)], now, detail=detail))
-    return purge
+) -> Operation:
+    """Store a purge of dead letters in these states that failed before, in the tenant's transaction."""
+    wanted = DeadLetterFilter(status=tuple(statuses), to_date=min(died_before, now))
+    operation = store.insert(connection, tenant_id, NewOperation("purge", wanted.stored, None, None, None, by, now))
+    detail = {"died_before": min(died_before, now).isoformat(), "statuses": list(statuses)}
+    store.record(connection, operation, "request", by, now, detail)
+    return operation
 
 
-_LIST = f"""
-SELECT {_COLUMNS} FROM dead_letter_purge
-WHERE tenant_id = %(tenant)s
-  AND (%(at)s::timestamptz IS NULL OR (requested_at, id) < (%(at)s::timestamptz, %(id)s::uuid))
-ORDER BY requested_at DESC, id DESC LIMIT %(limit)s
-"""  # noqa: S608
+_RESTORED = """
+UPDATE operation SET restored_at = %(now)s, version = version + 1, ended_at = coalesce(ended_at, %(now)s),
+    state = CASE WHEN ended_at IS NULL THEN 'aborted' ELSE state END
+WHERE id = %(id)s
+"""
 
 
-def of_tenant(
-    connection: Connection, tenant_id: UUID, *, limit: int = 100, after: tuple[datetime, UUID] | None = None
-) -> list[Purge]:
-    """At most `limit` purges of a tenant, the newest first; those behind the one of this time and id."""
-    at, id_ = after or (None, None)
-    values = {"tenant": tenant_id, "at": at, "id": id_, "limit": limit}
-    return [Purge(*row) for row in connection.execute(_LIST.encode(), values)]
+def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Operation:
+    """Store the restoration of a purge: its dead letters become as they were, but for their version.
 
-
-_FIND = f"SELECT {_COLUMNS} FROM dead_letter_purge WHERE id = %s"  # noqa: S608
-
-
-def find(connection: Connection, purge_id: UUID) -> Purge | None:
-    """One purge: of the tenant's, or as the delivery role of any tenant's. None where there is none."""
-    row = connection.execute(_FIND.encode(), [purge_id]).fetchone()
-    return None if row is None else Purge(*row)
-
-
-_LOCK = f"SELECT {_COLUMNS} FROM dead_letter_purge WHERE id = %s FOR UPDATE"  # noqa: S608
-_UNDO = f"""
-UPDATE dead_letter_purge SET undone_by = %(by)s, undone_at = %(now)s, is_complete = false
-WHERE id = %(id)s AND undone_at IS NULL AND requested_at > %(since)s RETURNING {_COLUMNS}
-"""  # noqa: S608
-
-
-def undo(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Purge | None:
-    """Have a purge's letters back, as they were but for their version. None where it is undone, or too late.
-
-    The audit trail is written as by `request`.
+    A purge that is not complete is aborted.
 
     Raises:
-        VersionError: it is not at `version` any more.
+        NoOperationError: the tenant has no such purge.
+        VersionError: it is not at `version`.
+        OperationStateError: it was restored before, or it is too late.
     """
-    row = connection.execute(_LOCK.encode(), [purge_id]).fetchone()
-    seen = None if row is None else Purge(*row).version
-    if seen not in {None, version}:
-        raise VersionError(f"The purge was changed meanwhile: it is at version {seen}.")
-    values = {"id": purge_id, "by": by, "now": now, "since": now - UNDO_WITHIN}
-    row = connection.execute(_UNDO.encode(), values).fetchone()
-    if row is None:
-        return None
-    purge = Purge(*row)
-    audit.record(connection, purge.tenant_id, Operation(by, "purge undone", [str(purge.id)], now))
-    return purge
+    purge = store.show(connection, purge_id, lock=True)
+    if purge.action != "purge":
+        raise NoOperationError("There is no such purge.")
+    if purge.version != version:
+        raise VersionError(f"The purge has changed: it is at version {purge.version}.")
+    if purge.restored_at is not None:
+        raise OperationStateError("The purge is undone already.")
+    if now >= purge.requested_at + RESTORE_WITHIN:
+        raise OperationStateError(f"A purge can be undone for {RESTORE_WITHIN.days} days.")
+    connection.execute(_RESTORED, {"id": purge_id, "now": now})
+    new = NewOperation("restore", {"purge": str(purge_id)}, None, None, None, by, now)
+    operation = store.insert(connection, purge.tenant_id, new)
+    store.record(connection, operation, "request", by, now)
+    return operation
 
 
-_TAKE = f"""
-SELECT {_COLUMNS} FROM dead_letter_purge WHERE NOT is_complete AND (%(id)s::uuid IS NULL OR id = %(id)s)
-ORDER BY requested_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
-"""  # noqa: S608
-# Neither is put into an order: each takes the next ones of its index, however many there are.
+# Neither is ordered: each step takes the next ones of an index.
 _HIDE = """
 UPDATE dead_letter SET purged_at = %(now)s, purge_id = %(id)s, version = version + 1
 WHERE job_id IN (
@@ -160,44 +94,48 @@ WHERE job_id IN (
     LIMIT %(most)s FOR NO KEY UPDATE
 )
 """
-_BRING_BACK = """
+_RESTORE = """
 UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, kept_until = %(kept_until)s, version = version + 1
-WHERE job_id IN (SELECT job_id FROM dead_letter WHERE purge_id = %(id)s LIMIT %(most)s FOR NO KEY UPDATE)
-"""
-_NOTE = """
-UPDATE dead_letter_purge SET hidden = hidden + %(moved)s, is_complete = %(is_complete)s WHERE id = %(id)s
+WHERE job_id IN (SELECT job_id FROM dead_letter WHERE purge_id = %(purge)s LIMIT %(most)s FOR NO KEY UPDATE)
 """
 
 
-def step(connection: Connection, now: datetime, purge_id: UUID | None = None, *, at_once: int = AT_ONCE) -> bool:
-    """Take a step of the purge that has waited longest, or of one that is named. False where none has to be taken."""
-    row = connection.execute(_TAKE.encode(), {"id": purge_id}).fetchone()
-    if row is None:
-        return False
-    purge = Purge(*row)
-    values = {
-        "id": purge.id,
-        "tenant": purge.tenant_id,
-        "statuses": list(purge.statuses),
-        "before": purge.died_before,
-        "requested_at": purge.requested_at,
-        "now": now,
-        "kept_until": purge.undone_at and purge.undone_at + UNDO_WITHIN,
-        "most": at_once,
-    }
-    moved = connection.execute(_HIDE if purge.undone_at is None else _BRING_BACK, values).rowcount
-    signed = moved if purge.undone_at is None else -moved
-    connection.execute(_NOTE, {"id": purge.id, "moved": signed, "is_complete": moved < at_once})
-    return True
+class PurgeSteps(Definition):
+    """Definition of purge and restore."""
+
+    actions = ("purge", "restore")
+    at_once = 5_000
+
+    def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, _prepared: Any) -> Applied:
+        """Hide the next dead letters, or show them again."""
+        if operation.action == "purge":
+            wanted = DeadLetterFilter(**operation.filter or {})
+            if "pending" in wanted.status:
+                raise RejectedRequestError("Pending dead letters are never purged.")
+            values = {
+                "id": operation.id,
+                "tenant": operation.tenant_id,
+                "statuses": list(wanted.status),
+                "before": wanted.to_date,
+                "requested_at": operation.requested_at,
+                "now": turns.now,
+                "most": limit,
+            }
+            moved = connection.execute(_HIDE, values).rowcount
+        else:
+            kept_until = operation.requested_at + RESTORE_WITHIN
+            values = {"purge": UUID((operation.filter or {})["purge"]), "kept_until": kept_until, "most": limit}
+            moved = connection.execute(_RESTORE, values).rowcount
+        return Applied({"done": moved}, (), is_last=moved < limit)
 
 
-# A purge that is undone brings back what is left of it, however long that takes. That is kept for a week more: who has
-# something back has time to use it. Each branch takes what it finds by an index of its own.
+# Dead letters of a purge that is being restored are not deleted, however long that takes, nor for a week after. Each
+# branch has its own index.
 _DELETE = """
 WITH due AS (
     (SELECT job_id FROM dead_letter d
      WHERE purged_at < %(purged_before)s
-       AND NOT EXISTS (SELECT FROM dead_letter_purge p WHERE p.id = d.purge_id AND p.undone_at IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM operation p WHERE p.id = d.purge_id AND p.restored_at IS NOT NULL)
      ORDER BY purged_at LIMIT %(most)s)
     UNION ALL
     (SELECT job_id FROM dead_letter
@@ -216,14 +154,13 @@ SELECT count(*) FROM gone
 """
 
 
-def delete(connection: Connection, now: datetime, retention: timedelta, *, at_once: int = AT_ONCE) -> int:
-    """Delete what was purged a week ago, and what was settled longer ago than `retention`; as counterfoil_keeper.
+def delete(connection: Connection, now: datetime, retention: timedelta, *, at_once: int = PurgeSteps.at_once) -> int:
+    """Delete dead letters purged a week ago, or settled before `retention`; as counterfoil_keeper.
 
-    What an undone purge brought back is kept for a week from then, however long ago it was settled. A task that failed
-    goes with its letter. Returns how many letters went.
+    Restored ones are stored for a week from then. A failed task is deleted with its dead letter. Returns their number.
     """
     values = {
-        "purged_before": now - UNDO_WITHIN,
+        "purged_before": now - RESTORE_WITHIN,
         "settled_before": now - retention,
         "now": now,
         "most": at_once,

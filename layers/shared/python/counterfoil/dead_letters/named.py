@@ -6,7 +6,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 
-Kind = Literal["letter", "operation", "purge", "group"]
+Kind = Literal["letter", "operation", "group"]
 LEAST = 4
 """Characters of a part."""
 _INDEXED = 8
@@ -28,18 +28,13 @@ SELECT o.id, t.slug FROM operation o JOIN tenant t ON t.id = o.tenant_id
 WHERE right(o.id::text, length(%(part)s)) = %(part)s AND (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s))
 LIMIT 2
 """
-_PURGE = """
-SELECT p.id, t.slug FROM dead_letter_purge p JOIN tenant t ON t.id = p.tenant_id
-WHERE right(p.id::text, length(%(part)s)) = %(part)s AND (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s))
-LIMIT 2
-"""
 _GROUP = """
 SELECT g.fingerprint, min(t.slug) FROM dead_letter_group g LEFT JOIN tenant t ON t.id = g.tenant_id
 WHERE starts_with(g.fingerprint, %(part)s) AND (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s))
 GROUP BY g.fingerprint
 LIMIT 2
 """
-_QUERIES: dict[Kind, LiteralString] = {"letter": _LETTER, "operation": _OPERATION, "purge": _PURGE, "group": _GROUP}
+_QUERIES: dict[Kind, LiteralString] = {"letter": _LETTER, "operation": _OPERATION, "group": _GROUP}
 
 
 def find(

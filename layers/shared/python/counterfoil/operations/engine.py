@@ -113,8 +113,10 @@ class Definition(ABC):
     """Steps of some actions. All methods but `prepare` run in the step's transaction."""
 
     actions: tuple[Action, ...]
-    per: timedelta
+    per = timedelta(seconds=1)
     """Unit of the rate."""
+    at_once = AT_ONCE
+    """Items of a step."""
 
     def prepare(self, database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, at_once: int) -> Any:  # noqa: ARG002
         """Do what the step requires and what cannot be in its transaction. Returns what `apply` gets."""
@@ -144,14 +146,15 @@ def step(
     tenant_id: UUID,
     now: datetime,
     *,
-    at_once: int = AT_ONCE,
+    at_once: int | None = None,
 ) -> Step | None:
     """Run a step of an operation. None: it is not active, or another process runs one.
 
     Raises:
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: nothing was done; retry.
     """
-    prepared = definition.prepare(database, operation_id, tenant_id, now, at_once)
+    most = definition.at_once if at_once is None else at_once
+    prepared = definition.prepare(database, operation_id, tenant_id, now, most)
     with database.tenant(tenant_id) as connection:
         row = connection.execute(_TAKE.encode(), [operation_id]).fetchone()
         if row is None:
@@ -162,7 +165,7 @@ def step(
             return Step(0, (), is_busy=True)
         if operation.active_state == "canary" and _is_canary_begun(operation):
             return _watch(connection, definition, operation, now)
-        return _apply(connection, definition, operation, now, at_once, prepared)
+        return _apply(connection, definition, operation, now, most, prepared)
 
 
 _TAKE = f"""
@@ -215,13 +218,15 @@ def _apply(
         definition.end(connection, operation)
         _halt(connection, operation, "done", now)
         return Step(0, (), is_busy=False)
-    allowed, start = allowance(operation.rate, definition.per, operation.stepped_at, now)
-    limit = min(allowed, at_once)
+    each, start, limit = timedelta(), now, at_once
+    if operation.rate is not None:
+        each = definition.per / operation.rate
+        allowed, start = allowance(operation.rate, definition.per, operation.stepped_at, now)
+        limit = min(allowed, at_once)
     if operation.active_state == "canary":
         limit = min(limit, (operation.canary or 0) - operation.done)
     if limit == 0:
         return Step(0, (), is_busy=False)
-    each = definition.per / operation.rate
     turns = Turns(start, operation.requested_at, each, now)
     applied = definition.apply(connection, operation, limit, turns, prepared)
     counts = Counter(applied.counts)
@@ -243,7 +248,7 @@ def _apply(
 
 
 _HALT = f"""
-UPDATE operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = %(reason)s,
+UPDATE operation SET state = %(state)s, version = version + %(grows)s::int, ended_at = %(ended)s, reason = %(reason)s,
     is_selected = is_selected OR %(ended)s::timestamptz IS NOT NULL
 WHERE id = %(id)s RETURNING {COLUMNS}
 """  # noqa: S608
@@ -252,14 +257,16 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 def _halt(connection: Connection, operation: Operation, state: State, now: datetime, reason: str | None = None) -> None:
     """End or pause an operation. People are notified if it did not reach its end."""
     is_paused = state == "paused"
-    values = {"id": operation.id, "state": state, "ended": None if is_paused else now, "reason": reason}
+    # A caller who saw a purge in progress may restore it when it is complete, with the same version.
+    grows = (operation.action, state) != ("purge", "done")
+    ended = None if is_paused else now
+    values = {"id": operation.id, "state": state, "ended": ended, "reason": reason, "grows": grows}
     (row,) = connection.execute(_HALT.encode(), values).fetchall()
     halted = Operation(*row)
     if reason is not None:
         _notify(connection, halted, reason, now)
-    if not halted.is_on_documents:
-        detail = {"done": halted.done, "failed": halted.failed, "skipped": halted.skipped}
-        store.record(connection, halted, "pause" if is_paused else state, ACTOR, now, detail)
+    detail = {"done": halted.done, "failed": halted.failed, "skipped": halted.skipped}
+    store.record(connection, halted, "pause" if is_paused else state, ACTOR, now, detail)
 
 
 def _notify(connection: Connection, operation: Operation, reason: str, now: datetime) -> None:

@@ -16,8 +16,10 @@ from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, VersionError
 
-Action = Literal["retry", "resolve", "ignore", "extract", "match"]
-ACTIONS: tuple[Action, ...] = ("retry", "resolve", "ignore", "extract", "match")
+Action = Literal["retry", "resolve", "ignore", "purge", "restore", "extract", "match"]
+ACTIONS: tuple[Action, ...] = ("retry", "resolve", "ignore", "purge", "restore", "extract", "match")
+LISTING: tuple[Action, ...] = ("retry", "resolve", "ignore")
+"""Actions whose operations list their items. The others walk their data."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
 """Worker of each action on documents. The other actions are on dead letters."""
 State = Literal["waiting", "canary", "running", "paused", "done", "aborted", "stopped"]
@@ -47,8 +49,8 @@ class Operation:
     filter: Mapping[str, Any] | None
     """None: the caller listed the items."""
     note: str | None
-    rate: int
-    """Dead letters per second, or documents per minute."""
+    rate: int | None
+    """Dead letters per second, or documents per minute. None: unlimited."""
     canary: int | None
     """Number of items to retry first and wait for."""
     requested_by: str
@@ -74,32 +76,46 @@ class Operation:
     stepped_at: datetime
     """Time until which the rate is used up."""
 
-    @property
-    def is_on_documents(self) -> bool:
-        """It reprocesses documents."""
-        return self.action in REPROCESSING
+    restored_at: datetime | None
+    """When the restoration of a purge was requested."""
 
     @property
     def active_state(self) -> State:
         """State unless paused or ended."""
-        if self.is_on_documents:
+        if self.action not in LISTING:
             return "running"
         if not self.is_selected:
             return "waiting"
         return "canary" if self.canary is not None and self.canary_passed_at is None else "running"
 
-    def audit_entry(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.Operation:
-        """Entry of the audit trail about the operation itself."""
-        if self.is_on_documents:
+    def audit_entry(self, event: str, by: str, at: datetime, detail: Mapping[str, Any]) -> audit.Operation | None:
+        """Entry of the audit trail about the operation itself. None: the event has none."""
+        if self.action in LISTING:
+            before = None if event == "request" else self.version - 1
+            note = self.note if event == "request" else None
+            name = f"bulk-{self.action if event == 'request' else event}"
+            return audit.Operation(by, name, [str(self.id)], at, note, before, self.version, detail)
+        if self.action in REPROCESSING:
             detail = {"what": self.action, "rate": self.rate}
-            return audit.Operation(by, f"reprocessing {_REPROCESSING_EVENTS[event]}", [str(self.id)], at, detail=detail)
-        before = None if event == "request" else self.version - 1
-        note = self.note if event == "request" else None
-        name = f"bulk-{self.action if event == 'request' else event}"
-        return audit.Operation(by, name, [str(self.id)], at, note, before, self.version, detail)
+        named = _EVENTS[self.action].get(event)
+        return None if named is None else audit.Operation(by, named, [self.audit_target], at, detail=detail)
+
+    @property
+    def audit_target(self) -> str:
+        """Id that audit entries name: of a restoration, its purge."""
+        return str((self.filter or {})["purge"]) if self.action == "restore" else str(self.id)
 
 
-_REPROCESSING_EVENTS = {"request": "started", "pause": "paused", "resume": "resumed", "abort": "aborted"}
+def _named(noun: str, request: str) -> Mapping[str, str]:
+    return {"request": request, "pause": f"{noun} paused", "resume": f"{noun} resumed", "abort": f"{noun} aborted"}
+
+
+_EVENTS: Mapping[str, Mapping[str, str]] = {
+    "extract": _named("reprocessing", "reprocessing started"),
+    "match": _named("reprocessing", "reprocessing started"),
+    "purge": _named("purge", "purged"),
+    "restore": _named("restoration", "purge undone"),
+}
 COLUMNS = ", ".join(Operation.__dataclass_fields__)
 
 
@@ -126,7 +142,7 @@ class NewOperation:
     action: Action
     filter: Mapping[str, Any] | None
     note: str | None
-    rate: int
+    rate: int | None
     canary: int | None
     requested_by: str
     requested_at: datetime
@@ -142,7 +158,7 @@ RETURNING {COLUMNS}
 
 def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operation:
     """Store an operation. The caller records it in the audit trail."""
-    state = "running" if new.action in REPROCESSING else "waiting"
+    state = "waiting" if new.action in LISTING else "running"
     filter_ = None if new.filter is None else Jsonb(dict(new.filter))
     values = {**vars(new), "tenant": tenant_id, "filter": filter_, "state": state}
     (row,) = connection.execute(_INSERT.encode(), values).fetchall()
@@ -158,7 +174,9 @@ def record(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """Write an event of an operation to the audit trail: one entry, however many items it has."""
-    audit.record(connection, operation.tenant_id, operation.audit_entry(event, by, at, dict(detail or {})))
+    entry = operation.audit_entry(event, by, at, dict(detail or {}))
+    if entry is not None:
+        audit.record(connection, operation.tenant_id, entry)
 
 
 # -- looking ----------------------------------------------------------------------------------------------------------
