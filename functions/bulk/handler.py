@@ -7,9 +7,14 @@ from counterfoil.db import Database
 from counterfoil.dead_letters.bulk_steps import BulkSteps
 from counterfoil.dead_letters.keeping import PurgeSteps
 from counterfoil.documents.reprocess import Reprocessing
-from counterfoil.operations.engine import Engine
+from counterfoil.operations.engine import Definition, Engine
 from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
+
+
+def definitions(bucket: str | None) -> list[Definition]:
+    """Return the definitions of all actions. `bucket` stores large payloads of tasks."""
+    return [BulkSteps(bucket), PurgeSteps(), Reprocessing()]
 
 
 @cache
@@ -18,7 +23,7 @@ def function() -> Engine:
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls)
-    return Engine(database, outbox, [BulkSteps(chosen.uploads_bucket), PurgeSteps(), Reprocessing()], database.now)
+    return Engine(database, outbox, definitions(chosen.uploads_bucket), database.now)
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, int]:  # noqa: ARG001  # Lambda passes both

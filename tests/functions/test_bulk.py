@@ -13,10 +13,11 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters.bulk_steps import BulkSteps
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
-from counterfoil.operations import engine
+from counterfoil.operations import engine, store
 from counterfoil.operations.engine import LEAST_SECONDS, Engine
 from counterfoil.operations.store import Operation
 from counterfoil.outbox import Outbox
+from functions.bulk.handler import definitions
 from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs
@@ -54,6 +55,11 @@ def rounds(yard: Yard, database_url: str) -> Any:
 
 def run(rounds: Engine, left: Callable[[], float] = lambda: 50.0) -> dict[str, int]:
     return rounds.run(left)
+
+
+def test_every_action_has_one_definition():
+    actions = [action for definition in definitions(None) for action in definition.actions]
+    assert sorted(actions) == sorted(store.ACTIONS)
 
 
 def test_each_message_is_delayed_until_its_turn(rounds: Engine, yard: Yard, sqs: FakeSqs):
