@@ -53,6 +53,15 @@ def conditional(event: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, A
     return {**answer, "statusCode": 304, "headers": {"ETag": tagged["ETag"]}, "body": ""}
 
 
+def seen_if_sent(condition: str | None) -> int | None:
+    """Return the version that If-Match names; None if it names none or any.
+
+    Raises:
+        VersionError: it names no version of ours.
+    """
+    return None if condition is None or condition.strip() in {"", "*"} else seen(condition)
+
+
 def seen(condition: str | None) -> int:
     """The version that If-Match names: of several the newest, for versions only grow.
 

@@ -1,12 +1,12 @@
 """`/api/admin/dlq/{job_id}/...`: a dead letter is tried again, settled, or its payload edited; who did what.
 
-A change takes the role operator for the tenant, and names in If-Match the version of the letter that the caller saw:
-nobody changes what another one has changed meanwhile. Editing a payload, and seeing it whole for that, takes the group
-`edit-payloads` besides, or the role admin.
+A change needs the role operator for the tenant. If-Match may name the version of the letter that the caller saw: the
+change is refused if the letter changed since then. An edit of a payload needs it, because it replaces the text of an
+earlier edit. It also needs the group `edit-payloads` or the role admin, as does seeing the whole payload.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -24,7 +24,7 @@ from counterfoil.settings import Settings
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller
 from functions.admin_api.dead_letters import owner
-from functions.admin_api.etags import seen
+from functions.admin_api.etags import seen, seen_if_sent
 from functions.admin_api.problems import ForbiddenError
 from functions.admin_api.tenancy import viewed_or_nobodys
 
@@ -154,7 +154,7 @@ class Bench:
         Raises:
             NotFoundError: there is no such letter, or none that the caller may see.
             ForbiddenError, TooManyError: see `Change.admit`.
-            NoConditionError, VersionError: If-Match is missing, or names another version.
+            VersionError: If-Match names another version.
             NotPendingError, NotRetriableError: the letter is settled, or its work is not failed any more.
             InvalidPayloadError: the edited payload is not in the form of its type any more.
             DatabaseUnavailableError, ServiceUnavailableError: this cannot be done just now.
@@ -180,9 +180,11 @@ class Bench:
         Raises:
             NotEditableError: it has none that can be edited.
             InvalidPayloadError, TooLargeError: its type does not take the payload.
+            NoConditionError: If-Match is missing.
             and as `retry`.
         """
         tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, change, "Editing", _may_edit)
+        wish = replace(wish, version=seen(condition))
         bucket = self.settings.uploads_bucket
         done = edits.edit(
             self.database, _somebodys(tenant_id), wish, asked.payload, bucket=bucket, settings=self.settings
@@ -220,7 +222,7 @@ class Bench:
         else:
             change.admit(doing, slug, tenant_id)
         by = change.caller.named()
-        return tenant_id, slug, Wish(id_, seen(condition), by, change.now, note)
+        return tenant_id, slug, Wish(id_, seen_if_sent(condition), by, change.now, note)
 
 
 def reason_of(asked: LetterIgnoring | None, named: str | None) -> str | None:

@@ -121,6 +121,36 @@ def test_every_edit_is_kept_with_who_made_it_whatever_comes_later(
     assert (found.original, found.edited) == ({"say": "three"}, None)
 
 
+def test_retry_without_a_version_takes_a_concurrent_edit(
+    fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    job_id = fail(payload={"say": "hello"})
+    store = actions._store_edit
+
+    def edited_meanwhile(*args: Any) -> str | None:
+        if rows(admin, "dead_letter")[0]["version"] == 1:
+            edit(job_id, {"say": "bye"})
+        return store(*args)
+
+    monkeypatch.setattr(actions, "_store_edit", edited_meanwhile)
+    done = actions.retry(database, tenant_id, Wish(job_id, None, "kim", NOON), bucket=BUCKET)
+
+    assert done.version == 3
+    assert rows(admin, "task")[0]["payload"] == {"say": "bye"}
+
+
+def test_retry_of_a_version_refuses_a_concurrent_edit(
+    fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
+):
+    job_id = fail(payload={"say": "hello"})
+    monkeypatch.setattr(actions, "_store_edit", lambda *_: edit(job_id, {"say": "bye"}) and None)
+    with pytest.raises(VersionError):
+        actions.retry(database, tenant_id, wish(job_id), bucket=BUCKET)
+
+    assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
+    assert [letter["status"] for letter in rows(admin, "dead_letter")] == ["pending"]
+
+
 def test_of_many_edits_the_last_are_kept(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail()
     for version in range(1, edits.MOST_EDITS + 3):

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 
 from functions.admin_api import letter_changes
 from functions.admin_api.etags import etag
@@ -34,13 +34,19 @@ FORMS = (
 """Of bodies."""
 
 
-_CHANGED = responses({200: (letter_changes.LetterChanged, "It is done.")}, 400, 404, 409, 412, 413, 415, 422, 428, 429)
-_CHANGED[200]["headers"] = VERSIONED
+_FAILURES = (400, 404, 409, 412, 413, 415, 422, 429)
+_CHANGED = responses({200: (letter_changes.LetterChanged, "It is done.")}, *_FAILURES)
+_EDITED = responses({200: (letter_changes.LetterChanged, "It is done.")}, *_FAILURES, 428)
+for _answers in (_CHANGED, _EDITED):
+    _answers[200]["headers"] = VERSIONED
+IfMatchSent = Annotated[
+    str | None, Header(alias="If-Match", description="The ETag of the dead letter as seen; the change depends on it.")
+]
 
 
 @routes.post("/api/admin/dlq/<job_id>/retry", summary="Try again", tags=["dead letters"], responses=_CHANGED)
 def retry_dead_letter(
-    job_id: Id, asked: Annotated[letter_changes.LetterRetry | None, Body()] = None, condition: IfMatch = None
+    job_id: Id, asked: Annotated[letter_changes.LetterRetry | None, Body()] = None, condition: IfMatchSent = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's work, which has failed, is begun anew."""
     return _versioned(_bench().retry(job_id, asked, condition, change()))
@@ -48,7 +54,7 @@ def retry_dead_letter(
 
 @routes.post("/api/admin/dlq/<job_id>/resolve", summary="Resolve", tags=["dead letters"], responses=_CHANGED)
 def resolve_dead_letter(
-    job_id: Id, asked: Annotated[letter_changes.LetterResolution, Body()], condition: IfMatch = None
+    job_id: Id, asked: Annotated[letter_changes.LetterResolution, Body()], condition: IfMatchSent = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's failure was dealt with in another way."""
     return _versioned(_bench().resolve(job_id, asked, condition, change()))
@@ -61,7 +67,7 @@ def ignore_dead_letter(
     reason: Annotated[
         letter_changes.Note | None, Query(description="Why; needed, here or in the body, and the same if in both.")
     ] = None,
-    condition: IfMatch = None,
+    condition: IfMatchSent = None,
 ) -> Response[letter_changes.LetterChanged]:
     """Nothing is done about a dead letter."""
     return _versioned(_bench().ignore(job_id, letter_changes.reason_of(asked, reason), condition, change()))
@@ -78,7 +84,7 @@ def show_payload(job_id: Id) -> Response[letter_changes.LetterPayload]:
     return _versioned(_bench().payload(job_id, caller()))
 
 
-@routes.patch("/api/admin/dlq/<job_id>/payload", summary="Edit a payload", tags=["dead letters"], responses=_CHANGED)
+@routes.patch("/api/admin/dlq/<job_id>/payload", summary="Edit a payload", tags=["dead letters"], responses=_EDITED)
 def edit_payload(
     job_id: Id, asked: Annotated[letter_changes.LetterEdit, Body()], condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:

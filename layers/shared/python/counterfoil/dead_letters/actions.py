@@ -9,7 +9,7 @@ means the letters of nobody, which are changed as the delivery role.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -20,7 +20,7 @@ from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.delivery import letters
 from counterfoil.delivery.letters import ClosedStatus
-from counterfoil.errors import RejectedRequestError, VersionError
+from counterfoil.errors import ConflictError, RejectedRequestError, VersionError
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.types import TYPES
 from counterfoil.work import KINDS, Send, begin, owe_body
@@ -46,8 +46,8 @@ class Wish:
     """What somebody wants to be done to a letter that he has looked at."""
 
     job_id: UUID
-    version: int
-    """Of the letter, as he saw it."""
+    version: int | None
+    """Version that the actor saw; None: the change does not depend on it."""
     actor: str
     now: datetime
     note: str | None = None
@@ -55,7 +55,7 @@ class Wish:
     def operation(self, action: str, version: int, detail: Mapping[str, Any]) -> Operation:
         """The entry of the audit trail; `version` is the letter's new one."""
         targets = [str(self.job_id)]
-        return Operation(self.actor, action, targets, self.now, self.note, self.version, version, detail)
+        return Operation(self.actor, action, targets, self.now, self.note, version - 1, version, detail)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def look_at(connection: Connection, tenant_id: UUID | None, wish: Wish, *, lock:
         NoLetterError, VersionError, NotPendingError: it is not to be changed.
     """
     letter = find(connection, tenant_id, wish.job_id, lock=lock)
-    if letter.version != wish.version:
+    if wish.version not in {None, letter.version}:
         raise VersionError(f"The dead letter was changed meanwhile: it is at version {letter.version}.")
     if letter.status != "pending":
         raise NotPendingError(f"The dead letter is {letter.status} already.")
@@ -128,14 +128,22 @@ def retry(database: Database, tenant_id: UUID | None, wish: Wish, *, bucket: str
         InvalidSettingsError: there is no bucket, and one is needed.
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: ask again.
     """
-    payload_key = store_large(database, tenant_id, wish, bucket)
 
     def once() -> Done:
         with transaction(database, tenant_id) as connection:
-            done = send_again(connection, tenant_id, wish, payload_key=payload_key)
-            revisions = {"revision": done.sends[0].message.revision}
-            audit.record(connection, tenant_id, wish.operation("retried", done.version, revisions))
-            return done
+            letter = look_at(connection, tenant_id, wish)
+        payload_key = _store_edit(database, tenant_id, letter, bucket)
+        seen = replace(wish, version=letter.version)
+        try:
+            with transaction(database, tenant_id) as connection:
+                done = send_again(connection, tenant_id, seen, letter, payload_key=payload_key)
+                revisions = {"revision": done.sends[0].message.revision}
+                audit.record(connection, tenant_id, seen.operation("retried", done.version, revisions))
+                return done
+        except VersionError as error:
+            if wish.version is not None:
+                raise
+            raise ConflictError("The dead letter changed at the same time") from error
 
     return retry_conflicts(once)
 
@@ -147,6 +155,10 @@ def store_large(database: Database, tenant_id: UUID | None, wish: Wish, bucket: 
     """
     with transaction(database, tenant_id) as connection:
         letter = look_at(connection, tenant_id, wish)
+    return _store_edit(database, tenant_id, letter, bucket)
+
+
+def _store_edit(database: Database, tenant_id: UUID | None, letter: Letter, bucket: str | None) -> str | None:
     if letter.edited_payload is None or letter.work_id is None or tenant_id is None:
         return None
     return tasks.store_large(database, tenant_id, letter.work_id, letter.edited_payload, bucket)
@@ -156,16 +168,18 @@ def send_again(
     connection: Connection,
     tenant_id: UUID | None,
     wish: Wish,
+    letter: Letter | None = None,
     *,
     payload_key: str | None = None,
     not_before: datetime | None = None,
 ) -> Done:
     """Settle a letter as retried and begin its work anew, or send its message again, in the caller's transaction.
 
-    No entry of the audit trail is written. `payload_key` is what `store_large` returned. `not_before`: when the message
-    is due, where that is not at once. Raises as `retry`.
+    The caller writes the audit entry. `letter`: as read before, if it was. `payload_key` comes from `store_large`.
+    `not_before`: when the message is due; None: at once. Raises as `retry`.
     """
-    letter = look_at(connection, tenant_id, wish)
+    if letter is None:
+        letter = look_at(connection, tenant_id, wish)
     if letter.work_id is None:
         body = _body(letter)
         version = settle(connection, tenant_id, wish, "retried")
