@@ -48,7 +48,9 @@ CREATE TABLE source (
     subject      text,
     message_id   text,   -- without its angle brackets
     parts        jsonb,  -- of a mail or an archive: each file in it, and its outcome
-    refusal      text,   -- why no file was accepted
+    refusal      text CHECK (  -- why no file was accepted
+        refusal IN ('virus', 'spam', 'on_hold', 'rejected', 'duplicate', 'no_files', 'no_documents')
+    ),
     spf          text,   -- results of RFC 8601, such as pass and fail, from Amazon SES; NULL: the mail has none
     dkim         text,
     dmarc        text,

@@ -1705,7 +1705,8 @@ CREATE TABLE public.source (
     content_hash bytea,
     CONSTRAINT source_content_hash_check CHECK ((octet_length(content_hash) = 32)),
     CONSTRAINT source_hold_check CHECK ((hold = ANY (ARRAY['held'::text, 'released'::text, 'rejected'::text]))),
-    CONSTRAINT source_kind_check CHECK ((kind = ANY (ARRAY['upload'::text, 'mail'::text])))
+    CONSTRAINT source_kind_check CHECK ((kind = ANY (ARRAY['upload'::text, 'mail'::text]))),
+    CONSTRAINT source_refusal_check CHECK ((refusal = ANY (ARRAY['virus'::text, 'spam'::text, 'on_hold'::text, 'rejected'::text, 'duplicate'::text, 'no_files'::text, 'no_documents'::text])))
 );
 
 ALTER TABLE ONLY public.source FORCE ROW LEVEL SECURITY;

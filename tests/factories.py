@@ -168,7 +168,7 @@ def make_held_mail(connection: Connection, tenant_id: UUID, **columns: Any) -> U
         INSERT INTO source (id, tenant_id, job_id, kind, bucket, key, received_at, sender, subject, refusal, spf, dkim,
                             dmarc, hold)
         VALUES (%(id)s, %(tenant_id)s, %(job_id)s, 'mail', 'uploads', 'inbox/' || %(id)s, %(received_at)s, %(sender)s,
-                %(subject)s, 'On hold', 'fail', 'none', 'fail', %(hold)s)
+                %(subject)s, 'on_hold', 'fail', 'none', 'fail', %(hold)s)
         """,
         values,
     )

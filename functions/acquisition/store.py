@@ -16,18 +16,26 @@ from counterfoil.delivery import TenantAttempt
 from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Skipped
 from counterfoil.documents.mail.holds import Hold
-from counterfoil.documents.mail.message import NO_RESULTS, Envelope, SenderAuthentication
+from counterfoil.documents.mail.message import NO_RESULTS, REFUSALS, Envelope, Refusal, SenderAuthentication
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.work import KINDS
 from functions.acquisition.parts import Stored, not_taken
 
 SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
 REMOVED = "A person removed a document of it, which does not come back by itself: upload it if it is wanted."
-MAIL_SEEN_BEFORE = "The tenant already has a mail of this Message-ID; it was counted as seen again."
-OTHER_FILES = (
-    "The tenant already has a mail of this Message-ID and sender, but not all of its files, and none was taken. "
-    "If this is another mail, send its dead letter again, and they are"
-)
+
+
+class OtherFilesError(InvalidDocumentError):
+    """A mail has the Message-ID and sender of an earlier one, but other files.
+
+    An operator's retry accepts it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The tenant already has a mail with this Message-ID and sender, but not all of its files. No file was"
+            " accepted. If this is a different mail, retry its dead letter to accept its files."
+        )
 
 
 @dataclass(frozen=True)
@@ -68,21 +76,21 @@ class Written:
     """The document that it became, new or not, where it became one."""
 
 
-def write(connection: Connection, arrival: Arrival, *, refusal: str | None = None) -> Written:
+def write(connection: Connection, arrival: Arrival, *, refusal: Refusal | None = None) -> Written:
     """Write the source, and the documents that the tenant has not got yet, with their ingestion jobs.
 
-    With `refusal`, the reason why nothing is taken, the source alone.
+    With `refusal`, only the source.
 
     Raises:
-        InvalidDocumentError: it is a mail that the tenant has, with other files (see `refuse_other_files`).
+        OtherFilesError: see `refuse_other_files`.
     """
     earlier = None if refusal else _mail_before(connection, arrival)
     if earlier is not None and _has_other_files(connection, arrival):
         if not _is_another(connection, arrival):
-            raise InvalidDocumentError(OTHER_FILES)
+            raise OtherFilesError
         earlier = None
     if earlier is not None:
-        refusal = MAIL_SEEN_BEFORE
+        refusal = Refusal.DUPLICATE
     source_id, counts = _source(connection, arrival, refusal)
     if earlier is not None:
         return _again(connection, arrival, earlier, counts=counts)
@@ -110,9 +118,9 @@ def refuse_other_files(connection: Connection, arrival: Arrival) -> bool:
     earlier = _mail_before(connection, arrival)
     if earlier is None or not _has_other_files(connection, arrival) or _is_another(connection, arrival):
         return False
-    source_id, counts = _source(connection, arrival, MAIL_SEEN_BEFORE)
+    source_id, counts = _source(connection, arrival, Refusal.DUPLICATE)
     _again(connection, arrival, earlier, counts=counts)
-    _list_parts(connection, arrival, source_id, {}, MAIL_SEEN_BEFORE)
+    _list_parts(connection, arrival, source_id, {}, REFUSALS[Refusal.DUPLICATE])
     return True
 
 
@@ -152,11 +160,12 @@ INSERT INTO source AS s (tenant_id, job_id, kind, bucket, key, received_at, send
 VALUES (%(tenant)s, %(job)s, %(kind)s, %(bucket)s, %(key)s, %(received_at)s, %(sender)s, %(subject)s, %(message_id)s,
         %(refusal)s, %(spf)s, %(dkim)s, %(dmarc)s, %(hold)s, %(content_hash)s)
 ON CONFLICT (job_id) DO UPDATE SET refusal = excluded.refusal, hold = excluded.hold
-RETURNING new.id, old.id IS NULL OR old.refusal IS DISTINCT FROM new.refusal AND old.refusal IS DISTINCT FROM %(seen)s
+RETURNING new.id,
+          old.id IS NULL OR old.refusal IS DISTINCT FROM new.refusal AND old.refusal IS DISTINCT FROM 'duplicate'
 """
 
 
-def _source(connection: Connection, arrival: Arrival, refusal: str | None) -> tuple[UUID, bool]:
+def _source(connection: Connection, arrival: Arrival, refusal: Refusal | None) -> tuple[UUID, bool]:
     """The source of this job, and whether what it brings is still to be counted: a job done again counts nothing."""
     envelope = arrival.envelope
     row = connection.execute(
@@ -175,7 +184,6 @@ def _source(connection: Connection, arrival: Arrival, refusal: str | None) -> tu
             **arrival.authentication._asdict(),
             "hold": arrival.hold,
             "content_hash": arrival.documents[0].sha256 if arrival.documents and not arrival.is_taken_apart else None,
-            "seen": MAIL_SEEN_BEFORE,
         },
     ).fetchone()
     assert row is not None  # inserted or updated
@@ -264,7 +272,8 @@ def _again(connection: Connection, arrival: Arrival, earlier: UUID, *, counts: b
         connection.execute(_SEEN_AGAIN, [arrival.received_at, earlier])
     hashes = _hashes(arrival)
     all_there = connection.execute(_KNOWN, [arrival.tenant_id, hashes]).rowcount == len(hashes)
-    return Written(remark=MAIL_SEEN_BEFORE if all_there else f"{MAIL_SEEN_BEFORE} {REMOVED}")
+    told = REFUSALS[Refusal.DUPLICATE]
+    return Written(remark=told if all_there else f"{told} {REMOVED}")
 
 
 def _has_other_files(connection: Connection, arrival: Arrival) -> bool:
@@ -273,16 +282,16 @@ def _has_other_files(connection: Connection, arrival: Arrival) -> bool:
     return connection.execute(_KNOWN_OR_REMOVED.encode(), values * 2).rowcount < len(arrival.documents)
 
 
-_SENT_AGAIN = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last_error,message}' = %s"
+_SENT_AGAIN = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last_error,type}' = %s"
 
 
 def _is_another(connection: Connection, arrival: Arrival) -> bool:
-    """Whether a person says so: work that died of this is only at it again where somebody sent its dead letter again.
+    """Return whether an operator accepted the mail by retrying the dead letter of an `OtherFilesError`.
 
-    One that died of something else and was sent again is still to be asked about.
+    A retry after another error accepts nothing.
     """
     letter = KINDS["acquisition"].job_id(arrival.job_id)
-    return connection.execute(_SENT_AGAIN, [letter, OTHER_FILES]).rowcount > 0
+    return connection.execute(_SENT_AGAIN, [letter, OtherFilesError.__name__]).rowcount > 0
 
 
 def _hashes(arrival: Arrival) -> list[bytes]:

@@ -13,9 +13,9 @@ from counterfoil.documents import files, replacement, uploads
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import Fetched, File
 from counterfoil.documents.mail import attachments, holds, message
+from counterfoil.documents.mail.message import REFUSALS, Refusal
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.uploads import INBOX
-from counterfoil.errors import InvalidDocumentError
 from counterfoil.work import begin
 from functions.acquisition import parts, store
 from functions.acquisition.parts import Parts, Stored
@@ -66,10 +66,10 @@ def _mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datet
         return _refused(arrival, envelope.refusal)
     if arrival.authentication.is_failed:
         with attempt.database.tenant(arrival.tenant_id) as connection:
-            hold, reason = holds.decide(connection, arrival.tenant_id, arrival.job_id)
+            hold, refusal = holds.decide(connection, arrival.tenant_id, arrival.job_id)
         arrival = replace(arrival, hold=hold)
-        if reason is not None:
-            return _refused(arrival, reason)
+        if refusal is not None:
+            return _refused(arrival, refusal)
     return _taken_apart(attempt, arrival, parts.store(attempt, file.bucket, attached))
 
 
@@ -79,22 +79,19 @@ def _taken_apart(attempt: TenantAttempt, arrival: Arrival, found: Parts) -> Outc
         with attempt.database.tenant(arrival.tenant_id) as connection:
             is_refused = store.refuse_other_files(connection, arrival)
         if is_refused:
-            raise InvalidDocumentError(store.OTHER_FILES)
+            raise store.OtherFilesError
         return _success(attempt, arrival)
-    what = "archive" if arrival.envelope is None else "mail"
-    if not found.skipped:
-        return _refused(arrival, f"The {what} holds no file.")
-    return _refused(arrival, f"The {what} holds no file that could be a document. {found.not_taken}")
+    return _refused(arrival, Refusal.NO_DOCUMENTS if found.skipped else Refusal.NO_FILES, found.not_taken)
 
 
-def _refused(arrival: Arrival, reason: str) -> Skipped:
-    """Nothing is taken from it: that it came, from whom, and why is recorded."""
+def _refused(arrival: Arrival, refusal: Refusal, detail: str | None = None) -> Skipped:
+    """Store only the source of a mail or an archive, with the reason."""
 
     def effects(connection: Connection) -> Effects:
-        store.write(connection, arrival, refusal=reason)
+        store.write(connection, arrival, refusal=refusal)
         return Effects()
 
-    return Skipped(reason, effects)
+    return Skipped(" ".join(filter(None, (REFUSALS[refusal], detail))), effects)
 
 
 def _success(attempt: TenantAttempt, arrival: Arrival) -> Succeeded:

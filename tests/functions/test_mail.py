@@ -13,9 +13,10 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.documents.mail.message import REFUSALS, Refusal
 from counterfoil.documents.removal import remove
 from counterfoil.work import begin
-from functions.acquisition.store import MAIL_SEEN_BEFORE, OTHER_FILES, REMOVED
+from functions.acquisition.store import REMOVED, OtherFilesError
 from tests.delivery.harness import Context, rows
 from tests.factories import NOW
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
@@ -192,9 +193,9 @@ def test_the_same_mail_again_is_no_second_document(mailbox: Mailbox, admin: Conn
     assert files_of(admin, acme) == ["a.pdf"]
     (document,) = rows(admin, "document")
     assert document["seen_again"] == 1
-    assert [source["refusal"] for source in rows(admin, "source")] == [None, MAIL_SEEN_BEFORE]
+    assert [source["refusal"] for source in rows(admin, "source")] == [None, "duplicate"]
     reasons = {job["key"]: job["reason"] for job in rows(admin, "acquisition_job") if job["tenant_id"]}
-    assert (reasons["inbox/1"], reasons["inbox/2"]) == (None, MAIL_SEEN_BEFORE)
+    assert (reasons["inbox/1"], reasons["inbox/2"]) == (None, REFUSALS[Refusal.DUPLICATE])
     assert rows(admin, "dead_letter") == []
 
 
@@ -212,10 +213,10 @@ def test_the_same_mail_with_other_files_is_no_second_document_and_a_person_is_to
     assert document["seen_again"] == 1
     (letter,), (told,) = rows(admin, "dead_letter"), rows(admin, "notification")
     assert (letter["tenant_id"], letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
-    assert letter["metadata"]["last_error"]["message"] == OTHER_FILES
-    assert told["payload"]["error"] == OTHER_FILES
+    assert letter["metadata"]["last_error"]["type"] == OtherFilesError.__name__
+    assert told["payload"]["error"] == str(OtherFilesError())
     later = rows(admin, "source")[-1]
-    assert later["refusal"] == MAIL_SEEN_BEFORE
+    assert later["refusal"] == "duplicate"
     assert [(part["name"], part["document"]) for part in later["parts"]] == [("a.pdf", None), ("b.pdf", None)]
 
 
@@ -247,7 +248,7 @@ def test_a_mail_that_failed_for_another_reason_and_is_sent_again_is_not_called_a
     mailbox.send_again(keeper_database)
     assert files_of(admin, acme) == ["a.pdf"]
     (letter,) = rows(admin, "dead_letter")
-    assert letter["metadata"]["last_error"]["message"] == OTHER_FILES
+    assert letter["metadata"]["last_error"]["type"] == OtherFilesError.__name__
 
     mailbox.send_again(keeper_database)
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]
@@ -275,7 +276,7 @@ def test_the_mail_of_a_removed_document_brings_it_back_by_no_copy_and_says_so(
     (reason,) = [
         job["reason"] for job in rows(admin, "acquisition_job") if job["key"] == "inbox/2" and job["tenant_id"]
     ]
-    assert reason == f"{MAIL_SEEN_BEFORE} {REMOVED}"
+    assert reason == f"{REFUSALS[Refusal.DUPLICATE]} {REMOVED}"
 
 
 def test_a_message_id_of_another_sender_holds_no_mail_back(mailbox: Mailbox, admin: Connection, acme: UUID):
@@ -318,7 +319,7 @@ def test_the_same_file_in_another_mail_is_seen_again(mailbox: Mailbox, admin: Co
         (received(mail()), "holds no file"),
         (received(mail(inline=[("logo.png", LOGO)])), "'logo.png': It is a small image that the text"),
         (received(mail(("note.txt", b"Dear all"), ("empty.pdf", b""))), "'note.txt': It is of a kind that is no"),
-        (received(mail(("a.pdf", PDF)), spam="FAIL"), "took the mail for spam"),
+        (received(mail(("a.pdf", PDF)), spam="FAIL"), "classified the mail as spam"),
         (received(mail(("a.pdf", PDF)), virus="FAIL"), "found a virus"),
     ],
 )
@@ -396,7 +397,7 @@ def test_an_office_document_is_one_file(mailbox: Mailbox, admin: Connection, acm
     ("content", "status", "said"),
     [
         (packed(("a.txt", b"nothing")), None, "no file that could be a document"),
-        (packed(), None, "The archive holds no file."),
+        (packed(), None, "It holds no file."),
         (packed(("a.pdf", PDF))[:-30], "failed", "damaged"),
         (packed(*[(f"{n}.xml", XML) for n in range(501)]), "failed", "more than 500 files"),
         (packed(("bomb.pdf", bytes(2_000_000))), None, "packed more than 200 times"),

@@ -11,9 +11,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import particulars
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision
+from counterfoil.documents.mail.message import REFUSALS, Refusal
 from counterfoil.messages import Message
 from counterfoil.work import Send
-from functions.acquisition.store import MAIL_SEEN_BEFORE
 from tests.delivery.harness import rows
 from tests.factories import NOW
 from tests.functions.test_documents import pipeline
@@ -59,7 +59,7 @@ def test_forged_mail_is_held_without_documents_or_alarms(mailbox: Mailbox, admin
 
     source, job = source_of(admin), job_of(admin, acme)
     assert (source["spf"], source["dkim"], source["dmarc"], source["hold"]) == ("fail", "none", "fail", "held")
-    assert source["refusal"] == job["reason"] == holds.HELD
+    assert (source["refusal"], job["reason"]) == ("on_hold", REFUSALS[Refusal.ON_HOLD])
     assert (job["status"], job["lease_expires_at"], job["next_attempt_at"]) == (None, None, None)
     assert files_of(admin, acme) == []
     assert mailbox.objects() == {}
@@ -114,8 +114,8 @@ def test_rejected_mail_stays_without_documents(
     assert not decide(database, acme, holds.release, source_of(admin))
     mailbox.read_anew(keeper_database)
 
-    assert (source_of(admin)["hold"], source_of(admin)["refusal"]) == ("rejected", holds.REJECTED)
-    assert job_of(admin, acme)["reason"] == holds.REJECTED
+    assert (source_of(admin)["hold"], source_of(admin)["refusal"]) == ("rejected", "rejected")
+    assert job_of(admin, acme)["reason"] == REFUSALS[Refusal.REJECTED]
     assert files_of(admin, acme) == []
 
 
@@ -190,5 +190,5 @@ def test_held_mail_does_not_shut_out_the_mail_that_it_imitates(
     assert files_of(admin, acme) == ["b.pdf"]
 
     mailbox.receive(received(mail(("b.pdf", PDF + b"other"))))
-    assert any(job["reason"] == MAIL_SEEN_BEFORE for job in rows(admin, "acquisition_job"))
+    assert any(job["reason"] == REFUSALS[Refusal.DUPLICATE] for job in rows(admin, "acquisition_job"))
     assert decide(database, acme, holds.reject, held)

@@ -12,23 +12,18 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
+from counterfoil.documents.mail.message import REFUSALS, Refusal
 from counterfoil.work import Send, begin
 
 Hold = Literal["held", "released", "rejected"]
 DmarcPolicy = Literal["hold", "reject", "accept"]
-
-HELD = (
-    "On hold: the mail fails DMARC, so its sender may be forged. "
-    "An operator has to release or reject it (counterfoil mail)."
-)
-REJECTED = "Rejected: the mail fails DMARC, so its sender may be forged. Nothing was taken from it."
 
 _DECIDE = """
 SELECT t.dmarc_policy, s.hold FROM tenant t LEFT JOIN source s ON s.job_id = %(job)s WHERE t.id = %(tenant)s
 """
 
 
-def decide(connection: Connection, tenant_id: UUID, job_id: UUID) -> tuple[Hold | None, str | None]:
+def decide(connection: Connection, tenant_id: UUID, job_id: UUID) -> tuple[Hold | None, Refusal | None]:
     """Return the state of a mail that fails DMARC, and the refusal.
 
     Without a refusal, the mail is acquired. An operator's decision precedes the tenant's policy.
@@ -37,8 +32,8 @@ def decide(connection: Connection, tenant_id: UUID, job_id: UUID) -> tuple[Hold 
     if hold == "released":
         return hold, None
     if hold == "rejected" or policy == "reject":
-        return "rejected", REJECTED
-    return (None, None) if policy == "accept" else ("held", HELD)
+        return "rejected", Refusal.REJECTED
+    return (None, None) if policy == "accept" else ("held", Refusal.ON_HOLD)
 
 
 def policy_of(connection: Connection, tenant_id: UUID) -> DmarcPolicy:
@@ -145,15 +140,15 @@ def release(connection: Connection, tenant_id: UUID, decision: Decision) -> list
 
 def reject(connection: Connection, tenant_id: UUID, decision: Decision) -> list[Send] | None:
     """Reject a held mail, and record who did. Returns None if it is not on hold, else no messages."""
-    job_id = _end(connection, "rejected", REJECTED, decision)
+    job_id = _end(connection, "rejected", Refusal.REJECTED, decision)
     if job_id is None:
         return None
-    connection.execute(_EXPLAIN, [REJECTED, job_id])
+    connection.execute(_EXPLAIN, [REFUSALS[Refusal.REJECTED], job_id])
     _record(connection, tenant_id, "mail rejected", decision)
     return []
 
 
-def _end(connection: Connection, hold: Hold, refusal: str | None, decision: Decision) -> UUID | None:
+def _end(connection: Connection, hold: Hold, refusal: Refusal | None, decision: Decision) -> UUID | None:
     """End the hold, and return the mail's job. None if the mail is not on hold."""
     values = {"hold": hold, "refusal": refusal, "id": decision.source_id}
     row = connection.execute(_END, values).fetchone()

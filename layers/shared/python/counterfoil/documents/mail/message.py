@@ -21,6 +21,7 @@ from email.message import EmailMessage, Message
 from email.parser import BytesFeedParser
 from email.policy import EmailPolicy
 from email.utils import collapse_rfc2231_value
+from enum import StrEnum, auto
 from typing import Any, NamedTuple
 
 from counterfoil.errors import CounterfoilError, InvalidDocumentError
@@ -51,6 +52,35 @@ HEAD_BYTES = 64 * 1024
 """How much of a file `is_mail` looks at."""
 
 
+class Refusal(StrEnum):
+    """Reason why no file of a mail or an archive was accepted (`source.refusal`)."""
+
+    VIRUS = auto()
+    SPAM = auto()
+    ON_HOLD = auto()
+    REJECTED = auto()
+    """By an operator, or by the tenant's DMARC policy."""
+    DUPLICATE = auto()
+    """The tenant already has the mail."""
+    NO_FILES = auto()
+    NO_DOCUMENTS = auto()
+    """It has files, but none of a type that can be a document."""
+
+
+REFUSALS: Mapping[Refusal, str] = {
+    Refusal.VIRUS: "Amazon SES found a virus in the mail. No file was accepted.",
+    Refusal.SPAM: "Amazon SES classified the mail as spam. No file was accepted. "
+    "If it is not spam, upload its attachments as files.",
+    Refusal.ON_HOLD: "On hold: the mail fails DMARC, so its sender may be forged. "
+    "An operator has to release or reject it (counterfoil mail).",
+    Refusal.REJECTED: "Rejected: the mail fails DMARC, so its sender may be forged. Nothing was taken from it.",
+    Refusal.DUPLICATE: "The tenant already has a mail of this Message-ID; it was counted as seen again.",
+    Refusal.NO_FILES: "It holds no file.",
+    Refusal.NO_DOCUMENTS: "It holds no file that could be a document.",
+}
+"""Reasons in words."""
+
+
 @dataclass(frozen=True)
 class Envelope:
     """What a mail says of itself. Every text is one line that PostgreSQL can store; empty where it says nothing."""
@@ -59,8 +89,8 @@ class Envelope:
     subject: str
     message_id: str
     """Without angle brackets."""
-    refusal: str | None
-    """Why nothing is to be taken from it, in a sentence: SES found spam or a virus."""
+    refusal: Refusal | None
+    """Set if SES found spam or a virus."""
 
 
 class _Bounds:
@@ -159,8 +189,8 @@ def envelope(mail: Message) -> Envelope:
         message_id=found[1] if found else "",
         refusal=next(
             (
-                sentence
-                for name, sentence in _VERDICTS.items()
+                refusal
+                for name, refusal in _VERDICTS.items()
                 if any(str(value).strip().upper() == "FAIL" for value in mail.get_all(name, []))
             ),
             None,
@@ -168,11 +198,7 @@ def envelope(mail: Message) -> Envelope:
     )
 
 
-_VERDICTS: Mapping[str, str] = {
-    "x-ses-virus-verdict": "Amazon SES found a virus in the mail, and nothing was taken from it.",
-    "x-ses-spam-verdict": "Amazon SES took the mail for spam, and nothing was taken from it. "
-    "If it is none, upload its attachments as files of their own.",
-}
+_VERDICTS = {"x-ses-virus-verdict": Refusal.VIRUS, "x-ses-spam-verdict": Refusal.SPAM}
 
 
 def text_of(value: Any) -> str:

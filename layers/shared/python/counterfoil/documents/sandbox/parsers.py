@@ -9,7 +9,7 @@ from typing import Any
 
 from counterfoil.documents.extraction import Extraction
 from counterfoil.documents.mail.attachments import Attachment, Found, Skipped
-from counterfoil.documents.mail.message import Envelope, SenderAuthentication
+from counterfoil.documents.mail.message import Envelope, Refusal, SenderAuthentication
 from counterfoil.documents.recognition import FileKind
 from counterfoil.documents.sandbox import pages as packing
 from counterfoil.documents.sandbox.process import Frame, Limits, run
@@ -104,7 +104,9 @@ def take_mail_apart(content: bytes, check: Check = _no_check) -> tuple[Envelope,
     """
     frames = run("mail", content, {}, TAKE_APART, check)
     head = next(frames).value
-    return Envelope(**head["envelope"]), SenderAuthentication(**head["authentication"]), map(_found, frames)
+    refusal = head["envelope"].pop("refusal")
+    envelope = Envelope(**head["envelope"], refusal=refusal and Refusal(refusal))
+    return envelope, SenderAuthentication(**head["authentication"]), map(_found, frames)
 
 
 def take_archive_apart(content: bytes, check: Check = _no_check) -> Iterator[Found] | None:
