@@ -458,7 +458,7 @@ def _whole(request: Request) -> str:
     """A model that takes all pages for one document, and reads it."""
     if "boundaries" not in request.system:
         return said().text
-    pages = json.loads(request.user.split("\n")[1])["pages in question"]
+    pages = json.loads(request.user.split("\n")[1])["pages_in_question"]
     choices = [{"page": page, "begins": False, "confidence": "high", "reasoning": "."} for page in pages]
     return json.dumps({"boundaries": choices})
 

@@ -197,7 +197,7 @@ def test_one_question_holds_all_that_is_in_doubt_about_a_document(
     scripted.then(answer(CHOICE, second))
     office.match(4)
     assert len(scripted.requests) == 1
-    assert [group["number named by the document"] for group in case_of(scripted.requests[0])["groups"]] == [
+    assert [group["named_number"] for group in case_of(scripted.requests[0])["groups"]] == [
         "4711",
         "4712",
     ]

@@ -41,7 +41,7 @@ def test_of_a_long_document_the_first_pages_and_the_last_are_shown(monkeypatch: 
     monkeypatch.setattr(model, "MAX_CHARACTERS", 350)
     question = told(Inquiry.about(pages, lines=True))
     assert [shown["page"] for shown in question["pages"]] == [1, 2, 3, 9]
-    assert question["pages that are left out"] == [4, 5, 6, 7, 8]
+    assert question["omitted_pages"] == [4, 5, 6, 7, 8]
     assert sum(len(shown["text"]) for shown in question["pages"]) == 350
 
 

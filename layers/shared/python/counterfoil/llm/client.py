@@ -449,6 +449,8 @@ class Question:
     work_id: UUID | None = None
     history: Sequence[Turn] = field(default=(), repr=False)
     """What was said before, oldest first."""
+    prompt_version: str = ""
+    """Version of `system`, for the key of a cached answer."""
 
 
 _PROBE = Question("Answer with one word.", "Are you there?", "probe")

@@ -1,7 +1,7 @@
 """A language model whose answers about a document are kept: the same question again is answered by what it said.
 
-An answer is one model's: another model, or the same of another provider, is asked itself. So is a question in other
-words, which is what new instructions make of it.
+The key of an answer has the provider, the model, the version of the prompt and the input. A different model or a new
+version of the prompt needs a new answer.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,8 @@ class Remembering:
     ) -> M:
         """The answer, as `Llm.ask`; outside any transaction. One that is kept and still in its form costs nothing."""
         llm = self._make()
-        key = sha256(f"{llm.provider.name}\n{llm.provider.model}\n{question.system}\n{question.user}".encode()).digest()
+        asked = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
+        key = sha256("\n".join(asked).encode()).digest()
         kept = self._memory.find([key])
         if key in kept:
             try:

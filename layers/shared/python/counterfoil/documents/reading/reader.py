@@ -81,7 +81,14 @@ class Reader:
 
         def ask(*, lines: bool) -> Said:
             inquiry = Inquiry.about(recognition.pages, lines=lines)
-            question = Question(inquiry.system, inquiry.user, "ingestion", self.tenant_id, self.document_id)
+            question = Question(
+                inquiry.system,
+                inquiry.user,
+                "ingestion",
+                self.tenant_id,
+                self.document_id,
+                prompt_version=inquiry.prompt_version,
+            )
             return model.ask(question, form(grounds), self.deadline)
 
         if found is not None and lines_agree(found.fields.get("line_items") or (), found.fields):

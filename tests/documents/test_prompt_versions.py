@@ -1,0 +1,59 @@
+"""Versions of prompts: cached answers are found by them, so each stands for one wording, one input and one form."""
+
+import json
+from hashlib import sha256
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from counterfoil.documents.matching import judge
+from counterfoil.documents.matching.compare import Feature
+from counterfoil.documents.matching.rules import Choice, Doubt, Link
+from counterfoil.documents.matching.score import Evidence, Score
+from counterfoil.documents.reading import model
+from counterfoil.documents.splitting.parts import Boundary, Split
+from counterfoil.documents.text.page import Page
+from functions.ingestion import boundaries
+
+_PAGE = Page(595, 842, ())
+
+
+def matching() -> tuple[str, list[str]]:
+    """One candidate of one group."""
+    child, parent = uuid4(), uuid4()
+    link = Link(child, parent, "order", "reference", Score((Evidence(Feature.TOTAL, "same", 1.0),), named=True))
+    contents: dict[UUID, tuple[str, dict[str, Any]]] = {child: ("invoice", {"a": 1}), parent: ("order", {"b": [2]})}
+    text = judge.case(child, Choice(doubts=(Doubt(("order",), "4711", (link,)),)), contents).text
+    schema = json.dumps(judge.form(["A1"]).model_json_schema(), sort_keys=True)
+    return judge.PROMPT_VERSION, [judge.SYSTEM, text, schema]
+
+
+def reading(*, lines: bool) -> tuple[str, list[str]]:
+    """One empty page."""
+    inquiry = model.Inquiry.about([_PAGE], lines=lines)
+    return inquiry.prompt_version, [inquiry.system, inquiry.user]
+
+
+def splitting() -> tuple[str, list[str]]:
+    """Two pages, with a doubt between them."""
+    doubtful = Split(2, (Boundary(2, begins=True, confidence=0.5),))
+    text = boundaries.told([_PAGE, _PAGE], doubtful)
+    schema = json.dumps(boundaries.form([2]).model_json_schema(), sort_keys=True)
+    return boundaries.PROMPT_VERSION, [boundaries.SYSTEM, text, schema]
+
+
+DIGESTS = {
+    "matching-1": "aef0deee3001d09b",
+    "reading-1": "c60c1f2f45e0b85b",
+    "reading-1+lines": "13db446c9c1a83e4",
+    "splitting-1": "7c0455d07aba5f49",
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "parts"), [matching(), reading(lines=False), reading(lines=True), splitting()], ids=str
+)
+def test_changed_prompt_has_a_new_version(version: str, parts: list[str]):
+    digest = sha256("\n".join(parts).encode()).hexdigest()[:16]
+    assert DIGESTS[version] == digest, "give the prompt a new version, and add it here with this digest"
