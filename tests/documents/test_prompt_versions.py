@@ -1,4 +1,4 @@
-"""Versions of prompts: cached answers are found by them, so each stands for one wording, one input and one form."""
+"""Prompt versions are part of the keys of cached answers, so each has one wording, one input and one form."""
 
 import json
 from hashlib import sha256

@@ -10,7 +10,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import matcher, reading, sql
-from counterfoil.documents.matching.reading import Neighbourhood, Reading, finish
+from counterfoil.documents.matching.reading import Context, Reading, run
 from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import PermanentError
 from tests import factories
@@ -181,11 +181,11 @@ def test_an_edge_that_comes_while_edges_are_read_is_seen_from_the_end_that_is_re
     office.match(0)
     one, other = office.ids
     with database.tenant(office.tenant_id) as connection:
-        near = Neighbourhood(Reading(connection, office.tenant_id, reading.Documents()))
-        finish(near.read_edges([one]))
+        context = Context(Reading(connection, office.tenant_id, reading.Documents()))
+        run(context.read_edges([one]))
         office.match(1)
-        finish(near.read_edges([other]))
-    assert (near.edges(one), [edge.pair for edge in near.edges(other)]) == ([], [Pair.of(one, other)])
+        run(context.read_edges([other]))
+    assert (context.edges(one), [edge.pair for edge in context.edges(other)]) == ([], [Pair.of(one, other)])
 
 
 def test_what_saw_an_edge_from_one_of_its_ends_alone_is_decided_again(database: Database, admin: Connection) -> None:

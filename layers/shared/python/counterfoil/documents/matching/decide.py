@@ -22,7 +22,7 @@ from counterfoil.documents.matching import rules
 from counterfoil.documents.matching.judge import Case, settled
 from counterfoil.documents.matching.keys import PARENTS, Key
 from counterfoil.documents.matching.normalise import DELIVERY, ORDER, Document
-from counterfoil.documents.matching.reading import Neighbourhood, Steps, finish
+from counterfoil.documents.matching.reading import Context, Plan, run
 from counterfoil.documents.matching.rules import Choice, Link
 from counterfoil.documents.matching.score import score
 from counterfoil.documents.matching.sql import Pair
@@ -54,31 +54,33 @@ class Outcome:
 
 
 def decide(
-    near: Neighbourhood, document: Document, obsolete: Collection[Key] = (), *, is_new: bool = False
-) -> Steps[Outcome]:
+    context: Context, document: Document, obsolete: Collection[Key] = (), *, is_new: bool = False
+) -> Plan[Outcome]:
     """Decide a document and all that its arrival touches.
 
     `obsolete` are keys that it has no more, `is_new` says that it never had any.
     """
-    near.add(document)
-    again = yield from touched(near, document, obsolete, is_new=is_new)
-    yield from near.surround(again)
-    displaced = [other for other in again if other.kind in keyed.COPIED and near.is_copy(other) != near.was_copy(other)]
+    context.add(document)
+    again = yield from touched(context, document, obsolete, is_new=is_new)
+    yield from context.surround(again)
+    displaced = [
+        other for other in again if other.kind in keyed.COPIED and context.is_copy(other) != context.was_copy(other)
+    ]
     if displaced:
-        partners = yield from _partners_of(near, displaced, None if is_new else document)
+        partners = yield from _partners_of(context, displaced, None if is_new else document)
         again = _distinct([*again, *partners])
-        yield from near.surround(again)
-    choices = {child.id: near.choose(child) for child in again}
-    cases, verdicts = near.cases(choices)
+        yield from context.surround(again)
+    choices = {child.id: context.choose(child) for child in again}
+    cases, verdicts = context.cases(choices)
     choices |= {id_: settled(choices[id_], cases[id_], verdict) for id_, verdict in verdicts.items()}
-    through = yield from _through(near, choices, document.id)
-    outcome = yield from _compare(near, choices, through)
+    through = yield from _through(context, choices, document.id)
+    outcome = yield from _compare(context, choices, through)
     return replace(outcome, unasked=tuple(case for id_, case in cases.items() if id_ not in verdicts))
 
 
 def touched(
-    near: Neighbourhood, document: Document, obsolete: Collection[Key], *, is_new: bool = False
-) -> Steps[list[Document]]:
+    context: Context, document: Document, obsolete: Collection[Key], *, is_new: bool = False
+) -> Plan[list[Document]]:
     """The document, its possible copies, and those that may have waited for it.
 
     `obsolete` are keys that it has no more: all of them, where it leaves.
@@ -87,34 +89,32 @@ def touched(
     waiting = keyed.waiting(document) | {key for gone in obsolete for key in keyed.forsaken(gone)}
     claimed = keyed.numbers_named(document) | {key for gone in obsolete for key in keyed.claimed(gone)}
     alike = keyed.alike(document)
-    yield from near.follow(claimed | copies, waiting | keyed.seekers(document), counted=alike)
-    again = near.holders(copies) | near.crowd(copies) | near.waiting(waiting)
-    seekers = near.waiting(keyed.seekers(document)) - again
-    yield from near.read(again | seekers | near.holders(claimed), [document.id])
-    linked = {end for edge in near.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
-    if is_new and not near.crowd(alike):
-        seekers = {other.id for other in near.documents(seekers) if rules.considers(other, document)}
-    rivals = yield from _rivals(near, document, claimed, again)
+    yield from context.follow(claimed | copies, waiting | keyed.seekers(document), counted=alike)
+    again = context.holders(copies) | context.crowd(copies) | context.waiting(waiting)
+    seekers = context.waiting(keyed.seekers(document)) - again
+    yield from context.read(again | seekers | context.holders(claimed), [document.id])
+    linked = {end for edge in context.edges(document.id) for end in (edge.pair if edge.by_person else (edge.child,))}
+    if is_new and not context.crowd(alike):
+        seekers = {other.id for other in context.documents(seekers) if rules.considers(other, document)}
+    rivals = yield from _rivals(context, document, claimed, again)
     again |= linked | seekers | rivals
-    yield from near.load(again)
-    always = linked | rivals | near.crowd(copies) | (again if obsolete else set())
-    others = near.documents(again, but=document.id)
+    yield from context.load(again)
+    always = linked | rivals | context.crowd(copies) | (again if obsolete else set())
+    others = context.documents(again, but=document.id)
     return _distinct([document, *(other for other in others if other.id in always or _concerns(document, other))])
 
 
-def _rivals(
-    near: Neighbourhood, document: Document, claimed: Collection[Key], again: Collection[UUID]
-) -> Steps[set[UUID]]:
+def _rivals(context: Context, document: Document, claimed: Collection[Key], again: Collection[UUID]) -> Plan[set[UUID]]:
     """Those of its kind that may belong to what a document names, or named: it takes a share of that.
 
     The edges of what it names, and of those decided `again`, are read ahead.
     """
-    named = near.holders(claimed)
-    shared = [other for other in near.documents(named) if other.kind in keyed.SOUGHT]
+    named = context.holders(claimed)
+    shared = [other for other in context.documents(named) if other.kind in keyed.SOUGHT]
     wanted = {key for other in shared for key in keyed.seekers(other)}
-    ids = yield from near.seekers(wanted, document.kind, ahead=named | set(again))
-    yield from near.load(ids)
-    return {rival.id for rival in near.documents(ids, but=document.id) if rules.weighed(rival, shared)}
+    ids = yield from context.seekers(wanted, document.kind, ahead=named | set(again))
+    yield from context.load(ids)
+    return {rival.id for rival in context.documents(ids, but=document.id) if rules.weighed(rival, shared)}
 
 
 def _concerns(document: Document, other: Document) -> bool:
@@ -124,60 +124,58 @@ def _concerns(document: Document, other: Document) -> bool:
     return document.kind in PARENTS[other.kind]
 
 
-def _partners_of(
-    near: Neighbourhood, displaced: Collection[Document], changed: Document | None
-) -> Steps[list[Document]]:
+def _partners_of(context: Context, displaced: Collection[Document], changed: Document | None) -> Plan[list[Document]]:
     """The children that are, or may come to be, linked to documents that became copies, or are none any more.
 
     `changed` is the one of which nobody knows what it said before.
     """
-    yield from near.follow(back={key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)})
-    found = {id_ for other in displaced for id_ in near.waiting(keyed.waiting(other) | keyed.seekers(other))}
-    yield from near.load(found)
-    ids = {edge.child for other in displaced for edge in near.edges(other.id)}
+    yield from context.follow(back={key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)})
+    found = {id_ for other in displaced for id_ in context.waiting(keyed.waiting(other) | keyed.seekers(other))}
+    yield from context.load(found)
+    ids = {edge.child for other in displaced for edge in context.edges(other.id)}
     for other in displaced:
-        ids |= near.waiting(keyed.waiting(other))
-        seekers = near.documents(near.waiting(keyed.seekers(other)))
+        ids |= context.waiting(keyed.waiting(other))
+        seekers = context.documents(context.waiting(keyed.seekers(other)))
         ids |= {child.id for child in seekers if other is changed or rules.considers(child, other)}
-    yield from near.read(ids, ids)
+    yield from context.read(ids, ids)
     kinds = {other.kind for other in displaced}
-    return [child for child in near.documents(ids) if kinds & set(PARENTS[child.kind])]
+    return [child for child in context.documents(ids) if kinds & set(PARENTS[child.kind])]
 
 
 # -- what follows from others' decisions ----------------------------------------------------------------------------
 
 
-def _through(near: Neighbourhood, choices: Mapping[UUID, Choice], arrived: UUID) -> Steps[dict[UUID, list[Link]]]:
+def _through(context: Context, choices: Mapping[UUID, Choice], arrived: UUID) -> Plan[dict[UUID, list[Link]]]:
     """The links that follow from others' decisions: for each child whose order or delivery is touched, all of them.
 
     A delivery touches its order's children where it came to the order, left it, or may say something else than before.
     """
-    yield from near.read_edges(choices)
-    now = _Stand(near, choices)
+    yield from context.read_edges(choices)
+    now = _Stand(context, choices)
     touched = set(choices)
-    deliveries = [id_ for id_ in choices if (found := near.document(id_)) and found.kind == DELIVERY]
+    deliveries = [id_ for id_ in choices if (found := context.document(id_)) and found.kind == DELIVERY]
     moved = [id_ for id_ in deliveries if now.stored(id_, ORDER) != now.parents(id_, ORDER)]
     orders = {order for id_ in moved for order in now.stored(id_, ORDER) | now.parents(id_, ORDER)}
     if arrived in deliveries:
         moved.append(arrived)
         orders |= now.parents(arrived, ORDER)
-    orders |= {end for edge in near.edges(arrived) for end in edge.pair}  # whatever it was before
-    yield from near.read_edges(orders)
+    orders |= {end for edge in context.edges(arrived) for end in edge.pair}  # whatever it was before
+    yield from context.read_edges(orders)
     touched |= {child for order in orders for child in now.children(order)}
     touched |= {child for id_ in moved for child in now.children(id_)}
-    touched |= yield from near.fellows(near.documents(moved))
-    yield from near.read(touched, touched)
-    children = [child for child in near.documents(touched) if rules.follows_through(child)]
-    yield from near.read_edges(
+    touched |= yield from context.fellows(context.documents(moved))
+    yield from context.read(touched, touched)
+    children = [child for child in context.documents(touched) if rules.follows_through(child)]
+    yield from context.read_edges(
         {parent for child in children for kind in (DELIVERY, ORDER) for parent in now.parents(child.id, kind)}
     )
     through = {}
     for child in children:
-        through[child.id] = yield from _follow(near, now, child)
+        through[child.id] = yield from _follow(context, now, child)
     return through
 
 
-def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> Steps[list[Link]]:
+def _follow(context: Context, now: "_Stand", child: Document) -> Plan[list[Link]]:
     """The orders of the deliveries that a child names, or the deliveries of its order that belong to it.
 
     Where the order is not here, those of the deliveries that name it as well. What a person confirmed beside that adds
@@ -193,13 +191,13 @@ def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> Steps[list[L
     found: list[Document] = []
     if orders:
         ids = {other for order in now.parents(child.id, ORDER) for other in now.children(order)}
-        found = rules.belonging(child, (yield from near.candidates(child, ids, DELIVERY)))
+        found = rules.belonging(child, (yield from context.candidates(child, ids, DELIVERY)))
     elif deliveries:
         ids = {order for delivery in now.parents(child.id, DELIVERY) for order in now.parents(delivery, ORDER)}
-        found = yield from near.candidates(child, ids, ORDER)
+        found = yield from context.candidates(child, ids, ORDER)
     if not orders and not found and deliveries == now.confirmed(child.id, DELIVERY):
-        ids = yield from near.fellows([child])
-        fellows = yield from near.candidates(child, ids, DELIVERY)
+        ids = yield from context.fellows([child])
+        fellows = yield from context.candidates(child, ids, DELIVERY)
         found = rules.fellows(child, [other for other in fellows if not now.parents(other.id, ORDER)])
     return [Link(child.id, other.id, other.kind, "through", score(child, other)) for other in found]
 
@@ -207,8 +205,8 @@ def _follow(near: Neighbourhood, now: "_Stand", child: Document) -> Steps[list[L
 class _Stand:
     """Who is linked to whom by its own decision: as decided now, else as stored. What follows from others is not."""
 
-    def __init__(self, near: Neighbourhood, choices: Mapping[UUID, Choice]) -> None:
-        self._near = near
+    def __init__(self, context: Context, choices: Mapping[UUID, Choice]) -> None:
+        self._context = context
         self._choices = choices
         self._children: dict[UUID, set[UUID]] = {}
         for id_, choice in choices.items():
@@ -217,7 +215,9 @@ class _Stand:
 
     def stored(self, child: UUID, kind: str) -> frozenset[UUID]:
         """As they were when all this was read: a person's among them, even one that is not the person's any more."""
-        return frozenset(edge.parent for edge in self._near.decided_by(child) if edge.kind == kind and edge.by in _OWN)
+        return frozenset(
+            edge.parent for edge in self._context.decided_by(child) if edge.kind == kind and edge.by in _OWN
+        )
 
     def parents(self, child: UUID, kind: str) -> frozenset[UUID]:
         return self.decided(child, kind) | self.confirmed(child, kind)
@@ -227,28 +227,30 @@ class _Stand:
         choice = self._choices.get(child)
         if choice is not None:
             return choice.parents(kind)
-        finish(self._near.read_edges([child]))
+        run(self._context.read_edges([child]))
         return self.stored(child, kind) - {
-            other for other in self.confirmed(child, kind) if not self._near.names(child, other)
+            other for other in self.confirmed(child, kind) if not self._context.names(child, other)
         }
 
     def confirmed(self, child: UUID, kind: str) -> frozenset[UUID]:
         """By a person."""
-        finish(self._near.read_edges([child]))
-        return frozenset(edge.parent for edge in self._near.decided_by(child) if edge.by_person and edge.kind == kind)
+        run(self._context.read_edges([child]))
+        return frozenset(
+            edge.parent for edge in self._context.decided_by(child) if edge.by_person and edge.kind == kind
+        )
 
     def is_copy(self, child: UUID) -> bool:
         choice = self._choices.get(child)
         if choice is not None:
             return any(link.by == "copy" for link in choice.links)
-        found = self._near.document(child)
-        return found is not None and self._near.was_copy(found)
+        found = self._context.document(child)
+        return found is not None and self._context.was_copy(found)
 
     def children(self, parent: UUID) -> set[UUID]:
-        finish(self._near.read_edges([parent]))
+        run(self._context.read_edges([parent]))
         kept = {
             edge.child
-            for edge in self._near.edges(parent)
+            for edge in self._context.edges(parent)
             if edge.parent == parent and edge.by in _OWN and (edge.by_person or edge.child not in self._choices)
         }
         return kept | self._children.get(parent, set())
@@ -257,27 +259,29 @@ class _Stand:
 # -- what changes ---------------------------------------------------------------------------------------------------
 
 
-def _compare(near: Neighbourhood, choices: Mapping[UUID, Choice], through: Mapping[UUID, list[Link]]) -> Steps[Outcome]:
+def _compare(context: Context, choices: Mapping[UUID, Choice], through: Mapping[UUID, list[Link]]) -> Plan[Outcome]:
     """Hold what is decided against what is stored."""
-    yield from near.read_edges(choices)
+    yield from context.read_edges(choices)
     links: dict[Pair, Link] = {}
     stored: set[Pair] = set()
     for child in choices.keys() | through.keys():
         choice = choices.get(child)
-        owned = [edge for edge in near.decided_by(child) if not edge.by_person and (choice or edge.by == "through")]
+        owned = [edge for edge in context.decided_by(child) if not edge.by_person and (choice or edge.by == "through")]
         stored |= {edge.pair for edge in owned}
         for link in [*(choice.links if choice else ()), *through.get(child, ())]:
             links[Pair.of(link.child, link.parent)] = link
-    made = {pair: link for pair, link in links.items() if not _same(near, pair, link)}
+    made = {pair: link for pair, link in links.items() if not _same(context, pair, link)}
     gone = frozenset(stored - links.keys())
-    standing = {pair for read in near.edges_read.values() for pair in read if pair not in gone} | links.keys()
+    standing = {pair for read in context.edges_read.values() for pair in read if pair not in gone} | links.keys()
     connected = {end for pair in standing for end in pair}
     alone = frozenset(choices.keys() - connected)
-    return Outcome(made, gone, choices, alone, {child.id: near.seeking(child) for child in near.documents(choices)})
+    return Outcome(
+        made, gone, choices, alone, {child.id: context.seeking(child) for child in context.documents(choices)}
+    )
 
 
-def _same(near: Neighbourhood, pair: Pair, link: Link) -> bool:
-    edge = near.edges_read[link.child].get(pair)
+def _same(context: Context, pair: Pair, link: Link) -> bool:
+    edge = context.edges_read[link.child].get(pair)
     question = link.judged.question if link.judged else None
     return edge is not None and (
         edge.by_person

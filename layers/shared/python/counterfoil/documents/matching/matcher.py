@@ -15,7 +15,7 @@ from counterfoil.documents.matching.evidence import reasoning
 from counterfoil.documents.matching.judge import Embedder, Judge, Said, unasked
 from counterfoil.documents.matching.keys import PARENTS, Key, keys
 from counterfoil.documents.matching.normalise import CONTRACT, Document, document
-from counterfoil.documents.matching.reading import Documents, Neighbourhood, Reading, Steps
+from counterfoil.documents.matching.reading import Context, Documents, Plan, Reading
 from counterfoil.documents.matching.rules import Link
 from counterfoil.documents.matching.score import current
 from counterfoil.documents.matching.sql import NewEdge, Pair
@@ -178,14 +178,14 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
             skipped[id_] = Skip(NO_COUNTERPARTY, needs_review=True)
     reading = Reading(connection, tenant_id, CACHE)
     reading.know(set(ids), edges)
-    running = [_deciding(reading, tenant_id, one, frozenset(stored.get(one.id, ())), seen) for one in arriving]
-    return skipped | {one.document.id: one for one in reading.together(running)}
+    plans = [_deciding(reading, tenant_id, one, frozenset(stored.get(one.id, ())), seen) for one in arriving]
+    return skipped | {one.document.id: one for one in reading.run_all(plans)}
 
 
-def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozenset[Key], seen: str) -> Steps[Decided]:
+def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozenset[Key], seen: str) -> Plan[Decided]:
     stated = keys(found)
-    near = Neighbourhood(reading)
-    outcome = yield from decide(near, found, stored - stated, is_new=not stored)
+    context = Context(reading)
+    outcome = yield from decide(context, found, stored - stated, is_new=not stored)
     return Decided(
         tenant_id,
         found,
@@ -193,9 +193,9 @@ def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozen
         stored - stated,
         not stored,
         outcome,
-        frozenset(near.followed),
-        near.room,
-        near.edges_read,
+        frozenset(context.followed),
+        context.room,
+        context.edges_read,
         seen,
     )
 

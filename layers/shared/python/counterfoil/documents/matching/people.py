@@ -21,7 +21,7 @@ from counterfoil.documents.matching import matcher, sql
 from counterfoil.documents.matching.decide import decide, touched
 from counterfoil.documents.matching.keys import Key, keys
 from counterfoil.documents.matching.normalise import CONTRACT, Document, document
-from counterfoil.documents.matching.reading import Neighbourhood, Reading, finish
+from counterfoil.documents.matching.reading import Context, Reading, run
 from counterfoil.documents.matching.rules import ends, is_parent
 from counterfoil.documents.matching.score import Score, current, score
 from counterfoil.documents.matching.sql import Pair
@@ -117,7 +117,7 @@ def _again(
     connection: Connection, tenant_id: UUID, document: Document, decided: Collection[UUID], now: datetime
 ) -> Settled:
     """Make the decisions again that a decision about a document touches."""
-    outcome = finish(decide(Neighbourhood(Reading(connection, tenant_id, matcher.CACHE)), document))
+    outcome = run(decide(Context(Reading(connection, tenant_id, matcher.CACHE)), document))
     applied = matcher.apply(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided)
     sql.tell_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
     return Settled(
@@ -201,16 +201,16 @@ def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> L
     A match that is under way beside this has to look again, under the lock, once they are gone (`changed_since`).
     """
     sql.wait_for_lock(connection, tenant_id)
-    near = Neighbourhood(Reading(connection, tenant_id, matcher.CACHE))
-    finish(near.read(ids, ids))
-    found = {end for id_ in ids for edge in near.edges(id_) for end in edge.pair}
+    context = Context(Reading(connection, tenant_id, matcher.CACHE))
+    run(context.read(ids, ids))
+    found = {end for id_ in ids for edge in context.edges(id_) for end in edge.pair}
     neighbours = frozenset(found.difference(ids))
     stored = sql.stored(connection, ids)
-    stating = {one.id: one for one in near.documents(ids)}
+    stating = {one.id: one for one in context.documents(ids)}
     for id_ in ids:
         one = stating.get(id_) or _stating_nothing(id_)
         obsolete: set[Key] = stored.get(id_, set()) | keys(one)
-        found |= {other.id for other in finish(touched(near, one, obsolete))}
+        found |= {other.id for other in run(touched(context, one, obsolete))}
     clusters = sql.clusters_of(connection, neighbours.union(ids))
     return Leaving(neighbours, frozenset(found.difference(ids)), clusters)
 

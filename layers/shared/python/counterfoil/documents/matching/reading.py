@@ -1,9 +1,9 @@
-"""Reads what decisions need from PostgreSQL: each thing once, and for several decisions together.
+"""Reads what decisions need from PostgreSQL: each row once, and for several decisions together.
 
-A decision is a generator that yields what it wants before it looks at it (`Steps`). Run by `finish`, each want is read
-when it is looked at. Run by `Reading.together`, several decisions go step by step, and what all of them want in a step
-is one query. Documents are read in one round trip with the keys that lead to them and their edges, and kept between
-calls. `Neighbourhood` is the part of a tenant that a decision looks at, piece by piece as it asks for it.
+A decision is a `Plan`: a generator that yields a `Fetch` before it looks at the rows. `run` executes one plan and
+reads each row when the plan needs it. `Reading.run_all` executes several plans in step, with one query for all fetches
+of a step. Documents are read in one round trip with the keys that lead to them and their edges, and cached between
+calls. `Context` is the part of a tenant that one decision looks at. docs/matching.md has a diagram.
 
 Each statement runs in a transaction of one tenant (`Database.tenant`).
 """
@@ -163,30 +163,29 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
-    """What a decision looks at next."""
+class Fetch:
+    """Rows that a decision looks at next."""
 
-    limits: Mapping[Key, int] = field(default_factory=dict)
-    """Keys whose holders it looks at, at most so many of each."""
+    holders: Mapping[Key, int] = field(default_factory=dict)
+    """Keys whose holders it looks at, with the maximum number per key."""
     kind: str | None = None
-    """The kind of these holders, where only one kind is meant."""
+    """Document type of the holders; None: any."""
     counted: Collection[Key] = ()
-    """Of the keys, those whose holders it only counts."""
-    ids: Collection[UUID] = ()
-    """Documents."""
-    edges_of: Collection[UUID] = ()
-    """Documents whose edges it looks at, and what people decided about them."""
+    """Keys whose holders it only counts."""
+    documents: Collection[UUID] = ()
+    edges: Collection[UUID] = ()
+    """Documents whose edges and reviewers' decisions it looks at."""
 
 
-Steps = Generator[Want, None, T]
-"""A decision in the making: yields what it wants, returns what it comes to."""
+Plan = Generator[Fetch, None, T]
+"""Decision in progress: yields what to fetch, is resumed when it was read, and returns the result."""
 
 
-def finish(steps: Steps[T]) -> T:
-    """Take a decision to its end."""
+def run(plan: Plan[T]) -> T:
+    """Execute one plan. Each row is read when the plan looks at it."""
     while True:
         try:
-            next(steps)
+            next(plan)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
@@ -217,50 +216,50 @@ class Reading:
                 if end in ids:
                     self._pairs[end].add(pair)
 
-    def together(self, running: Sequence[Steps[T]]) -> list[T]:
-        """Take decisions to their ends side by side."""
+    def run_all(self, plans: Sequence[Plan[T]]) -> list[T]:
+        """Execute plans in step, with one query for all fetches of a step."""
         ended: dict[int, T] = {}
-        while len(ended) < len(running):
-            wants = []
-            for number, steps in enumerate(running):
+        while len(ended) < len(plans):
+            fetches = []
+            for number, plan in enumerate(plans):
                 if number not in ended:
                     try:
-                        wants.append(next(steps))
+                        fetches.append(next(plan))
                     except StopIteration as end:
                         ended[number] = end.value
-            self._fetch(wants)
-        return [ended[number] for number in range(len(running))]
+            self._fetch(fetches)
+        return [ended[number] for number in range(len(plans))]
 
     def holders(self, limits: Mapping[Key, int], kind: str | None = None) -> dict[Key, list[UUID]]:
         """The documents that hold each key, at most as many as its limit; keys that nobody holds are left out."""
-        self._fetch([Want(limits, kind)])
+        self._fetch([Fetch(limits, kind)])
         known = self._holders.get(kind, {})
         return {key: ids[:limit] for key, limit in limits.items() if (ids := known[key][1])}
 
     def read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> tuple[dict[UUID, Document], Edges]:
         """Those of these documents that are there and of a kind that is matched, and the edges of some."""
-        self._fetch([Want(ids=ids, edges_of=edges_of)])
+        self._fetch([Fetch(documents=ids, edges=edges_of)])
         pairs = {pair for id_ in edges_of for pair in self._pairs[id_]}
         documents = {id_: found for id_ in ids if (found := self._documents.get(id_))}
         edges = {pair: edge for pair in pairs if (edge := self._edges.get(pair))}
         return documents, (edges, pairs & self._rejected)
 
-    def _fetch(self, wants: Iterable[Want]) -> None:
+    def _fetch(self, fetches: Iterable[Fetch]) -> None:
         """Read what is not known yet of all that is wanted, in one round trip."""
         limits: dict[str | None, dict[Key, int]] = {}
         looked_at: set[Key] = set()
         ids: set[UUID] = set()
         edges_of: set[UUID] = set()
-        for want in wants:
-            known = self._holders.setdefault(want.kind, {})
-            for key, limit in want.limits.items():
+        for fetch in fetches:
+            known = self._holders.setdefault(fetch.kind, {})
+            for key, limit in fetch.holders.items():
                 if key not in known or known[key][0] < limit:
-                    merged = limits.setdefault(want.kind, {})
+                    merged = limits.setdefault(fetch.kind, {})
                     merged[key] = max(limit, merged.get(key, 0))
-                    if key not in want.counted:
+                    if key not in fetch.counted:
                         looked_at.add(key)
-            ids.update(want.ids)
-            edges_of.update(want.edges_of)
+            ids.update(fetch.documents)
+            edges_of.update(fetch.edges)
         ids -= self._asked
         edges_of -= self._pairs.keys()
         if limits or ids or edges_of:
@@ -276,7 +275,7 @@ class Reading:
             self.know(edges_of, found.edges)
 
 
-class Neighbourhood:
+class Context:
     """Documents by the keys that lead to them, their contents, and their stored edges.
 
     What was read is remembered (`followed`, `edges_read`), so that it can be asked later whether it still holds.
@@ -305,7 +304,7 @@ class Neighbourhood:
         back: Iterable[Key] = (),
         edges_of: Collection[UUID] = (),
         counted: Iterable[Key] = (),
-    ) -> Steps[None]:
+    ) -> Plan[None]:
         """Find the candidates that keys lead a decision to. A key with too many holders leads to nobody.
 
         And the holders of keys that lead `back` to decisions which a document may be part of; and, beside that, the
@@ -321,7 +320,7 @@ class Neighbourhood:
             yield from self.read_edges(edges_of)
             return
         limits = missing | {key: max(limit, missing.get(key, 0)) for key, limit in missing_back.items()}
-        yield Want(limits, counted=self._only_counted, edges_of=set(edges_of) - self._edges.keys())
+        yield Fetch(limits, counted=self._only_counted, edges=set(edges_of) - self._edges.keys())
         found = self._reading.holders(limits)
         for key in missing:
             ids = self._with_own(key, found.get(key, []))
@@ -338,30 +337,30 @@ class Neighbourhood:
         id_, keys = self._own
         return [other for other in ids if other != id_] + [id_] * (key in keys)
 
-    def seekers(self, wanted: Iterable[Key], kind: str, ahead: Collection[UUID] = ()) -> Steps[set[UUID]]:
+    def seekers(self, wanted: Iterable[Key], kind: str, ahead: Collection[UUID] = ()) -> Plan[set[UUID]]:
         """The documents of a kind that `seeks` keys lead to. The edges of some are read `ahead`."""
         limits = dict.fromkeys(wanted, sql.MAX_WAITING)
         if not limits:
             return set()
-        yield Want(limits, kind, edges_of=set(ahead))
+        yield Fetch(limits, kind, edges=set(ahead))
         found = self._reading.holders(limits, kind)
         self._looked_at |= limits.keys()
         return {id_ for ids in found.values() for id_ in ids}
 
-    def load(self, ids: Iterable[UUID]) -> Steps[None]:
+    def load(self, ids: Iterable[UUID]) -> Plan[None]:
         """Read documents."""
         yield from self.read(ids, ())
 
-    def read_edges(self, ids: Iterable[UUID]) -> Steps[None]:
+    def read_edges(self, ids: Iterable[UUID]) -> Plan[None]:
         """Read the stored edges of documents, and what people decided about them."""
         yield from self.read((), ids)
 
-    def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> Steps[None]:
+    def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> Plan[None]:
         """Read documents, and the edges of some as `read_edges` does."""
         missing, missing_edges = set(ids) - self._asked, set(edges_of) - self._edges.keys()
         if not missing and not missing_edges:
             return
-        yield Want(ids=missing, edges_of=missing_edges)
+        yield Fetch(documents=missing, edges=missing_edges)
         self._asked |= missing
         documents, (found, rejected) = self._reading.read(missing, missing_edges)
         self._documents |= documents
@@ -466,13 +465,13 @@ class Neighbourhood:
         ids = self.holders(keyed.waiting(document)) - self.said(document.id).rejected
         return self.documents(ids, but=document.id)
 
-    def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> Steps[list[Document]]:
+    def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> Plan[list[Document]]:
         """Those of these documents that are of a kind and may follow from a child's links; they are read."""
         yield from self.read(ids, [child.id])
         rejected = self.said(child.id).rejected
         return [other for other in self.documents(ids, but=child.id) if other.kind == kind and other.id not in rejected]
 
-    def fellows(self, documents: Collection[Document]) -> Steps[set[UUID]]:
+    def fellows(self, documents: Collection[Document]) -> Plan[set[UUID]]:
         """The documents that name an order which one of these names; they and their edges are read."""
         wanted = {key for document in documents for key in keyed.fellows(document)}
         yield from self.follow(wanted)
@@ -480,7 +479,7 @@ class Neighbourhood:
         yield from self.read(found, found)
         return found
 
-    def surround(self, children: Collection[Document]) -> Steps[None]:
+    def surround(self, children: Collection[Document]) -> Plan[None]:
         """Read all that the decisions of these children need."""
         wanted = {key for child in children for key in keyed.numbers_named(child) | keyed.copies(child)}
         yield from self.follow(wanted)
