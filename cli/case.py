@@ -117,10 +117,10 @@ _NUMBER = _first(*(roles.number for roles in ROLES.values()))
 _DATE = _first(*(roles.date for roles in ROLES.values()))
 _CLUSTER = "SELECT cluster_id FROM document WHERE id = %s"
 _LINKS = """
-SELECT a, b, confidence, score, decided_by, reasoning, evidence FROM document_match
-WHERE a IN (SELECT id FROM document WHERE cluster_id = %(cluster)s)
-   OR b IN (SELECT id FROM document WHERE cluster_id = %(cluster)s)
-ORDER BY a, b
+SELECT document_a_id, document_b_id, confidence, score, decided_by, reasoning, evidence FROM document_match
+WHERE document_a_id IN (SELECT id FROM document WHERE cluster_id = %(cluster)s)
+   OR document_b_id IN (SELECT id FROM document WHERE cluster_id = %(cluster)s)
+ORDER BY document_a_id, document_b_id
 """
 _PAPERS = f"""
 SELECT id, coalesce(type, 'other'), file_name, {_NUMBER}, {_DATE},

@@ -54,8 +54,8 @@ class Cluster:
             ],
             "edges": [
                 {
-                    "a": edge.a,
-                    "b": edge.b,
+                    "document_a_id": edge.a,
+                    "document_b_id": edge.b,
                     "confidence": edge.confidence,
                     "score": round(edge.score, 3),
                     "decided_by": edge.decided_by,
@@ -79,7 +79,10 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-_EDGES = "SELECT a, b, confidence, score, decided_by, reasoning, evidence FROM document_match ORDER BY a, b"
+_EDGES = """
+SELECT document_a_id, document_b_id, confidence, score, decided_by, reasoning, evidence
+FROM document_match ORDER BY document_a_id, document_b_id
+"""
 
 
 def of_tenant(cloud: Cloud, tenant: Tenant, found: Sequence[Outcome] | None = None) -> list[Cluster]:

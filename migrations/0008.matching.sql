@@ -53,40 +53,40 @@ CREATE INDEX document_embedding_by_text ON document_embedding (tenant_id, text_h
 
 -- A match: two documents that belong together. a < b, so that a pair has one row.
 CREATE TABLE document_match (
-    tenant_id  uuid NOT NULL,
-    a          uuid NOT NULL,
-    b          uuid NOT NULL,
-    score      double precision NOT NULL,
-    confidence text NOT NULL CHECK (confidence IN ('high', 'medium', 'low')),
-    evidence   jsonb NOT NULL,
-    decided_by text NOT NULL CHECK (decided_by IN ('rules', 'llm', 'person')),
-    reasoning  text NOT NULL,
-    decided_at timestamptz NOT NULL,
-    PRIMARY KEY (a, b),
-    CHECK (a < b),
-    FOREIGN KEY (tenant_id, a) REFERENCES document (tenant_id, id) ON DELETE CASCADE,
-    FOREIGN KEY (tenant_id, b) REFERENCES document (tenant_id, id) ON DELETE CASCADE
+    tenant_id     uuid NOT NULL,
+    document_a_id uuid NOT NULL,
+    document_b_id uuid NOT NULL,
+    score         double precision NOT NULL,
+    confidence    text NOT NULL CHECK (confidence IN ('high', 'medium', 'low')),
+    evidence      jsonb NOT NULL,  -- codes of the features and levels with their bits, and how the match was found
+    decided_by    text NOT NULL CHECK (decided_by IN ('rules', 'llm', 'person')),
+    reasoning     text NOT NULL,
+    decided_at    timestamptz NOT NULL,
+    PRIMARY KEY (document_a_id, document_b_id),
+    CHECK (document_a_id < document_b_id),
+    FOREIGN KEY (tenant_id, document_a_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, document_b_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
-CREATE INDEX document_match_by_b ON document_match (b);
+CREATE INDEX document_match_by_b ON document_match (document_b_id);
 
 -- Decisions of people about pairs of documents. Rows are only added: the last one about a pair counts. `written_by`
 -- shows a running match that it has not seen a decision.
 CREATE TABLE match_decision (
-    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    tenant_id  uuid NOT NULL,
-    a          uuid NOT NULL,
-    b          uuid NOT NULL,
-    verdict    text NOT NULL CHECK (verdict IN ('confirmed', 'rejected')),
-    decided_by text NOT NULL CHECK (length(decided_by) BETWEEN 1 AND 254),
-    reason     text CHECK (length(reason) BETWEEN 1 AND 2000),
-    decided_at timestamptz NOT NULL,
-    written_by xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    CHECK (a < b),
-    FOREIGN KEY (tenant_id, a) REFERENCES document (tenant_id, id) ON DELETE CASCADE,
-    FOREIGN KEY (tenant_id, b) REFERENCES document (tenant_id, id) ON DELETE CASCADE
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant_id     uuid NOT NULL,
+    document_a_id uuid NOT NULL,
+    document_b_id uuid NOT NULL,
+    verdict       text NOT NULL CHECK (verdict IN ('confirmed', 'rejected')),
+    decided_by    text NOT NULL CHECK (length(decided_by) BETWEEN 1 AND 254),
+    reason        text CHECK (length(reason) BETWEEN 1 AND 2000),
+    decided_at    timestamptz NOT NULL,
+    written_by    xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    CHECK (document_a_id < document_b_id),
+    FOREIGN KEY (tenant_id, document_a_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, document_b_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE
 );
-CREATE INDEX match_decision_by_a ON match_decision (a, b, id);
-CREATE INDEX match_decision_by_b ON match_decision (b);
+CREATE INDEX match_decision_by_a ON match_decision (document_a_id, document_b_id, id);
+CREATE INDEX match_decision_by_b ON match_decision (document_b_id);
 CREATE INDEX match_decision_by_transaction ON match_decision (tenant_id, written_by);
 
 -- A document whose matches neither the rules nor a language model could decide: one row for each that was ever

@@ -1138,15 +1138,15 @@ ALTER TABLE ONLY public.document_key FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.document_match (
     tenant_id uuid NOT NULL,
-    a uuid NOT NULL,
-    b uuid NOT NULL,
+    document_a_id uuid NOT NULL,
+    document_b_id uuid NOT NULL,
     score double precision NOT NULL,
     confidence text NOT NULL,
     evidence jsonb NOT NULL,
     decided_by text NOT NULL,
     reasoning text NOT NULL,
     decided_at timestamp with time zone NOT NULL,
-    CONSTRAINT document_match_check CHECK ((a < b)),
+    CONSTRAINT document_match_check CHECK ((document_a_id < document_b_id)),
     CONSTRAINT document_match_confidence_check CHECK ((confidence = ANY (ARRAY['high'::text, 'medium'::text, 'low'::text]))),
     CONSTRAINT document_match_decided_by_check CHECK ((decided_by = ANY (ARRAY['rules'::text, 'llm'::text, 'person'::text])))
 );
@@ -1318,14 +1318,14 @@ CREATE TABLE public.mapping_pause (
 CREATE TABLE public.match_decision (
     id bigint NOT NULL,
     tenant_id uuid NOT NULL,
-    a uuid NOT NULL,
-    b uuid NOT NULL,
+    document_a_id uuid NOT NULL,
+    document_b_id uuid NOT NULL,
     verdict text NOT NULL,
     decided_by text NOT NULL,
     reason text,
     decided_at timestamp with time zone NOT NULL,
     written_by xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    CONSTRAINT match_decision_check CHECK ((a < b)),
+    CONSTRAINT match_decision_check CHECK ((document_a_id < document_b_id)),
     CONSTRAINT match_decision_decided_by_check CHECK (((length(decided_by) >= 1) AND (length(decided_by) <= 254))),
     CONSTRAINT match_decision_reason_check CHECK (((length(reason) >= 1) AND (length(reason) <= 2000))),
     CONSTRAINT match_decision_verdict_check CHECK ((verdict = ANY (ARRAY['confirmed'::text, 'rejected'::text])))
@@ -1998,7 +1998,7 @@ ALTER TABLE ONLY public.document_key
     ADD CONSTRAINT document_key_pkey PRIMARY KEY (document_id, type, key);
 
 ALTER TABLE ONLY public.document_match
-    ADD CONSTRAINT document_match_pkey PRIMARY KEY (a, b);
+    ADD CONSTRAINT document_match_pkey PRIMARY KEY (document_a_id, document_b_id);
 
 ALTER TABLE ONLY public.document
     ADD CONSTRAINT document_pkey PRIMARY KEY (id);
@@ -2290,7 +2290,7 @@ CREATE INDEX document_embedding_by_text ON public.document_embedding USING btree
 
 CREATE INDEX document_key_by_key ON public.document_key USING btree (tenant_id, type, key) INCLUDE (document_id);
 
-CREATE INDEX document_match_by_b ON public.document_match USING btree (b);
+CREATE INDEX document_match_by_b ON public.document_match USING btree (document_b_id);
 
 CREATE INDEX document_removal_by_key ON public.document_removal USING btree (tenant_id, key);
 
@@ -2322,9 +2322,9 @@ CREATE INDEX llm_call_by_time ON public.llm_call USING btree (tenant_id, created
 
 CREATE INDEX llm_call_by_work ON public.llm_call USING btree (work_id, created_at);
 
-CREATE INDEX match_decision_by_a ON public.match_decision USING btree (a, b, id);
+CREATE INDEX match_decision_by_a ON public.match_decision USING btree (document_a_id, document_b_id, id);
 
-CREATE INDEX match_decision_by_b ON public.match_decision USING btree (b);
+CREATE INDEX match_decision_by_b ON public.match_decision USING btree (document_b_id);
 
 CREATE INDEX match_decision_by_transaction ON public.match_decision USING btree (tenant_id, written_by);
 
@@ -2518,10 +2518,10 @@ ALTER TABLE ONLY public.document_key
     ADD CONSTRAINT document_key_tenant_id_document_id_fkey FOREIGN KEY (tenant_id, document_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document_match
-    ADD CONSTRAINT document_match_tenant_id_a_fkey FOREIGN KEY (tenant_id, a) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+    ADD CONSTRAINT document_match_tenant_id_document_a_id_fkey FOREIGN KEY (tenant_id, document_a_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document_match
-    ADD CONSTRAINT document_match_tenant_id_b_fkey FOREIGN KEY (tenant_id, b) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+    ADD CONSTRAINT document_match_tenant_id_document_b_id_fkey FOREIGN KEY (tenant_id, document_b_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.document_removal
     ADD CONSTRAINT document_removal_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
@@ -2572,10 +2572,10 @@ ALTER TABLE ONLY public.llm_day
     ADD CONSTRAINT llm_day_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.match_decision
-    ADD CONSTRAINT match_decision_tenant_id_a_fkey FOREIGN KEY (tenant_id, a) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+    ADD CONSTRAINT match_decision_tenant_id_document_a_id_fkey FOREIGN KEY (tenant_id, document_a_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.match_decision
-    ADD CONSTRAINT match_decision_tenant_id_b_fkey FOREIGN KEY (tenant_id, b) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
+    ADD CONSTRAINT match_decision_tenant_id_document_b_id_fkey FOREIGN KEY (tenant_id, document_b_id) REFERENCES public.document(tenant_id, id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY public.matchmaking_jobs
     ADD CONSTRAINT matchmaking_jobs_user_id_fkey FOREIGN KEY (user_id) REFERENCES public.profile(user_id) ON DELETE CASCADE;

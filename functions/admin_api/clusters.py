@@ -85,8 +85,8 @@ class Filter:
 class ClusterEdge(BaseModel):
     """Two documents that belong together, and why."""
 
-    a: UUID
-    b: UUID
+    document_a_id: UUID
+    document_b_id: UUID
     score: float = Field(description="In bits: log2 of the odds for it.")
     confidence: str
     decided_by: str

@@ -74,7 +74,7 @@ def test_the_keys_the_edges_and_the_jobs_go_with_a_document(
         "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, now())",
         [office.ids[0], office.tenant_id],
     )
-    admin.execute("UPDATE document_match SET decided_by = 'person' WHERE a = %s", [office.ids[0]])
+    admin.execute("UPDATE document_match SET decided_by = 'person' WHERE document_a_id = %s", [office.ids[0]])
     assert {pair for pair in office.links() if 0 in pair} == {(0, 1), (0, 2)}
     remove(office, 0)
     assert admin.execute("SELECT FROM document WHERE id = %s", [office.ids[0]]).fetchone() is None
@@ -235,7 +235,7 @@ def test_the_clusters_before_and_after_are_computed_again(
     opened: Callable[[Sequence[Paper]], Office], admin: Connection
 ):
     office = opened(CASE)
-    admin.execute("DELETE FROM document_match WHERE a = %s AND b = %s", [office.ids[1], office.ids[2]])
+    admin.execute("DELETE FROM document_match WHERE document_a_id = %s AND document_b_id = %s", office.ids[1:3])
     sends = remove(office, 0).sends
     assert clusters(office) == {1: 1, 2: 2, 3: 2}
     asked = {send.message.work_id for send in sends if send.worker == "diagnostics"}

@@ -55,7 +55,8 @@ def state(office: Office, position: int) -> str | None:
 
 
 def decisions(office: Office) -> list[tuple[int, int, str]]:
-    rows = office.admin.execute("SELECT a, b, verdict FROM match_decision ORDER BY id").fetchall()
+    query = "SELECT document_a_id, document_b_id, verdict FROM match_decision ORDER BY id"
+    rows = office.admin.execute(query).fetchall()
     return [(office.ids.index(a), office.ids.index(b), verdict) for a, b, verdict in rows]
 
 

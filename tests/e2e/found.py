@@ -27,7 +27,7 @@ SELECT (SELECT count(*) FROM acquisition_job WHERE tenant_id = %(tenant)s AND at
 """
 _EDGES = """
 SELECT least(a.file_name, b.file_name), greatest(a.file_name, b.file_name), m.decided_by FROM document_match m
-JOIN document a ON a.id = m.a JOIN document b ON b.id = m.b WHERE m.tenant_id = %(tenant)s
+JOIN document a ON a.id = m.document_a_id JOIN document b ON b.id = m.document_b_id WHERE m.tenant_id = %(tenant)s
 """
 _CLUSTERS = """
 SELECT array_agg(file_name) FROM document WHERE tenant_id = %(tenant)s GROUP BY coalesce(cluster_id, id)

@@ -58,7 +58,8 @@ def test_nothing_is_attempted_twice_where_nothing_goes_wrong(run: Run, admin: Co
 def test_no_edge_joins_documents_of_two_tenants(run: Run, admin: Connection):
     assert admin.execute(
         """
-        SELECT count(*) FROM document_match m JOIN document a ON a.id = m.a JOIN document b ON b.id = m.b
+        SELECT count(*) FROM document_match m
+        JOIN document a ON a.id = m.document_a_id JOIN document b ON b.id = m.document_b_id
         WHERE a.tenant_id <> b.tenant_id
         """
     ).fetchone() == (0,)

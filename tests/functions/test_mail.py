@@ -314,23 +314,27 @@ def test_the_same_file_in_another_mail_is_seen_again(mailbox: Mailbox, admin: Co
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "refusal", "said"),
     [
-        (received(mail()), "holds no file"),
-        (received(mail(inline=[("logo.png", LOGO)])), "'logo.png': It is a small image that the text"),
-        (received(mail(("note.txt", b"Dear all"), ("empty.pdf", b""))), "'note.txt': It is of a kind that is no"),
-        (received(mail(("a.pdf", PDF)), spam="FAIL"), "classified the mail as spam"),
-        (received(mail(("a.pdf", PDF)), virus="FAIL"), "found a virus"),
+        (received(mail()), "no_files", "holds no file"),
+        (received(mail(inline=[("logo.png", LOGO)])), "no_documents", "'logo.png': It is a small image that the text"),
+        (
+            received(mail(("note.txt", b"Dear all"), ("empty.pdf", b""))),
+            "no_documents",
+            "'note.txt': It is of a kind that is no",
+        ),
+        (received(mail(("a.pdf", PDF)), spam="FAIL"), "spam", "classified the mail as spam"),
+        (received(mail(("a.pdf", PDF)), virus="FAIL"), "virus", "found a virus"),
     ],
 )
 def test_a_mail_without_a_document_is_kept_with_the_reason(
-    mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, said: str
+    mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, refusal: str, said: str
 ):
     mailbox.receive(content)
 
     (source,) = rows(admin, "source")
     (job,) = (job for job in rows(admin, "acquisition_job") if job["tenant_id"])
-    assert (job["status"], job["reason"]) == (None, source["refusal"])
+    assert (job["status"], source["refusal"]) == (None, refusal)
     assert said in job["reason"]
     assert source["sender"] == "Nordwind GmbH <buchhaltung@nordwind.example>"
     assert rows(admin, "document") == rows(admin, "dead_letter") == []

@@ -69,7 +69,8 @@ class Clusters(World):
     def link(self, a: UUID, b: UUID) -> None:
         self.admin.execute(
             """INSERT INTO document_match
-                   (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+                   (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by, reasoning,
+                    decided_at)
                VALUES (%s, %s, %s, 1, 'high', '{}', 'rules', '', now())""",
             [self.tenant_id, a, b],
         )
@@ -116,7 +117,7 @@ def test_a_receiver_knows_each_cluster_as_it_is(world: Clusters):
         world.settle()
         assert told(receiver) == {str(order): ("matched", ["purchase_order", "delivery_note", "invoice"])}
 
-        world.admin.execute("DELETE FROM document_match WHERE b = %s", [invoice])
+        world.admin.execute("DELETE FROM document_match WHERE document_b_id = %s", [invoice])
         world.put(invoice, invoice)  # it has a cluster of its own now, and the other one is smaller
         world.settle()
         known = told(receiver)

@@ -37,10 +37,10 @@ ROWS = {
                                                                    WHERE document_id = %(a)s)
                                                       THEN %(b)s ELSE %(a)s END,
                                      sha256('text'), 'openai/m', '\\x00', '[0.6, 0.8]')""",
-    "document_match": """INSERT INTO {} (tenant_id, a, b, score, confidence, evidence,
+    "document_match": """INSERT INTO {} (tenant_id, document_a_id, document_b_id, score, confidence, evidence,
                                          decided_by, reasoning, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 1, 'high', '{{}}', 'rules', '', now())""",
-    "match_decision": """INSERT INTO {} (tenant_id, a, b, verdict, decided_by, decided_at)
+    "match_decision": """INSERT INTO {} (tenant_id, document_a_id, document_b_id, verdict, decided_by, decided_at)
                          VALUES (%(tenant)s, %(a)s, %(b)s, 'rejected', 'somebody', now())""",
     "variance_decision": """INSERT INTO {} (tenant_id, document_id, code, expected, actual, verdict, decided_by,
                                                 decided_at)

@@ -90,7 +90,8 @@ def test_the_same_state_is_owed_once_and_another_is_a_new_revision(office: Offic
 def test_a_cluster_is_told_with_its_documents_and_matches(office: Office):
     make_destination(office.admin, office.tenant_id)
     office.admin.execute(
-        """INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+        """INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by,
+                                       reasoning, decided_at)
            VALUES (%s, %s, %s, 1, 'high', '{}', 'rules', '', now())""",
         [office.tenant_id, office.first, office.second],
     )
@@ -101,7 +102,12 @@ def test_a_cluster_is_told_with_its_documents_and_matches(office: Office):
     assert payload["documents"][0]["received_at"] == "2026-01-02T03:04:05.000000Z"
     assert {document["structured_data"]["total_gross"] for document in payload["documents"]} == {"1.10"}
     assert payload["matches"] == [
-        {"a": str(office.first), "b": str(office.second), "confidence": "high", "decided_by": "rules"}
+        {
+            "document_a_id": str(office.first),
+            "document_b_id": str(office.second),
+            "confidence": "high",
+            "decided_by": "rules",
+        }
     ]
 
 

@@ -204,7 +204,7 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
         rows = connection.execute("SELECT id, coalesce(cluster_id, id), matching_reason FROM document").fetchall()
         clusters = {names[id_]: names[cluster_id] for id_, cluster_id, _ in rows}
         reasons = {names[id_]: reason for id_, _, reason in rows if reason}
-        pairs = connection.execute("SELECT a, b, evidence FROM document_match").fetchall()
+        pairs = connection.execute("SELECT document_a_id, document_b_id, evidence FROM document_match").fetchall()
     edges = {frozenset((names[a], names[b])): evidence for a, b, evidence in pairs}
     return Matched(clusters, edges, reasons, outcomes["skipped"], outcomes["decided again"], seconds)
 

@@ -70,7 +70,8 @@ CREATE TABLE simulation_match (actor text, a uuid, b uuid);
 CREATE FUNCTION simulation_match() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
 BEGIN
     INSERT INTO simulation_match (actor, a, b)
-    VALUES (current_setting('simulation.actor', true), coalesce(NEW.a, OLD.a), coalesce(NEW.b, OLD.b));
+    VALUES (current_setting('simulation.actor', true), coalesce(NEW.document_a_id, OLD.document_a_id),
+            coalesce(NEW.document_b_id, OLD.document_b_id));
     RETURN NULL;
 END $$;
 CREATE TRIGGER simulation_match AFTER INSERT OR UPDATE OR DELETE ON document_match

@@ -465,7 +465,7 @@ def _clusters(world: World) -> Iterator[str]:
             id_ = leader[id_]
         return id_
 
-    for a, b in admin.execute("SELECT a, b FROM document_match").fetchall():
+    for a, b in admin.execute("SELECT document_a_id, document_b_id FROM document_match").fetchall():
         linked |= {a, b}
         if "contract" not in (kinds[a], kinds[b]):
             one, other = sorted((find(a), find(b)))

@@ -53,7 +53,7 @@ def check(world: World) -> Iterator[str]:
 
 
 def _edges(world: World, papers: dict[UUID, Paper]) -> Edges:
-    rows = world.store.admin.execute("SELECT a, b FROM document_match").fetchall()
+    rows = world.store.admin.execute("SELECT document_a_id, document_b_id FROM document_match").fetchall()
     return frozenset((papers[a], papers[b]) for a, b in rows)
 
 

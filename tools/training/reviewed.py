@@ -103,7 +103,10 @@ def enough(known: Mapping[str, Any], tenants: Sequence[Reviewed]) -> int:
 
 
 # The last decision about a pair is what stands.
-_DECIDED = "SELECT DISTINCT ON (a, b) a, b, verdict = 'confirmed' FROM match_decision ORDER BY a, b, id DESC"
+_DECIDED = """
+SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, verdict = 'confirmed'
+FROM match_decision ORDER BY document_a_id, document_b_id, id DESC
+"""
 _DOCUMENTS = """
 SELECT id, received_at, type, structured_data FROM document
 WHERE id = ANY(%(ids)s) AND type = ANY(%(kinds)s) AND structured_data IS NOT NULL

@@ -30,7 +30,8 @@ FROM STDIN
 """
 _KEYS = "COPY document_key (tenant_id, document_id, type, key) FROM STDIN"
 _EDGES = """
-COPY document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at) FROM STDIN
+COPY document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by, reasoning,
+                     decided_at) FROM STDIN
 """
 
 

@@ -140,7 +140,8 @@ class Office:
         """The edges: who decided by what rule, and the score."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
-            "SELECT a, b, evidence ->> 'by', score FROM document_match WHERE tenant_id = %s", [self.tenant_id]
+            "SELECT document_a_id, document_b_id, evidence ->> 'by', score FROM document_match WHERE tenant_id = %s",
+            [self.tenant_id],
         ).fetchall()
         return {(names[a], names[b]): (by, round(score, 6)) for a, b, by, score in rows}
 

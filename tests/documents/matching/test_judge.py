@@ -426,7 +426,8 @@ def test_with_a_model_the_edges_are_the_same_in_any_order(
 def _judged(office: Office, admin: Connection) -> set[Any]:
     names = {id_: position for position, id_ in enumerate(office.ids)}
     rows = admin.execute(
-        "SELECT a, b, confidence, reasoning FROM document_match WHERE tenant_id = %s AND decided_by = 'llm'",
+        "SELECT document_a_id, document_b_id, confidence, reasoning FROM document_match"
+        " WHERE tenant_id = %s AND decided_by = 'llm'",
         [office.tenant_id],
     ).fetchall()
     return {(names[a], names[b], *rest) for a, b, *rest in rows}

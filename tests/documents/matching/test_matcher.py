@@ -72,7 +72,8 @@ def test_an_edge_says_why(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="PO-4711")])
     office.match_all()
     row = admin.execute(
-        "SELECT score, confidence, evidence, decided_by, reasoning, decided_at, a < b FROM document_match"
+        "SELECT score, confidence, evidence, decided_by, reasoning, decided_at, document_a_id < document_b_id"
+        " FROM document_match"
     ).fetchone()
     assert row is not None
     score, confidence, evidence, decided_by, reasoning, decided_at, ordered = row
@@ -247,7 +248,8 @@ def test_a_persons_edge_stays(database: Database, admin: Connection, *, rejoined
         database, admin, [order("4711"), invoice(po_reference="4711" if rejoined else "B-1", lines=[line("Q")])]
     )
     admin.execute(
-        "INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)"
+        "INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by,"
+        " reasoning, decided_at)"
         " VALUES (%s, %s, %s, 1, 'high', '{}', 'person', 'I know it', %s)",
         [office.tenant_id, *office.ids, NOW],
     )

@@ -38,7 +38,8 @@ def test_a_cluster_shows_its_documents_and_why_they_belong_together(ask: Ask, of
         4,
         None,
     )
-    pairs = {(office.ids.index(UUID(edge["a"])), office.ids.index(UUID(edge["b"]))) for edge in told["edges"]}
+    ends = ("document_a_id", "document_b_id")
+    pairs = {tuple(office.ids.index(UUID(edge[end])) for end in ends) for edge in told["edges"]}
     assert pairs == {pair for pair in office.links() if OTHER_ORDER not in pair}
     for edge in told["edges"]:
         assert (edge["decided_by"], edge["confidence"]) == ("rules", "high")
@@ -97,7 +98,7 @@ def test_pages_of_a_cluster_follow_one_another(ask: Ask, office: Office) -> None
         (one,) = page["documents"]
         seen.append(one["id"])
         assert page["documents_total"] == 4
-        assert all(one["id"] in (edge["a"], edge["b"]) for edge in page["edges"])
+        assert all(one["id"] in (edge["document_a_id"], edge["document_b_id"]) for edge in page["edges"])
         cursor = {"cursor": page["next"]}
 
     assert seen == ids(office, ORDER, DELIVERY, INVOICE, CREDIT)
@@ -118,7 +119,8 @@ def test_large_cluster_is_cut_to_the_size_of_an_answer(ask: Ask, office: Office,
     )
     admin.execute(
         """
-        INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+        INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by,
+                                    reasoning, decided_at)
         SELECT %s, %s, id, 12.5, 'high', '{"features": [["number", "exact", 12.5]]}', 'rules', 'Alike', now()
         FROM document WHERE key = 'k'
         """,

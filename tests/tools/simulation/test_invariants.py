@@ -82,7 +82,9 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "were committed 0 times",
     ),
     "a match committed apart from its settlement": (
-        statement("INSERT INTO simulation_match SELECT '0:0', a, b FROM document_match LIMIT 1"),
+        statement(
+            "INSERT INTO simulation_match SELECT '0:0', document_a_id, document_b_id FROM document_match LIMIT 1"
+        ),
         "settles no work item of matching",
     ),
     "a document outside its cluster": (

@@ -89,11 +89,11 @@ function Links({ cluster, current }) {
       choose=${(number) => setChosen(chosen === number ? null : number)} />
     ${edges.length
       ? html`<ul class="links">${edges.map(
-          (edge, number) => html`<li key=${`${edge.a} ${edge.b}`} class=${chosen === number ? "chosen" : ""}>
+          (edge, number) => html`<li key=${`${edge.document_a_id} ${edge.document_b_id}`} class=${chosen === number ? "chosen" : ""}>
             <button type="button" class="link" aria-expanded=${chosen === number} onClick=${() => setChosen(chosen === number ? null : number)}
-              >${title(edge.a)} ↔ ${title(edge.b)}</button>
+              >${title(edge.document_a_id)} ↔ ${title(edge.document_b_id)}</button>
             <span class="quiet"> ${edge.confidence}, ${DECIDED_BY[edge.decided_by] ?? `by ${edge.decided_by}`}</span>
-            ${chosen === number && html`<${Why} edge=${edge} caption=${`Evidence for ${title(edge.a)} and ${title(edge.b)}`} />`}
+            ${chosen === number && html`<${Why} edge=${edge} caption=${`Evidence for ${title(edge.document_a_id)} and ${title(edge.document_b_id)}`} />`}
           </li>`,
         )}</ul>`
       : html`<p class="quiet">It is alone: nothing was found that it belongs to.</p>`}

@@ -17,9 +17,10 @@ SELECT (%(findings)s::jsonb || jsonb_build_object(
         'received_at', to_char(received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
     ) ORDER BY id) FROM member),
     'matches', (SELECT coalesce(jsonb_agg(jsonb_build_object(
-        'a', a, 'b', b, 'confidence', confidence, 'decided_by', decided_by
-    ) ORDER BY a, b), '[]') FROM document_match
-                WHERE a IN (SELECT id FROM member) AND b IN (SELECT id FROM member))
+        'document_a_id', document_a_id, 'document_b_id', document_b_id, 'confidence', confidence,
+        'decided_by', decided_by
+    ) ORDER BY document_a_id, document_b_id), '[]') FROM document_match
+                WHERE document_a_id IN (SELECT id FROM member) AND document_b_id IN (SELECT id FROM member))
 ))::text
 WHERE EXISTS (SELECT FROM member)
 """

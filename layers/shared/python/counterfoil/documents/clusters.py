@@ -31,8 +31,8 @@ MOST_CHARACTERS = 1_000_000
 class Edge:
     """Two documents that belong together, and why."""
 
-    a: UUID
-    b: UUID
+    document_a_id: UUID
+    document_b_id: UUID
     score: float
     """In bits: log2 of the odds for it."""
     confidence: str
@@ -91,13 +91,14 @@ ORDER BY received_at, id LIMIT %(most)s
 """
 _TOTAL = "SELECT count(*) FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s"
 _OF_MEMBERS = """
-SELECT * FROM document_match WHERE a = ANY(%(ids)s)
+SELECT * FROM document_match WHERE document_a_id = ANY(%(ids)s)
 UNION ALL
-SELECT * FROM document_match WHERE b = ANY(%(ids)s) AND a <> ALL(%(ids)s)
+SELECT * FROM document_match WHERE document_b_id = ANY(%(ids)s) AND document_a_id <> ALL(%(ids)s)
 """
 _EDGES = f"""
-SELECT a, b, score, confidence, decided_by, reasoning, decided_at, evidence -> 'features' FROM ({_OF_MEMBERS}) AS edge
-ORDER BY score DESC, a, b LIMIT %(most)s
+SELECT document_a_id, document_b_id, score, confidence, decided_by, reasoning, decided_at, evidence -> 'features'
+FROM ({_OF_MEMBERS}) AS edge
+ORDER BY score DESC, document_a_id, document_b_id LIMIT %(most)s
 """  # noqa: S608  # put together from the constants above
 _EDGES_TOTAL = f"SELECT count(*) FROM ({_OF_MEMBERS}) AS edge"  # noqa: S608
 _RESULT = """
@@ -126,7 +127,7 @@ def show(
     places = [Place(at, id_) for id_, at in connection.execute(_MEMBERS, about)]
     shown = [place.id for place in places[:limit]]
     edges, edges_total = _edges(connection, shown)
-    others = {end for edge in edges for end in (edge.a, edge.b)} - set(shown)
+    others = {end for edge in edges for end in (edge.document_a_id, edge.document_b_id)} - set(shown)
     near = browsing.of_ids(connection, tenant_id, [*shown, *others])
     computed = connection.execute(_RESULT, about).fetchone() or (None, None, False, None, None)
     result, computed_at, is_being_computed, error, status = computed

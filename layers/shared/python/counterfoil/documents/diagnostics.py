@@ -135,9 +135,11 @@ class Cluster:
 
 _EDGES = """
 WITH member AS (SELECT id FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s)
-SELECT a, b, decided_by = 'person' FROM document_match WHERE a IN (SELECT id FROM member)
+SELECT document_a_id, document_b_id, decided_by = 'person' FROM document_match
+WHERE document_a_id IN (SELECT id FROM member)
 UNION
-SELECT a, b, decided_by = 'person' FROM document_match WHERE b IN (SELECT id FROM member)
+SELECT document_a_id, document_b_id, decided_by = 'person' FROM document_match
+WHERE document_b_id IN (SELECT id FROM member)
 """
 
 # The members, and the other ends of their edges, which are contracts.

@@ -207,15 +207,17 @@ def _told(data: Mapping[str, Any], prefix: str, evidence: Mapping[str, Any]) -> 
 # -- what it belongs together with -----------------------------------------------------------------------------------
 
 _EDGES = """
-SELECT CASE a WHEN %(id)s THEN b ELSE a END, score, confidence, decided_by, reasoning, decided_at,
-       evidence -> 'features'
+SELECT CASE document_a_id WHEN %(id)s THEN document_b_id ELSE document_a_id END, score, confidence, decided_by,
+       reasoning, decided_at, evidence -> 'features'
 FROM (
-    SELECT * FROM document_match WHERE a = %(id)s UNION ALL SELECT * FROM document_match WHERE b = %(id)s
+    SELECT * FROM document_match WHERE document_a_id = %(id)s
+    UNION ALL SELECT * FROM document_match WHERE document_b_id = %(id)s
 ) AS edge
-ORDER BY score DESC, a, b LIMIT %(most)s
+ORDER BY score DESC, document_a_id, document_b_id LIMIT %(most)s
 """
 _EDGES_TOTAL = """
-SELECT (SELECT count(*) FROM document_match WHERE a = %(id)s) + (SELECT count(*) FROM document_match WHERE b = %(id)s)
+SELECT (SELECT count(*) FROM document_match WHERE document_a_id = %(id)s)
+     + (SELECT count(*) FROM document_match WHERE document_b_id = %(id)s)
 """
 
 

@@ -110,18 +110,22 @@ SELECT read_at, 'question', 'read', read_by FROM reading WHERE document_id = %(i
 ORDER BY 1 DESC LIMIT %(most)s
 """
 _LINKS = """
-SELECT decided_at, 'link', 'linked', decided_by, CASE a WHEN %(id)s THEN b ELSE a END,
+SELECT decided_at, 'link', 'linked', decided_by,
+       CASE document_a_id WHEN %(id)s THEN document_b_id ELSE document_a_id END,
        jsonb_build_object('confidence', confidence, 'reasoning', reasoning)
 FROM (
-    SELECT * FROM document_match WHERE a = %(id)s UNION ALL SELECT * FROM document_match WHERE b = %(id)s
+    SELECT * FROM document_match WHERE document_a_id = %(id)s
+    UNION ALL SELECT * FROM document_match WHERE document_b_id = %(id)s
 ) AS edge
-ORDER BY decided_at DESC, a, b LIMIT %(most)s
+ORDER BY decided_at DESC, document_a_id, document_b_id LIMIT %(most)s
 """
 _DECISIONS = """
-SELECT decided_at, 'decision', verdict, decided_by, CASE a WHEN %(id)s THEN b ELSE a END,
+SELECT decided_at, 'decision', verdict, decided_by,
+       CASE document_a_id WHEN %(id)s THEN document_b_id ELSE document_a_id END,
        jsonb_strip_nulls(jsonb_build_object('reason', reason))
 FROM (
-    SELECT * FROM match_decision WHERE a = %(id)s UNION ALL SELECT * FROM match_decision WHERE b = %(id)s
+    SELECT * FROM match_decision WHERE document_a_id = %(id)s
+    UNION ALL SELECT * FROM match_decision WHERE document_b_id = %(id)s
 ) AS decision
 UNION ALL
 SELECT decided_at, 'decision', verdict, decided_by, NULL,

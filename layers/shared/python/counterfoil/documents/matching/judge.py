@@ -222,8 +222,8 @@ noted AS (
     INSERT INTO key_loss (tenant_id)
     SELECT %(tenant)s FROM kept
     WHERE EXISTS (SELECT FROM document_key k WHERE k.document_id = kept.document_id)
-       OR EXISTS (SELECT FROM match_decision d WHERE d.a = kept.document_id)
-       OR EXISTS (SELECT FROM match_decision d WHERE d.b = kept.document_id)
+       OR EXISTS (SELECT FROM match_decision d WHERE d.document_a_id = kept.document_id)
+       OR EXISTS (SELECT FROM match_decision d WHERE d.document_b_id = kept.document_id)
     ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
 )
 SELECT EXISTS (SELECT FROM vectors)

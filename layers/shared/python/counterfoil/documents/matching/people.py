@@ -139,7 +139,10 @@ _MEMBERS = """
 SELECT id FROM document
 WHERE (tenant_id, cluster_id) = (SELECT tenant_id, cluster_id FROM document WHERE id = %(id)s)
 """
-_PAIRS = "SELECT a, b FROM document_match WHERE a = %(id)s OR b = %(id)s ORDER BY a, b"
+_PAIRS = """
+SELECT document_a_id, document_b_id FROM document_match
+WHERE document_a_id = %(id)s OR document_b_id = %(id)s ORDER BY document_a_id, document_b_id
+"""
 
 
 def matchable(connection: Connection, ids: Collection[UUID]) -> bool:
@@ -225,10 +228,12 @@ SELECT EXISTS (SELECT FROM document_key WHERE document_id = %(id)s)
     OR EXISTS (SELECT FROM document WHERE id = %(id)s AND cluster_id IS NOT NULL)
 """
 _FORGET_KEYS = "DELETE FROM document_key WHERE document_id = %(id)s"
-_FORGET_EDGES = "DELETE FROM document_match WHERE (a = %(id)s OR b = %(id)s) AND decided_by <> 'person'"
+_FORGET_EDGES = """
+DELETE FROM document_match WHERE (document_a_id = %(id)s OR document_b_id = %(id)s) AND decided_by <> 'person'
+"""
 _FORGET_CLUSTER = """
 UPDATE document SET cluster_id = NULL
-WHERE id = %(id)s AND NOT EXISTS (SELECT FROM document_match WHERE a = %(id)s OR b = %(id)s)
+WHERE id = %(id)s AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id = %(id)s OR document_b_id = %(id)s)
 """
 
 

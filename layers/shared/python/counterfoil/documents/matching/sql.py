@@ -209,10 +209,10 @@ class Edge:
 # index, `BY_INDEX` or not.
 _BEGIN = """
 SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
-       EXISTS (SELECT FROM document_match m WHERE m.a = d.id OFFSET 0)
-       OR EXISTS (SELECT FROM document_match m WHERE m.b = d.id OFFSET 0)
-       OR EXISTS (SELECT FROM match_decision s WHERE s.a = d.id OFFSET 0)
-       OR EXISTS (SELECT FROM match_decision s WHERE s.b = d.id OFFSET 0),
+       EXISTS (SELECT FROM document_match m WHERE m.document_a_id = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM document_match m WHERE m.document_b_id = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM match_decision s WHERE s.document_a_id = d.id OFFSET 0)
+       OR EXISTS (SELECT FROM match_decision s WHERE s.document_b_id = d.id OFFSET 0),
        e.text_hash, e.model, e.signature
 FROM document d
 LEFT JOIN LATERAL (SELECT * FROM document_embedding WHERE document_id = d.id OFFSET 0) AS e ON true
@@ -226,25 +226,25 @@ WHERE d.id = ANY(%(ids)s)
 # Both ends' kinds come along: they say which end is the child. So do pairs of which a person said last that they do not
 # belong together.
 _EDGES = """
-SELECT m.a, m.b, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child', m.decided_by, m.score,
-       m.evidence ->> 'question'
+SELECT m.document_a_id, m.document_b_id, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child',
+       m.decided_by, m.score, m.evidence ->> 'question'
 FROM (
-    SELECT * FROM document_match WHERE a = ANY(%(ids)s)
+    SELECT * FROM document_match WHERE document_a_id = ANY(%(ids)s)
     UNION
-    SELECT * FROM document_match WHERE b = ANY(%(ids)s)
+    SELECT * FROM document_match WHERE document_b_id = ANY(%(ids)s)
 ) AS m
-CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.a OFFSET 0) AS a
-CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.b OFFSET 0) AS b
+CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.document_a_id OFFSET 0) AS a
+CROSS JOIN LATERAL (SELECT type FROM document WHERE id = m.document_b_id OFFSET 0) AS b
 UNION ALL
-SELECT said.a, said.b, NULL, NULL, NULL, NULL, said.verdict, NULL, NULL
+SELECT said.document_a_id, said.document_b_id, NULL, NULL, NULL, NULL, said.verdict, NULL, NULL
 FROM (
-    SELECT DISTINCT ON (a, b) a, b, verdict
+    SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, verdict
     FROM (
-        SELECT a, b, verdict, id FROM match_decision WHERE a = ANY(%(ids)s)
+        SELECT document_a_id, document_b_id, verdict, id FROM match_decision WHERE document_a_id = ANY(%(ids)s)
         UNION ALL
-        SELECT a, b, verdict, id FROM match_decision WHERE b = ANY(%(ids)s)
+        SELECT document_a_id, document_b_id, verdict, id FROM match_decision WHERE document_b_id = ANY(%(ids)s)
     ) AS d
-    ORDER BY a, b, id DESC
+    ORDER BY document_a_id, document_b_id, id DESC
 ) AS said
 WHERE said.verdict = 'rejected'
 """
@@ -375,16 +375,17 @@ SELECT NULL, 0 WHERE EXISTS (
 
 _DELETE_EDGES = """
 DELETE FROM document_match m USING unnest(%(a)s::uuid[], %(b)s::uuid[]) AS gone (a, b)
-WHERE m.a = gone.a AND m.b = gone.b AND m.decided_by <> 'person'
+WHERE m.document_a_id = gone.a AND m.document_b_id = gone.b AND m.decided_by <> 'person'
 """
 
 _INSERT_EDGES = """
-INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by, reasoning,
+                            decided_at)
 SELECT %(tenant)s, a, b, score, confidence, evidence, decided_by, reasoning, %(now)s
 FROM unnest(%(a)s::uuid[], %(b)s::uuid[], %(scores)s::float8[], %(confidences)s::text[], %(evidence)s::jsonb[],
             %(deciders)s::text[], %(reasonings)s::text[])
      AS made (a, b, score, confidence, evidence, decided_by, reasoning)
-ON CONFLICT (a, b) DO UPDATE
+ON CONFLICT (document_a_id, document_b_id) DO UPDATE
 SET score = excluded.score, confidence = excluded.confidence, evidence = excluded.evidence,
     reasoning = excluded.reasoning, decided_at = excluded.decided_at, decided_by = excluded.decided_by
 WHERE document_match.decided_by <> 'person'
@@ -399,9 +400,9 @@ WITH RECURSIVE reached (seed, id) AS (
     SELECT reached.seed, next.id
     FROM reached
     CROSS JOIN LATERAL (
-        SELECT b AS id FROM document_match WHERE a = reached.id
+        SELECT document_b_id AS id FROM document_match WHERE document_a_id = reached.id
         UNION ALL
-        SELECT a AS id FROM document_match WHERE b = reached.id
+        SELECT document_a_id AS id FROM document_match WHERE document_b_id = reached.id
     ) AS next
     JOIN document ON document.id = next.id AND document.type <> %(contract)s
 ),
@@ -440,8 +441,8 @@ WHERE document.id = told.id AND document.matching_status IS NOT DISTINCT FROM 's
 _ALONE = """
 UPDATE document SET matching_reason = %(reason)s
 WHERE id = ANY(%(ids)s) AND matching_status IS NOT DISTINCT FROM 'succeeded' AND matching_reason IS NULL
-  AND NOT EXISTS (SELECT FROM document_match m WHERE m.a = document.id OFFSET 0)
-  AND NOT EXISTS (SELECT FROM document_match m WHERE m.b = document.id OFFSET 0)
+  AND NOT EXISTS (SELECT FROM document_match m WHERE m.document_a_id = document.id OFFSET 0)
+  AND NOT EXISTS (SELECT FROM document_match m WHERE m.document_b_id = document.id OFFSET 0)
 """
 
 
@@ -645,7 +646,7 @@ def keep(
     return lambda: Changed(frozenset(id_ for (id_,) in cursor.fetchall()), closed())
 
 
-_HAS_MATCH = "SELECT FROM document_match WHERE a = %(id)s OR b = %(id)s LIMIT 1"
+_HAS_MATCH = "SELECT FROM document_match WHERE document_a_id = %(id)s OR document_b_id = %(id)s LIMIT 1"
 
 
 def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime) -> None:
@@ -741,11 +742,11 @@ class Decision:
 
 
 _DECISIONS = """
-SELECT id, a, b, verdict, decided_by, reason, decided_at FROM match_decision
-WHERE a = ANY(%(ids)s) OR b = ANY(%(ids)s) ORDER BY id
+SELECT id, document_a_id, document_b_id, verdict, decided_by, reason, decided_at FROM match_decision
+WHERE document_a_id = ANY(%(ids)s) OR document_b_id = ANY(%(ids)s) ORDER BY id
 """
 _DECIDE = """
-INSERT INTO match_decision (tenant_id, a, b, verdict, decided_by, reason, decided_at)
+INSERT INTO match_decision (tenant_id, document_a_id, document_b_id, verdict, decided_by, reason, decided_at)
 VALUES (%(tenant)s, %(a)s, %(b)s, %(verdict)s, %(by)s, %(reason)s, %(now)s)
 RETURNING id
 """
@@ -767,21 +768,25 @@ def record(
 
 
 _CONFIRM = """
-INSERT INTO document_match (tenant_id, a, b, score, confidence, evidence, decided_by, reasoning, decided_at)
+INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by, reasoning,
+                            decided_at)
 VALUES (%(tenant)s, %(a)s, %(b)s, %(score)s, 'high', %(evidence)s, 'person', %(reasoning)s, %(now)s)
-ON CONFLICT (a, b) DO UPDATE
+ON CONFLICT (document_a_id, document_b_id) DO UPDATE
 SET score = excluded.score, confidence = excluded.confidence, evidence = excluded.evidence,
     decided_by = excluded.decided_by, reasoning = excluded.reasoning, decided_at = excluded.decided_at
 """
 
 # What is left is decided by rules again, which see it as an edge that was there.
-_RELEASE = "UPDATE document_match SET decided_by = 'rules' WHERE a = %(a)s AND b = %(b)s AND decided_by = 'person'"
-_UNLINK = "DELETE FROM document_match WHERE a = %(a)s AND b = %(b)s"
+_RELEASE = """
+UPDATE document_match SET decided_by = 'rules'
+WHERE document_a_id = %(a)s AND document_b_id = %(b)s AND decided_by = 'person'
+"""
+_UNLINK = "DELETE FROM document_match WHERE document_a_id = %(a)s AND document_b_id = %(b)s"
 
 # Nobody's partner, and not matched: in no cluster. Its keys are its own match's to write and to delete.
 _LEAVE_ALONE = """
 UPDATE document d SET cluster_id = NULL
-WHERE id = ANY(%(ids)s) AND NOT EXISTS (SELECT FROM document_match WHERE a = d.id OR b = d.id)
+WHERE id = ANY(%(ids)s) AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id = d.id OR document_b_id = d.id)
 """
 
 
