@@ -1,4 +1,4 @@
-"""Prompt versions are part of the keys of cached answers, so each has one wording, one input and one form."""
+"""Prompt versions: keys of cached answers, so each has one wording, one input and one form."""
 
 import json
 from hashlib import sha256

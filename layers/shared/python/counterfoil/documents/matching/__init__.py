@@ -1,8 +1,9 @@
-"""Matching: which documents of a tenant belong together. docs/matching.md has the design and its proof.
+"""Finds which documents of a tenant belong together.
 
-`search_and_decide` reads a document, finds its candidates by blocking keys, scores each pair and decides, without a
-lock. `write` stores keys, edges and clusters in the caller's transaction, under the tenant's matching lock. `search`
-and `write_together` do the same in one transaction without a judge, for one document or for several at once.
+docs/matching.md has the design and its proof. `search_and_decide` reads a document, finds its candidates by blocking
+keys, scores each pair and decides, without a lock. `write` stores keys, edges and clusters in the caller's transaction,
+under the tenant's matching lock. `search` and `write_together` do the same in one transaction without a judge, for one
+document or for several at once.
 
 The edges are a function of the tenant's documents, of reviewers' decisions, and of the stored answers of models. They
 do not depend on the order of arrival.
