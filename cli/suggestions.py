@@ -14,6 +14,7 @@ from cli.tolerance_table import lock, put
 from counterfoil.documents import acceptance, diagnostics
 from counterfoil.documents.three_way_match import Key, Tolerances
 from counterfoil.documents.three_way_match.decisions import Found, Label, Proposal, Withheld, propose, told
+from counterfoil.documents.three_way_match.tolerances import as_json
 
 _ABOUT = {
     Key.PRICE: "prices",
@@ -55,7 +56,7 @@ def record(found: Sequence[Found]) -> dict[str, Any]:
     """As JSON has it."""
     return {
         "proposals": [one.record for one in found if isinstance(one, Proposal)],
-        "withheld": [one.record for one in found if isinstance(one, Withheld)],
+        "withheld": [as_json(one) for one in found if isinstance(one, Withheld)],
     }
 
 

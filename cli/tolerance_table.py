@@ -11,6 +11,7 @@ from cli.tenants import Tenant, record
 from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.documents.three_way_match import Key, Limits, Tolerance
+from counterfoil.documents.three_way_match.tolerances import as_json
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Entry:
         one = self.tolerance
         scope = {"supplier": one.supplier, "article": one.article}
         trail = {"set_by": self.set_by, "reason": self.reason, "evidence": self.evidence}
-        return {"key": one.key.value, **scope, **one.limits.record, **trail}
+        return {"key": one.key.value, **scope, **as_json(one.limits), **trail}
 
 
 _ENTRIES = """
@@ -92,7 +93,7 @@ def put(
         "tolerance set",
         target=wanted.key.value,
         reason=reason,
-        detail=_detail(connection, tenant, wanted) | limits.record,
+        detail=_detail(connection, tenant, wanted) | as_json(limits),
     )
 
 

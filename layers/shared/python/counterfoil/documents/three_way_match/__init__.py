@@ -1,12 +1,9 @@
-"""Variances: what differs between the documents of a case, and what the case comes to.
+"""Three-way match: the variances between the documents of a cluster, and its status.
 
-`examine` is the whole of it, and pure: the same documents, links and tolerances give the same result, whatever their
-order. `model` is what it reads and finds, `case` says which documents count and what each is held against, `alignment`
-which lines are about the same (by `assignment`), `ledger` what each item comes to; `quantities`, `prices` and `totals`
-are the checks, `credits` what settles them, `tolerances` the limits, `verdicts` what people said of differences and
-`proposals` which limits follow from it, `charges` which lines nobody orders, `units` what can be converted for certain,
-`summary` what lists show of a cluster,
-`wording` how sentences name things.
+`examine` is pure: the same documents, links and tolerances give the same result, whatever their order. `case` says
+which documents count, `alignment` which lines are about the same item, and `ledger` the quantities and amounts of each
+item. `checks` finds variances and what settles them, within `tolerances`. `decisions` applies reviewers' decisions and
+suggests tolerances from them. `summary` is the cluster in lists, and `model` has the types.
 """
 
 from counterfoil.documents.three_way_match.checks import examine

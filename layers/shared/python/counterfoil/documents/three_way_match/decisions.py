@@ -23,7 +23,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.documents.three_way_match.model import Code, Variance
-from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances
+from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances, as_json
 
 About = tuple[UUID, Code, str | None, Decimal, Decimal]
 """A variance by its document, code and line, and what was expected and found."""
@@ -207,8 +207,8 @@ class Proposal:
             "supplier_name": self.supplier_name,
             "key": self.key.value,
             "direction": self.direction,
-            "before": self.before.record,
-            "limits": self.limits.record,
+            "before": as_json(self.before),
+            "limits": as_json(self.limits),
             "measured_in": self.sort,
             "quantile": str(QUANTILE),
             "accepted": found.accepted,
@@ -231,17 +231,6 @@ class Withheld:
     key: Key
     direction: Direction
     why: str
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "supplier": self.supplier,
-            "supplier_name": self.supplier_name,
-            "key": self.key.value,
-            "direction": self.direction,
-            "why": self.why,
-        }
 
 
 Found = Proposal | Withheld

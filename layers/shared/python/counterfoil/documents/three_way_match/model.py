@@ -19,7 +19,7 @@ from counterfoil.documents import units
 from counterfoil.documents.lexicon import THREE_WAY_MATCH
 from counterfoil.documents.matching.normalise import Reference, code, reference, words
 from counterfoil.documents.structured import ROLES, DocumentType, is_identified
-from counterfoil.documents.three_way_match.tolerances import Limits
+from counterfoil.documents.three_way_match.tolerances import Limits, as_json
 
 _FACTORS = {
     unit: (dimension, Decimal(factor))
@@ -385,7 +385,7 @@ class Variance:
 
     @property
     def record(self) -> dict[str, Any]:
-        """As JSON has it: numbers as decimal strings."""
+        """As JSON has it, with the parts of its document that a clerk needs."""
         return {
             "code": self.code.value,
             "document": str(self.document.id),
@@ -397,7 +397,7 @@ class Variance:
             "difference": _plain(self.difference),
             "unit": self.unit,
             "currency": self.currency,
-            "tolerance": None if self.limits is None else self.limits.record,
+            "tolerance": None if self.limits is None else as_json(self.limits),
             "within_tolerance": self.is_tolerated,
             "sentence": self.sentence,
             "settled_by": self.settled_by,
@@ -419,17 +419,6 @@ class Part:
     unit_price: Decimal | None
     """For one unit of the row."""
 
-    @property
-    def record(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "document": str(self.document),
-            "line": self.line,
-            "role": self.role,
-            "quantity": _plain(self.quantity),
-            "unit_price": _plain(self.unit_price),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -450,21 +439,6 @@ class Row:
     price: Decimal | None
     """As ordered, for one unit."""
     parts: tuple[Part, ...]
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """As JSON has it: numbers as decimal strings."""
-        quantities = ("ordered", "delivered", "received", "rejected", "billed", "credited", "price")
-        return {
-            "order": None if self.order is None else str(self.order),
-            "line": self.line,
-            "article": self.article,
-            "description": self.description,
-            "unit": self.unit,
-            "currency": self.currency,
-            **{name: _plain(getattr(self, name)) for name in quantities},
-            "parts": [part.record for part in self.parts],
-        }
 
 
 class ClusterStatus(StrEnum):
@@ -533,7 +507,7 @@ class Result:
             "outcome": self.outcome.value,
             "reasons": list(self.reasons),
             "variances": [variance.record for variance in self.variances],
-            "lines": [row.record for row in self.rows],
+            "lines": as_json(self.rows, plain),
             "remarks": list(self.remarks),
         }
 

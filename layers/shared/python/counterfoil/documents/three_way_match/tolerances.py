@@ -6,11 +6,12 @@ never mixed. Each direction has an absolute and a percent limit. Where both are 
 set limits nothing.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
+from uuid import UUID
 
 from counterfoil.documents.matching.normalise import code, identifier, name
 
@@ -55,22 +56,24 @@ class Limits:
         return percent is None or abs(difference) * 100 <= percent * abs(expected)
 
     @property
-    def record(self) -> dict[str, Any]:
-        """As JSON has it: decimal strings."""
-        limits = {
-            "lower_absolute": self.lower_absolute,
-            "lower_percent": self.lower_percent,
-            "upper_absolute": self.upper_absolute,
-            "upper_percent": self.upper_percent,
-        }
-        return {field: None if limit is None else format(limit, "f") for field, limit in limits.items()}
-
-    @property
     def words(self) -> str:
         """For people: `1 % less, 5 % and 2.00 more`."""
         lower = _words(self.lower_absolute, self.lower_percent)
         upper = _words(self.upper_absolute, self.upper_percent)
         return f"{lower} more or less" if lower == upper else f"{lower} less, {upper} more"
+
+
+def as_json(value: Any, decimal: Callable[[Decimal], str] = "{:f}".format) -> Any:
+    """Return a dataclass as JSON has it, by its fields' names: numbers as strings, ids and dates as text."""
+    if is_dataclass(value):
+        return {field.name: as_json(getattr(value, field.name), decimal) for field in fields(value)}
+    if isinstance(value, tuple):
+        return [as_json(one, decimal) for one in value]
+    if isinstance(value, Decimal):
+        return decimal(value)
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, UUID) else value
 
 
 def _words(absolute: Decimal | None, percent: Decimal | None) -> str:
