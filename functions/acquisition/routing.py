@@ -32,7 +32,7 @@ def route(attempt: Attempt) -> Outcome:
         ).fetchall()[0]
     if not key.startswith(INBOX):
         message = f"The key names no tenant that exists; upload to {PREFIX}{{tenant}}/{{file name}}"
-        raise UnknownTenantError(message)
+        raise UnknownTenantError(message, code="key_without_tenant")
     if key == INBOX + SETUP:
         return Skipped("Not a mail: Amazon SES tried whether it may store mail here")
     check_size(size)
@@ -41,7 +41,8 @@ def route(attempt: Attempt) -> Outcome:
     with attempt.database.delivery() as connection:
         tenants = uploads.tenants_of(connection, addresses)
     if not tenants:
-        raise UnknownTenantError(_nobody(addresses), addresses=addresses[:MAX_NAMED])
+        code = "unknown_recipient" if addresses else "no_recipient"
+        raise UnknownTenantError(_nobody(addresses), code=code, addresses=addresses[:MAX_NAMED])
     told = f"Passed on to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
     return Succeeded(
         lambda connection: Effects(uploads.pass_on(connection, attempt.work_id, tenants, attempt.now()), told)

@@ -31,6 +31,8 @@ class OtherFilesError(InvalidDocumentError):
     An operator's retry accepts it.
     """
 
+    code = "mail_with_other_files"
+
     def __init__(self) -> None:
         super().__init__(
             "The tenant already has a mail with this Message-ID and sender, but not all of its files. No file was"
@@ -282,7 +284,7 @@ def _has_other_files(connection: Connection, arrival: Arrival) -> bool:
     return connection.execute(_KNOWN_OR_REMOVED.encode(), values * 2).rowcount < len(arrival.documents)
 
 
-_SENT_AGAIN = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last_error,type}' = %s"
+_SENT_AGAIN = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{last_error,code}' = %s"
 
 
 def _is_another(connection: Connection, arrival: Arrival) -> bool:
@@ -291,7 +293,7 @@ def _is_another(connection: Connection, arrival: Arrival) -> bool:
     A retry after another error accepts nothing.
     """
     letter = KINDS["acquisition"].job_id(arrival.job_id)
-    return connection.execute(_SENT_AGAIN, [letter, OtherFilesError.__name__]).rowcount > 0
+    return connection.execute(_SENT_AGAIN, [letter, OtherFilesError.code]).rowcount > 0
 
 
 def _hashes(arrival: Arrival) -> list[bytes]:

@@ -40,6 +40,7 @@ class LastError(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     type: str
+    code: str | None = Field(default=None, description="Stable name of the failure; null if only its message tells.")
     message: str
     timestamp: datetime
     context: dict[str, JsonValue] = Field(

@@ -185,7 +185,7 @@ class Archiver:
         taken, _ = store.take_abandoned(connection, kind, claim, now)
         store.note_lost(connection, kind, taken, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
-        failure = Failure("max_retries_exceeded", "NeverSettled", error, most, ACTOR)
+        failure = Failure("max_retries_exceeded", "NeverSettled", error, most, ACTOR, code="never_settled")
         return store.fail(connection, kind, taken, failure, now)
 
 

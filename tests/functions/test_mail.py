@@ -213,7 +213,7 @@ def test_the_same_mail_with_other_files_is_no_second_document_and_a_person_is_to
     assert document["seen_again"] == 1
     (letter,), (told,) = rows(admin, "dead_letter"), rows(admin, "notification")
     assert (letter["tenant_id"], letter["payload"]["file"]["key"]) == (str(acme), "inbox/2")
-    assert letter["metadata"]["last_error"]["type"] == OtherFilesError.__name__
+    assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
     assert told["payload"]["error"] == str(OtherFilesError())
     later = rows(admin, "source")[-1]
     assert later["refusal"] == "duplicate"
@@ -248,7 +248,7 @@ def test_a_mail_that_failed_for_another_reason_and_is_sent_again_is_not_called_a
     mailbox.send_again(keeper_database)
     assert files_of(admin, acme) == ["a.pdf"]
     (letter,) = rows(admin, "dead_letter")
-    assert letter["metadata"]["last_error"]["type"] == OtherFilesError.__name__
+    assert letter["metadata"]["last_error"]["code"] == OtherFilesError.code
 
     mailbox.send_again(keeper_database)
     assert files_of(admin, acme) == ["a.pdf", "b.pdf"]

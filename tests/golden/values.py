@@ -7,7 +7,7 @@ A commit that changes one says why.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ def identities() -> Values:
         "job_namespace": str(JOB_NAMESPACE),
         **{f"dead_letter_job_id.{worker}": str(kind.job_id(_ID)) for worker, kind in KINDS.items()},
         "dead_letter_fingerprint": letter.fingerprint,
+        "dead_letter_fingerprint_of_code": replace(letter, failure=replace(failure, code="unknown_tenant")).fingerprint,
         "upload_job_id": str(Upload("bucket", "uploads/acme/a.pdf", "1", 1).job_id),
         "mail_job_id": str(job_of_tenant(_ID, _ID)),
         "output_job_id": str(job_id(_ID, "document", _ID)),

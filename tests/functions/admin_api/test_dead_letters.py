@@ -52,6 +52,7 @@ def test_a_list_has_the_newest_first_and_what_people_look_for(ask: Ask, die: Die
     assert (letter["metadata"]["retry_count"], letter["metadata"]["max_retry"]) == (2, 2)
     assert letter["metadata"]["last_error"] == {
         "type": "TimeoutError",
+        "code": None,
         "message": "Reading timed out after 30 s",
         "timestamp": "2026-03-02T12:00:00Z",
         "context": {"worker": "ingestion", "attempt": 3},

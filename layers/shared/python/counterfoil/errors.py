@@ -38,6 +38,13 @@ from typing import Any
 class CounterfoilError(Exception):
     """Base of every error that Counterfoil raises on purpose."""
 
+    code: str | None = None
+    """Stable name of the failure: dead letters with one code are one group, whatever the message says.
+
+    None for errors with many causes, such as unreadable documents and refused calls: their messages, without numbers
+    and quoted names, make the groups.
+    """
+
 
 class TransientError(CounterfoilError):
     """A failure that a later try can cure."""
@@ -80,9 +87,13 @@ class ParserError(TransientError):
 class NewerSchemaError(TransientError):
     """A message names a schema version newer than this code."""
 
+    code = "newer_schema"
+
 
 class CancelledError(TransientError):
     """The try was stopped before it ended, since its invocation is about to."""
+
+    code = "canceled"
 
 
 class PermanentError(CounterfoilError):
@@ -107,9 +118,10 @@ class UnknownTenantError(PermanentError):
     The message may quote addresses of a mail, for whoever looks after delivery to add one of them; logs get `unquoted`.
     """
 
-    def __init__(self, message: str, *, addresses: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, *, code: str, addresses: Sequence[str] = ()) -> None:
         quoted = ", ".join(f"'{address}'" for address in addresses)
         super().__init__(f"{message}: {quoted}" if quoted else message)
+        self.code = code
         self.unquoted = message
         """The message without the addresses."""
 
@@ -157,6 +169,11 @@ class BreakerOpenError(DeferredError):
 
 class StaleClaimError(CounterfoilError):
     """A newer claim on the same work exists. Nothing may be written for this one."""
+
+
+def code_of(error: BaseException) -> str | None:
+    """Return the code of an error; None for errors of other libraries and for those that have none."""
+    return error.code if isinstance(error, CounterfoilError) else None
 
 
 _OURS = ("counterfoil.", "functions.")

@@ -46,6 +46,8 @@ class Failure:
     """The error as it may leave the tenant, where that is less than `error`: it quotes no answer of a model."""
     traceback: str | None = None
     """Frames of Counterfoil's code (`errors.own_frames`), for admins."""
+    code: str | None = None
+    """Stable name of the failure (`CounterfoilError.code`)."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,9 @@ class DeadLetter:
 
     @property
     def fingerprint(self) -> str:
-        """Groups errors of one kind: worker, error type and `sentence`."""
-        kind = f"{self.worker}\n{self.failure.error_type}\n{self.sentence}"
+        """Groups failures of one kind: by worker and code, or without a code by worker, error type and `sentence`."""
+        what = self.failure.code or f"{self.failure.error_type}\n{self.sentence}"
+        kind = f"{self.worker}\n{what}"
         return hashlib.sha256(kind.encode()).hexdigest()[:16]
 
     @property
@@ -119,6 +122,7 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
         "max_retry": max(failure.max_attempts - 1, 0),
         "last_error": {
             "type": failure.error_type,
+            "code": failure.code,
             "message": failure.error,
             "timestamp": now.isoformat(),
             "context": context | ({"traceback": failure.traceback} if failure.traceback else {}),

@@ -22,6 +22,7 @@ from counterfoil.errors import (
     DatabaseUnavailableError,
     DeferredError,
     StaleClaimError,
+    code_of,
     own_frames,
     sentence,
 )
@@ -211,6 +212,7 @@ class Settlement:
             self._kind.worker,
             told=sentence(error, for_log=True)[:LONGEST_ERROR],
             traceback=own_frames(error),
+            code=code_of(error),
         )
         return store.fail(connection, self._kind, claim, failure, now)
 
@@ -377,8 +379,11 @@ def fail_exhausted(
     """
     taken, last_error = store.take_abandoned(connection, kind, claim, now)
     error_type, told = _exhausted(taken, max_attempts)
+    code = "worker_lost" if error_type == WORKER_LOST else "attempts_exhausted"
     error = f"{told}; the last error: {last_error}" if last_error else told
-    failure = Failure("max_retries_exceeded", error_type, error[:LONGEST_ERROR], max_attempts, actor, told=told)
+    failure = Failure(
+        "max_retries_exceeded", error_type, error[:LONGEST_ERROR], max_attempts, actor, told=told, code=code
+    )
     if taken.unsettled_since is not None:
         store.note(connection, kind, taken, Ended("failed", taken.unsettled_since, now, error_type, told))
     return store.fail(connection, kind, taken, failure, now)
@@ -429,7 +434,13 @@ def unreadable_letter(  # a message, what is wrong with it, and who found out wh
         payload={"body": body if readable else raw.hex(), "encoding": "text" if readable else "hex"},
         attempts=0,
         failure=Failure(
-            "non_retriable_error", type(error).__name__, sentence(error), 0, actor, traceback=own_frames(error)
+            "non_retriable_error",
+            type(error).__name__,
+            sentence(error),
+            0,
+            actor,
+            traceback=own_frames(error),
+            code=code_of(error),
         ),
         created_at=datetime.fromtimestamp(int(record.attributes.sent_timestamp) / 1000, UTC),
     )

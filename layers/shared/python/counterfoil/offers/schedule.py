@@ -49,9 +49,13 @@ NINE = time(9)
 class UnknownZoneError(PermanentError):
     """A time zone that does not exist, or that the pinned `tzdata` does not know yet. The sentence names it."""
 
+    code = "unknown_time_zone"
+
 
 class NoSuchDateError(PermanentError):
     """A date on which the clocks of a zone never show 9:00 or later, for it was skipped."""
+
+    code = "skipped_date"
 
 
 @cache

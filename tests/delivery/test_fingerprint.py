@@ -1,0 +1,36 @@
+"""Fingerprints of dead letters: by code if the failure has one, else by the message without particulars."""
+
+from typing import Any
+from uuid import uuid4
+
+from counterfoil.delivery.letters import DeadLetter, Failure
+from counterfoil.errors import CancelledError, ServiceUnavailableError, UnknownTenantError, code_of
+from tests.factories import NOW
+
+
+def fingerprint(error: str, worker: str = "ingestion", **of_failure: Any) -> str:
+    failure = Failure("non_retriable_error", of_failure.pop("error_type", "SomeError"), error, 3, worker, **of_failure)
+    return DeadLetter(uuid4(), None, worker, None, {}, 3, failure, NOW).fingerprint
+
+
+def test_new_wording_and_class_name_keep_the_group():
+    before = fingerprint("No tenant has this key", code="key_without_tenant")
+    assert fingerprint("The key names no tenant", error_type="KeyError", code="key_without_tenant") == before
+
+
+def test_worker_and_code_separate_groups():
+    codes = ("worker_lost", "attempts_exhausted")
+    assert len({fingerprint("It ended", worker, code=code) for worker in ("tasks", "offers") for code in codes}) == 4
+
+
+def test_messages_without_code_separate_groups():
+    assert fingerprint("Page 3 of 'a.pdf' is empty") == fingerprint("Page 4 of 'b.pdf' is empty")
+    assert fingerprint("Page 3 is empty") != fingerprint("Page 3 is damaged")
+    assert fingerprint("It is empty") != fingerprint("It is empty", error_type="OtherError")
+
+
+def test_code_belongs_to_errors_of_counterfoil():
+    assert code_of(CancelledError("Stopped")) == "canceled"
+    assert code_of(UnknownTenantError("No tenant", code="unknown_recipient")) == "unknown_recipient"
+    assert code_of(ServiceUnavailableError("S3 is unavailable")) is None
+    assert code_of(SystemExit(3)) is None
