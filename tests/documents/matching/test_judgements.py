@@ -49,9 +49,9 @@ def test_asked_again_in_its_own_words_it_is_the_same_question(office: Office, sc
     office.match(position)
     (said,) = about(office, position)
     assert said.user == scripted.requests[0].user
-    assert said.system is not None
     assert said.user is not None
-    assert judge.hash_of(said.system, said.user) == said.question
+    case = json.loads(said.user.removeprefix("<case>\n").removesuffix("\n</case>"))
+    assert judge.hash_of(PROMPT_VERSION, json.dumps(case, ensure_ascii=False)) == said.question
 
 
 def test_an_edge_leads_to_the_question_that_made_it(office: Office, scripted: Server, admin: Connection):
