@@ -1,4 +1,4 @@
-"""Fingerprints of dead letters: by code if the failure has one, else by the message without particulars."""
+"""Fingerprints of dead letters: by code, or without one by the message without particulars."""
 
 from typing import Any
 from uuid import uuid4

@@ -172,7 +172,7 @@ class StaleClaimError(CounterfoilError):
 
 
 def code_of(error: BaseException) -> str | None:
-    """Return the code of an error; None for errors of other libraries and for those that have none."""
+    """Return the code of an error. None without a code, and for errors of other libraries."""
     return error.code if isinstance(error, CounterfoilError) else None
 
 

@@ -73,7 +73,7 @@ class DeadLetter:
 
     @property
     def fingerprint(self) -> str:
-        """Groups failures of one kind: by worker and code, or without a code by worker, error type and `sentence`."""
+        """Group of the failure: worker and code, or without a code worker, error type and `sentence`."""
         what = self.failure.code or f"{self.failure.error_type}\n{self.sentence}"
         kind = f"{self.worker}\n{what}"
         return hashlib.sha256(kind.encode()).hexdigest()[:16]

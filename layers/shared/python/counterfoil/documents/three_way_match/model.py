@@ -385,7 +385,7 @@ class Variance:
 
     @property
     def record(self) -> dict[str, Any]:
-        """As JSON has it, with the parts of its document that a clerk needs."""
+        """JSON form, with the id, type and number of its document."""
         return {
             "code": self.code.value,
             "document": str(self.document.id),

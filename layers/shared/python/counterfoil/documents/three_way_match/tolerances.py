@@ -64,7 +64,7 @@ class Limits:
 
 
 def as_json(value: Any, decimal: Callable[[Decimal], str] = "{:f}".format) -> Any:
-    """Return a dataclass as JSON has it, by its fields' names: numbers as strings, ids and dates as text."""
+    """Return the JSON form of a dataclass by its field names. Numbers and ids are strings."""
     if is_dataclass(value):
         return {field.name: as_json(getattr(value, field.name), decimal) for field in fields(value)}
     if isinstance(value, tuple):
