@@ -40,7 +40,7 @@ def many_documents() -> bytes:
 
 @pytest.mark.parametrize(
     ("make", "outcome", "stored"),
-    [(one_document, "Succeeded", 0), (many_documents, "Success", PAGES), (lambda: scanned(PAGES), "Skipped", 0)],
+    [(one_document, "Succeeded", 0), (many_documents, "Succeeded", PAGES), (lambda: scanned(PAGES), "Skipped", 0)],
     ids=["one", "many", "scan"],
 )
 def test_a_file_of_200_pages_is_ingested_in_little_memory_and_leaves_no_file(
