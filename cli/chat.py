@@ -26,6 +26,7 @@ from cli.tenants import Tenant
 from cli.terminal import Checklist, aside, page, print_json
 from cli.trail import user
 from counterfoil.db import Database, retry_conflicts
+from counterfoil.delivery.work import Send
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks import chat, store
@@ -34,7 +35,6 @@ from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.tasks.store import EndedError, Task
 from counterfoil.tasks.types import TYPES
-from counterfoil.work import Send
 
 LISTED = 20
 """Conversations in a list."""

@@ -14,7 +14,7 @@ from cli.operations import sentence_of
 from cli.terminal import aside, page, print_json
 from cli.trail import By
 from counterfoil.dead_letters.keeping import RESTORE_WITHIN, SETTLED
-from counterfoil.delivery.letters import ClosedStatus
+from counterfoil.delivery.dead_letter import ClosedStatus
 from functions.admin_api.api.operations import OperationProgress, PurgePlan
 
 _PURGE = "/api/admin/dlq/purge"

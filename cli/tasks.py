@@ -23,8 +23,8 @@ from cli.tenants import Tenant, chosen, newest_of_each
 from cli.terminal import aside, page, print_json
 from cli.trail import By
 from counterfoil.db import retry_conflicts
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import RejectedRequestError
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.registry import InvalidPayloadError

@@ -131,7 +131,7 @@ END
 $security$;
 
 -- Enqueues the delivery of a document's state. `subject_id` and destination always name the same job
--- (counterfoil.documents.output). A new revision of it begins as that of any work item (counterfoil.work.begin),
+-- (counterfoil.documents.output). A new revision of it begins as that of any work item (counterfoil.delivery.work.begin),
 -- unless its payload is unchanged; it closes the dead letter of a failed one. A succeeded extraction is final for a
 -- file that was split; any other document is still to be matched.
 CREATE FUNCTION tell_document(told_tenant uuid, told_document uuid, told_stage text, told_state text, why text)

@@ -15,6 +15,8 @@ from botocore import endpoint
 from cli.local.postgres import Server
 from counterfoil import aws, db
 from counterfoil.db import CommitUnknownError, Connection, Database, retry_conflicts
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Message, Send
 from counterfoil.documents.files import File
 from counterfoil.documents.files import read as read_file
 from counterfoil.errors import (
@@ -24,9 +26,6 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.work import Send
 from tests import faulty
 from tests.delivery.conftest import pending, tenant
 from tests.e2e.waiting import until

@@ -20,8 +20,11 @@ from botocore.parsers import ResponseParserError
 import counterfoil
 from counterfoil import aws, db, http
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import GiveUp, Redeliver, RedeliverPolicy, RequeuePolicy
 from counterfoil.delivery.settlement import Settlement
+from counterfoil.delivery.work import Message, read_message
 from counterfoil.errors import (
     ConflictError,
     DatabaseUnavailableError,
@@ -32,9 +35,6 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from counterfoil.messages import Message, read_message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import GiveUp, Redeliver, RedeliverPolicy, RequeuePolicy
 from counterfoil.settings import Settings
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows

@@ -20,8 +20,8 @@ from cli.local.postgres import PostgresServer
 from cli.local.processes import Part
 from cli.terminal import Checklist, aside
 from counterfoil.db import Database
-from counterfoil.outbox import Outbox
-from counterfoil.work import Send
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Send
 
 VERSION = 1
 """Format of the state file."""

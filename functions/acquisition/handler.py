@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from counterfoil.delivery import Consumer
+from counterfoil.delivery.consumer import Consumer
 from counterfoil.documents import uploads
 from counterfoil.settings import settings
 from functions.acquisition.work import WORKER

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from counterfoil.delivery import TenantAttempt
+from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.documents import files
 from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Found, Skipped

@@ -4,7 +4,7 @@ The job of a mail in the inbox has no tenant. It reads the mail's recipients and
 job reads the mail under that tenant's row-level security.
 """
 
-from counterfoil.delivery import Attempt, Effects, Outcome, Skipped, Succeeded
+from counterfoil.delivery.attempt import Attempt, Effects, Outcome, Skipped, Succeeded
 from counterfoil.documents import files, uploads
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import File

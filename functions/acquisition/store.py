@@ -12,13 +12,13 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.delivery import TenantAttempt
+from counterfoil.delivery.attempt import TenantAttempt
+from counterfoil.delivery.work import KINDS
 from counterfoil.documents.files import File
 from counterfoil.documents.mail.attachments import Skipped
 from counterfoil.documents.mail.holds import Hold
 from counterfoil.documents.mail.message import NO_RESULTS, REFUSALS, Envelope, Refusal, SenderAuthentication
 from counterfoil.errors import InvalidDocumentError
-from counterfoil.work import KINDS
 from functions.acquisition.parts import Stored, not_taken
 
 SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"

@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Effects, Outcome, RoutingWorker, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Outcome, RoutingWorker, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.work import begin
 from counterfoil.documents import files, replacement, uploads
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import Fetched, File
@@ -16,7 +17,6 @@ from counterfoil.documents.mail import attachments, holds, message
 from counterfoil.documents.mail.message import REFUSALS, Refusal
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.uploads import INBOX
-from counterfoil.work import begin
 from functions.acquisition import parts, store
 from functions.acquisition.parts import Parts, Stored
 from functions.acquisition.routing import route

@@ -17,8 +17,8 @@ from typing import Literal
 from uuid import UUID
 
 from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery.work import Send
 from counterfoil.errors import RejectedRequestError
-from counterfoil.work import Send
 from functions.admin_api.caller import EVERY_TENANT, NOBODY, Caller, Role
 from functions.admin_api.problems import ForbiddenError, NotFoundError
 

@@ -18,8 +18,8 @@ from counterfoil.db import Database
 from counterfoil.dead_letters import actions, edits
 from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
 from counterfoil.dead_letters.entries import Status, transaction
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import RejectedRequestError
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller

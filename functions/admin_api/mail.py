@@ -11,9 +11,9 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery.work import Send
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision, DmarcPolicy, Hold, MailCursor
-from counterfoil.work import Send
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller, Role

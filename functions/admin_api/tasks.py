@@ -13,13 +13,13 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import Database, retry_conflicts
-from counterfoil.outbox import Outbox
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Send
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
 from counterfoil.tasks.types import TYPES
 from counterfoil.validation import PrintableText
-from counterfoil.work import Send
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller, Role

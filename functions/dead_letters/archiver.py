@@ -9,18 +9,17 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import metrics
 from counterfoil.db import SHORT_SECONDS, Connection, Database, retry_conflicts
-from counterfoil.delivery import store
-from counterfoil.delivery.letters import Failure, audit, join_message, without_payload, write_dead_letter
+from counterfoil.delivery import sql
+from counterfoil.delivery.dead_letter import Failure, audit, join_message, without_payload, write_dead_letter
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RedeliverPolicy, RetryPolicy
 from counterfoil.delivery.settlement import enqueued_current, fail_exhausted, lease_left, unreadable_letter
-from counterfoil.delivery.store import WORKER_LOST, Answer, Claim
+from counterfoil.delivery.sql import WORKER_LOST, Answer, Claim
+from counterfoil.delivery.work import KINDS, Intake, Kind, Message, Send, read_message
 from counterfoil.documents import uploads
 from counterfoil.errors import NewerSchemaError, PermanentError
-from counterfoil.messages import Intake, Message, read_message
 from counterfoil.metrics import Metric
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy, RetryPolicy
 from counterfoil.tasks.store import read_task_message
-from counterfoil.work import KINDS, Kind, Send
 
 ACTOR = "dead_letters"
 MAX_RETURNS = 2
@@ -146,7 +145,7 @@ class Archiver:
         unattempted: list[Claim],
     ) -> list[Send] | Waiting:
         policy = self._others.get(kind.worker, self._policy)
-        claim = store.claim(
+        claim = sql.claim(
             connection, kind, [message], now=now, lease=now, max_attempts=policy.max_attempts, look_only=True
         )[message]
         most = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
@@ -165,7 +164,7 @@ class Archiver:
                 sends = fail_exhausted(connection, kind, claim, most, ACTOR, now)
             else:
                 due = now + _wait(policy, claim)
-                sends = store.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
+                sends = sql.give_back(connection, kind, claim, due=due, max_returns=MAX_RETURNS, now=now)
                 if sends:
                     if claim.attempts == 0:
                         unattempted.append(claim)
@@ -182,11 +181,11 @@ class Archiver:
     @staticmethod
     def _fail_returned(connection: Connection, kind: Kind, claim: Claim, most: int, now: datetime) -> list[Send]:
         """Work that comes back from the dead-letter queue again and again."""
-        taken, _ = store.take_abandoned(connection, kind, claim, now)
-        store.note_lost(connection, kind, taken, now)
+        taken, _ = sql.take_abandoned(connection, kind, claim, now)
+        sql.note_lost(connection, kind, taken, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
         failure = Failure("max_retries_exceeded", "NeverSettled", error, most, ACTOR, code="never_settled")
-        return store.fail(connection, kind, taken, failure, now)
+        return sql.fail(connection, kind, taken, failure, now)
 
 
 def _wait(policy: RetryPolicy, claim: Claim) -> timedelta:

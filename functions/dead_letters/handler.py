@@ -10,12 +10,11 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import metrics
 from counterfoil.db import Database
-from counterfoil.delivery import policies
-from counterfoil.delivery.received import Received
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery import retry
+from counterfoil.delivery.heartbeat import Received, Visibility
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import TransientError, sentence
 from counterfoil.metrics import Metric
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.dead_letters.archiver import Archiver
 
@@ -40,8 +39,8 @@ class _Function:
         self.settings = settings
         database = Database.from_settings(settings, max_connections=1)
         outbox = Outbox(database, settings.queue_urls, settings.retry_queue_urls)
-        others = {worker: policies.requeue(settings, worker) for worker in settings.retry_queue_urls}
-        self._archiver = Archiver(database, outbox, policies.redeliver(settings), database.now, others)
+        others = {worker: retry.requeue(settings, worker) for worker in settings.retry_queue_urls}
+        self._archiver = Archiver(database, outbox, retry.redeliver(settings), database.now, others)
 
     def protect(self, event: dict[str, Any]) -> None:
         """Hide every message of the batch before anything that can wait; one left in sight may come twice, no more."""

@@ -4,7 +4,7 @@ A cluster that is no more has no result, and whoever was told of it is told so.
 """
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.documents import diagnostics
 from counterfoil.documents.cluster_payload import cluster_data
 from counterfoil.webhooks.destinations import enqueue

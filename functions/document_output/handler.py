@@ -5,7 +5,8 @@ from typing import Any
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.delivery import Consumer, Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
 from counterfoil.egress import Egress
 from counterfoil.settings import settings
 from functions.document_output.work import Ways, deliver

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from counterfoil.circuit_breaker import DESTINATION, Breakers
 from counterfoil.db import Connection
-from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, StaleClaimError
 from counterfoil.webhooks import destinations

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from counterfoil.delivery import TenantAttempt
+from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.documents.splitting import SURE, Boundary, Split
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery import TenantAttempt
+from counterfoil.delivery.attempt import TenantAttempt
+from counterfoil.delivery.work import Send, begin
 from counterfoil.documents import files
 from counterfoil.documents.files import File
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.splitting import Part
-from counterfoil.work import Send, begin
 
 PREFIX = "children/"
 """Where their files are, in the bucket of their parents: `children/{tenant}/{parent}/{first page}-{last page}.pdf`."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.delivery import Consumer
+from counterfoil.delivery.consumer import Consumer
 from counterfoil.documents.reading.ocr import Ocr, Textract
 from counterfoil.llm import Llm
 from counterfoil.settings import settings

@@ -20,8 +20,9 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.letters import renew
+from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.dead_letter import renew
+from counterfoil.delivery.work import Send
 from counterfoil.documents import files, replacement
 from counterfoil.documents.extraction import Extraction
 from counterfoil.documents.files import File
@@ -38,7 +39,6 @@ from counterfoil.documents.splitting import Split
 from counterfoil.documents.structured import DocumentType
 from counterfoil.errors import CancelledError, DeferredError
 from counterfoil.llm import Llm
-from counterfoil.work import Send
 from functions.ingestion import boundaries, children
 from functions.ingestion.children import Child
 

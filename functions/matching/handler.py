@@ -6,7 +6,8 @@ from typing import Any
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.delivery import BatchWorker, Consumer
+from counterfoil.delivery.attempt import BatchWorker
+from counterfoil.delivery.consumer import Consumer
 from counterfoil.llm import Llm, client
 from counterfoil.settings import settings
 from functions.matching.work import Embedding, match, match_together

@@ -13,8 +13,8 @@ from functools import partial
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.letters import renew
+from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.dead_letter import renew
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.matching import sql
 from counterfoil.llm import Llm

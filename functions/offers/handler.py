@@ -3,7 +3,7 @@
 from functools import cache, partial
 from typing import Any
 
-from counterfoil.delivery import Consumer
+from counterfoil.delivery.consumer import Consumer
 from counterfoil.settings import settings
 from functions.offers.work import Pools, serve
 

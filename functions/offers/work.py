@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Outcome, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.errors import DeferredError, InconsistentDataError, StaleClaimError
 from counterfoil.offers import store
 from counterfoil.offers.capped import Ints, places

@@ -4,8 +4,8 @@ from functools import cache
 from typing import Any
 
 from counterfoil.db import Database
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.offers.schedule import Rules
-from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from functions.offers_scheduler.scheduler import OffersRequest, RefusedError, Scheduler
 

@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil import audit
 from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery.outbox import Outbox, TimeLeft
+from counterfoil.delivery.work import Send
 from counterfoil.errors import PermanentError, TransientError, sentence
 from counterfoil.metrics import Metric, record
 from counterfoil.offers import pinning
 from counterfoil.offers.schedule import Due, NoSuchDateError, Rules, UnknownZoneError, current, due, of_date, zone_info
-from counterfoil.outbox import Outbox, TimeLeft
 from counterfoil.validation import Problem, validate
-from counterfoil.work import Send
 
 LONGEST_AGO = timedelta(days=7)
 """Longest time after which missed offers are still computed."""

@@ -5,7 +5,8 @@ from typing import Any
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
-from counterfoil.delivery import Consumer, Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
 from counterfoil.llm import Llm
 from counterfoil.settings import settings
 from counterfoil.tasks.store import read_task_message

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Effects, Outcome, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.egress import Egress
 from counterfoil.errors import InvalidSettingsError, StaleClaimError
 from counterfoil.llm import Llm

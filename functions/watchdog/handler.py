@@ -10,10 +10,10 @@ from aws_lambda_powertools import Logger
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Database
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import TransientError, sentence
 from counterfoil.http import within
 from counterfoil.notifications.notifier import Notifier
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.erasures import erase

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from psycopg.sql import SQL, Composed, Literal
 
 from counterfoil.db import Database
+from counterfoil.delivery.work import KINDS, Kind
 from counterfoil.metrics import Metric, record
 from counterfoil.offers import pool_list
-from counterfoil.work import KINDS, Kind
 
 STUCK_AFTER = timedelta(minutes=10)
 """Work in progress for longer than this is stuck, unless its lease says that somebody is at it."""

@@ -8,13 +8,13 @@ from aws_lambda_powertools import Logger
 
 from counterfoil import aws
 from counterfoil.db import Database
+from counterfoil.delivery.outbox import CALL_SECONDS, Outbox, TimeLeft
+from counterfoil.delivery.work import KINDS, Kind
 from counterfoil.errors import CounterfoilError
 from counterfoil.http import within
 from counterfoil.metrics import Metric, record
-from counterfoil.outbox import CALL_SECONDS, Outbox, TimeLeft
 from counterfoil.queues import list_pauses
 from counterfoil.settings import Settings
-from counterfoil.work import KINDS, Kind
 
 logger = Logger()
 

@@ -23,12 +23,12 @@ from psycopg.sql import SQL, Identifier
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import KINDS, owe
 from counterfoil.documents import uploads
 from counterfoil.documents.uploads import INBOX, PREFIX, UNVERSIONED, Upload
 from counterfoil.http import within
 from counterfoil.metrics import Metric, record
 from counterfoil.queues import queue_depths
-from counterfoil.work import KINDS, owe
 from functions.watchdog.inventory import LEAST_SECONDS, Inventories, Inventory, InventoryError
 from functions.watchdog.parts import run_each
 from functions.watchdog.recovery import QUEUE_RETENTION

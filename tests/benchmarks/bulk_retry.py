@@ -32,11 +32,11 @@ from counterfoil.dead_letters.actions import Wish
 from counterfoil.dead_letters.bulk import MAX_RATE, Asked
 from counterfoil.dead_letters.bulk_steps import BulkSteps
 from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import store
 from counterfoil.operations.engine import Engine
 from counterfoil.operations.store import Operation
-from counterfoil.outbox import Outbox
 from tests.benchmarks.dead_letters import AROUND
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id

@@ -27,11 +27,11 @@ import typer
 from cli.local.postgres import PostgresServer, Server
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.messages import Message
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Message
 from counterfoil.offers import store
 from counterfoil.offers.pinning import WORKER
 from counterfoil.offers.store import Given, Results, Written
-from counterfoil.outbox import Outbox
 from functions.offers.work import Pools, serve
 from functions.offers_scheduler.scheduler import Scheduler
 from infra.workers import WORKERS

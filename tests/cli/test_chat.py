@@ -25,9 +25,9 @@ from cli.local.cloud import Cloud, State
 from cli.local.deployment import Tuning
 from cli.scripted_model import Script
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import Send
 from counterfoil.settings import Settings
 from counterfoil.tasks.store import Task
-from counterfoil.work import Send
 from tests.factories import NOW
 
 

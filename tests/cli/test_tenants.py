@@ -13,7 +13,7 @@ from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
-from counterfoil.work import Send
+from counterfoil.delivery.work import Send
 from tests.dead_letters.trail import recorded
 
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from counterfoil.delivery.retry import GiveUp, Park, Redeliver, RedeliverPolicy, Requeue, RequeuePolicy
 from counterfoil.errors import CancelledError, InvalidDocumentError, ServiceUnavailableError
-from counterfoil.retry import GiveUp, Park, Redeliver, RedeliverPolicy, Requeue, RequeuePolicy
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 POLICY = RedeliverPolicy()

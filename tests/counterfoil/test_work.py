@@ -5,8 +5,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
-from counterfoil.messages import Message
-from counterfoil.work import wake
+from counterfoil.delivery.work import Message, wake
 from tests.factories import NOW, make_task
 
 

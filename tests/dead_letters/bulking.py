@@ -14,10 +14,10 @@ from counterfoil.dead_letters import bulk
 from counterfoil.dead_letters.bulk import Asked
 from counterfoil.dead_letters.bulk_steps import BulkSteps
 from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.delivery.work import Send
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Step
 from counterfoil.operations.store import Item, Operation, Steer
-from counterfoil.work import Send
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import rows

@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from counterfoil.db import Database
-from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
-from counterfoil.messages import Message
-from counterfoil.work import KINDS
+from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.work import KINDS, Message
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 Die = Callable[..., UUID]

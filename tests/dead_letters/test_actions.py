@@ -19,11 +19,10 @@ from counterfoil.dead_letters.actions import (
     Wish,
 )
 from counterfoil.dead_letters.entries import Details
-from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import KINDS, Message
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, VersionError
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.work import KINDS
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs, rows

@@ -12,7 +12,7 @@ import pytest
 from counterfoil import aws
 from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import Wish
-from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.operations import engine
 from counterfoil.operations.store import Operation

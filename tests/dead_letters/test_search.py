@@ -10,8 +10,8 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import search
 from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.search import Found
-from counterfoil.delivery.letters import words
-from counterfoil.work import KINDS
+from counterfoil.delivery.dead_letter import words
+from counterfoil.delivery.work import KINDS
 from tests.dead_letters.conftest import Die
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions
-from counterfoil.delivery.letters import join_message, renew, settle
+from counterfoil.delivery.dead_letter import join_message, renew, settle
 from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import NOON, Die
 from tests.factories import make_task

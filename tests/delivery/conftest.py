@@ -8,10 +8,11 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer, Outcome, TenantAttempt
-from counterfoil.delivery.visibility import Visibility
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Message
 from counterfoil.tasks.store import read_task_message
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings, task_body
 from tests.delivery.requeued import ARN, CHANCE, QUEUE, RETRY_QUEUE, Run, Task

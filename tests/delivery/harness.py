@@ -12,15 +12,16 @@ from uuid import UUID, uuid4
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import BatchWorker, Consumer, Effects, RoutingWorker, Succeeded, TenantAttempt, Worker, store
+from counterfoil.delivery import sql
+from counterfoil.delivery.attempt import BatchWorker, Effects, RoutingWorker, Succeeded, TenantAttempt, Worker
 from counterfoil.delivery.concurrency import Threads
-from counterfoil.delivery.store import Claim
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.sql import Claim
+from counterfoil.delivery.work import KINDS, Intake, Message, read_message
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.messages import Intake, Message, read_message
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
-from counterfoil.work import KINDS
 from tests.factories import NOW
 
 QUEUE_URL = "http://127.0.0.1:1/000000000000/counterfoil-matching"
@@ -190,7 +191,7 @@ def make_consumer(
 def claim(connection: Connection, messages: Iterable[Message], now: datetime, **how: Any) -> dict[Message, Claim]:
     """What a worker of documents that asks for this work is answered."""
     lease = now + timedelta(seconds=120)
-    return store.claim(connection, KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **how)
+    return sql.claim(connection, KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **how)
 
 
 def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:

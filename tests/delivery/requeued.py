@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.work import Message
 from counterfoil.errors import BreakerOpenError
-from counterfoil.messages import Message
 from counterfoil.tasks.store import read_task_message
 from tests.delivery.harness import Context, FakeSqs, rows
 

@@ -11,13 +11,14 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer, Succeeded, TenantAttempt, settlement
+from counterfoil.delivery import settlement
+from counterfoil.delivery.attempt import Succeeded, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RedeliverPolicy
+from counterfoil.delivery.work import KINDS, Message, owe
 from counterfoil.documents import uploads
 from counterfoil.errors import DatabaseUnavailableError, UnknownTenantError
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
-from counterfoil.work import KINDS, owe
 from functions.acquisition.work import WORKER
 from functions.dead_letters.archiver import Archiver
 from functions.matching.work import match
@@ -81,7 +82,7 @@ def test_an_unreadable_body_becomes_a_dead_letter_and_its_neighbours_succeed(
     assert (letter["worker"], letter["work_id"], letter["dlq_reason"]) == ("matching", None, "non_retriable_error")
     assert body_of(letter) == bodies.UNREADABLE[name]
     assert letter["metadata"]["last_error"]["message"].startswith("The message")
-    assert "counterfoil.messages:" in letter["metadata"]["last_error"]["context"]["traceback"]
+    assert "counterfoil.delivery.work:" in letter["metadata"]["last_error"]["context"]["traceback"]
     assert bodies.WORK not in str(letter["metadata"])
     assert len(rows(admin, "notification")) == 1
 

@@ -9,12 +9,11 @@ from uuid import uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Succeeded, TenantAttempt
-from counterfoil.delivery.store import Answer
+from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.sql import Answer
+from counterfoil.delivery.work import KINDS, Message, owe
 from counterfoil.errors import RejectedRequestError
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.work import KINDS, owe
 from functions.watchdog.recovery import Watchdog
 from tests.delivery.harness import (
     DONE,

@@ -8,8 +8,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.claims import Claims
-from counterfoil.retry import MAX_SENDS
-from counterfoil.work import begin
+from counterfoil.delivery.retry import MAX_SENDS
+from counterfoil.delivery.work import begin
 from tests.delivery.harness import Clock, FakeSqs, done, rows
 from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, Run, Task, later, put_off, row, sent
 

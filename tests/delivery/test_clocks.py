@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from counterfoil.db import Connection, Database, DatabaseClock
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.work import Message
 from counterfoil.errors import BreakerOpenError, ServiceUnavailableError
-from counterfoil.messages import Message
 from tests.delivery.harness import DONE, QUEUE_URL, Context, FakeSqs, event, make_consumer, record
 from tests.factories import NOW
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer, Effects, Succeeded, TenantAttempt, store
-from counterfoil.messages import Message
+from counterfoil.delivery import sql
+from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.work import Message
 from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, settings
 
 PERMITS = 3
@@ -88,8 +90,8 @@ def test_a_consumer_needs_a_connection_for_each_permit_and_two_more_and_never_op
 
         return Succeeded(effects)
 
-    monkeypatch.setattr(store, "renew", with_pause(store.renew, together.wait))
-    monkeypatch.setattr(store, "park_unclaimed", with_pause(store.park_unclaimed, together.wait))
+    monkeypatch.setattr(sql, "renew", with_pause(sql.renew, together.wait))
+    monkeypatch.setattr(sql, "park_unclaimed", with_pause(sql.park_unclaimed, together.wait))
     chosen = settings(worker=worker, database_url=database_url, heartbeat_seconds=0.05)
     consumer = Consumer.from_settings(chosen, work)
     strays = Strays(consumer.database)

@@ -10,10 +10,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.work import KINDS, Message, begin
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
-from counterfoil.messages import Message
-from counterfoil.work import KINDS, begin
 from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 
 Pending = Callable[..., Message]

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Succeeded, TenantAttempt, store
-from counterfoil.delivery.store import Answer, Claim
-from counterfoil.messages import Message
-from counterfoil.work import KINDS
+from counterfoil.delivery import sql
+from counterfoil.delivery.attempt import Succeeded, TenantAttempt
+from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.work import KINDS, Message
 from tests.delivery.harness import (
     DONE,
     Clock,
@@ -105,7 +105,7 @@ def test_a_last_attempt_that_is_given_back_while_it_is_taken_for_lost_is_not_dea
 
     def defer() -> None:  # it stalled and lives: between our look and our settlement it meets an open breaker
         with database.delivery() as connection:
-            store.defer(connection, KINDS["matching"], stalled, due=clock() + timedelta(minutes=1), now=clock())
+            sql.defer(connection, KINDS["matching"], stalled, due=clock() + timedelta(minutes=1), now=clock())
 
     between.then = defer
 

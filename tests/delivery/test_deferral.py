@@ -10,10 +10,9 @@ import pytest
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Outcome, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, Succeeded, TenantAttempt
+from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
-from counterfoil.messages import Message
-from counterfoil.work import begin
 from tests.delivery.harness import (
     DONE,
     QUEUE_URL,

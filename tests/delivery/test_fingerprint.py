@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import uuid4
 
-from counterfoil.delivery.letters import DeadLetter, Failure
+from counterfoil.delivery.dead_letter import DeadLetter, Failure
 from counterfoil.errors import CancelledError, ServiceUnavailableError, UnknownTenantError, code_of
 from tests.factories import NOW
 

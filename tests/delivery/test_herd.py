@@ -15,11 +15,12 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer, Outcome, TenantAttempt
-from counterfoil.delivery.visibility import Visibility
-from counterfoil.outbox import Outbox
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import KINDS, owe
 from counterfoil.tasks.store import read_task_message
-from counterfoil.work import KINDS, owe
 from tests.delivery.harness import Clock, Context, FakeSqs, done, event, fails, record, settings
 from tests.factories import make_task
 

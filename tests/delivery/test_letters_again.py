@@ -9,12 +9,11 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, edits, entries
 from counterfoil.dead_letters.actions import NotRetriableError, Wish
 from counterfoil.dead_letters.entries import Details
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import KINDS, Message, begin
 from counterfoil.errors import InvalidDocumentError
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
-from counterfoil.work import KINDS, begin
 from functions.tasks.work import Means, carry_out
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import Clock, FakeSqs, done

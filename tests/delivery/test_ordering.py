@@ -17,9 +17,9 @@ import pytest
 from psycopg.sql import SQL, Identifier, Placeholder
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Attempt, Consumer, Outcome
-from counterfoil.messages import Message
-from counterfoil.work import KINDS
+from counterfoil.delivery.attempt import Attempt, Outcome
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.work import KINDS, Message
 from infra.workers import WORKERS, Row, mappings
 from tests.delivery.harness import Context, FakeSqs, event, record, task_body
 from tests.factories import NOW

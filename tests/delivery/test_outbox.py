@@ -10,12 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil import outbox
 from counterfoil.db import Connection, Database
+from counterfoil.delivery import outbox
+from counterfoil.delivery.outbox import BATCH, Outbox
+from counterfoil.delivery.work import KINDS, Message, Send, begin, owe, wake
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
-from counterfoil.messages import Message
-from counterfoil.outbox import BATCH, Outbox
-from counterfoil.work import KINDS, Send, begin, owe, wake
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, done
 from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, later, put_off, sent
 from tests.factories import NOW

@@ -8,11 +8,12 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer, Outcome, TenantAttempt
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.errors import InvalidDocumentError
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.tasks.store import read_task_message
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (

@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.batch import logger
+from counterfoil.delivery.work import Message
 from counterfoil.errors import BreakerOpenError, InvalidDocumentError, ServiceUnavailableError
-from counterfoil.messages import Message
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import NOW
 

@@ -8,10 +8,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import BatchWorker, Effects, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import BatchWorker, Effects, Succeeded, TenantAttempt
+from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.messages import Message
-from counterfoil.work import begin
 from tests import factories
 from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
 

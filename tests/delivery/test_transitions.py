@@ -14,9 +14,13 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Effects, Skipped, Succeeded, TenantAttempt, store
-from counterfoil.delivery.store import Answer
-from counterfoil.delivery.tally import COUNTED
+from counterfoil.delivery import sql
+from counterfoil.delivery.attempt import Effects, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.batch import COUNTED
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import MAX_SENDS, RedeliverPolicy
+from counterfoil.delivery.sql import Answer
+from counterfoil.delivery.work import Intake, Message, begin
 from counterfoil.documents import uploads
 from counterfoil.errors import (
     BreakerOpenError,
@@ -26,10 +30,6 @@ from counterfoil.errors import (
     NewerSchemaError,
     ServiceUnavailableError,
 )
-from counterfoil.messages import Intake, Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import MAX_SENDS, RedeliverPolicy
-from counterfoil.work import begin
 from functions.dead_letters.archiver import Archiver
 from functions.watchdog.recovery import Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record, rows, settings
@@ -476,7 +476,7 @@ STORE = {
 
 
 def test_every_function_that_changes_the_state_of_work_is_in_the_table() -> None:
-    source = Path(store.__file__).read_text()
+    source = Path(sql.__file__).read_text()
     updates = re.findall(r'^(_[A-Z_]+) = """(.*?)"""', source, re.DOTALL | re.MULTILINE)
     changing = {
         name for name, sql in updates if re.search(r"UPDATE {table}.*({status}|{claim_token}) =", sql, re.DOTALL)

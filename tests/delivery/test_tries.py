@@ -12,12 +12,12 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries
 from counterfoil.dead_letters import timeline as events
-from counterfoil.delivery import Outcome, Skipped, Succeeded, TenantAttempt, store
+from counterfoil.delivery import sql
+from counterfoil.delivery.attempt import Outcome, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import MAX_SENDS, RedeliverPolicy, RequeuePolicy
+from counterfoil.delivery.work import KINDS, Message, begin
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import MAX_SENDS, RedeliverPolicy, RequeuePolicy
-from counterfoil.work import KINDS, begin
 from functions.admin_api.tasks import TaskTry
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (
@@ -83,13 +83,13 @@ def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(
         clock.pass_(seconds=7)
         return fails(attempt)
 
-    note = store.note
+    note = sql.note
 
     def late(*given: Any) -> None:
         clock.pass_(seconds=3)  # the statements of a settlement take their time, too
         note(*given)
 
-    monkeypatch.setattr(store, "note", late)
+    monkeypatch.setattr(sql, "note", late)
     run(slow, task())
 
     times = admin.execute("SELECT ended_at - began_at, next_attempt_at - ended_at FROM work_attempt").fetchall()

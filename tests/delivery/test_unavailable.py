@@ -13,14 +13,12 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from cli.local.postgres import Server
 from counterfoil import db
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Attempt, Effects, Outcome, Skipped, Succeeded, TenantAttempt, claims
+from counterfoil.delivery import claims
+from counterfoil.delivery.attempt import Attempt, Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.concurrency import Threads
-from counterfoil.delivery.heartbeat import Heartbeat
-from counterfoil.delivery.received import Received
-from counterfoil.delivery.visibility import Visibility, bounded
+from counterfoil.delivery.heartbeat import Heartbeat, Received, Visibility, bounded
+from counterfoil.delivery.work import KINDS, Message
 from counterfoil.errors import ConflictError, DatabaseUnavailableError, StaleClaimError
-from counterfoil.messages import Message
-from counterfoil.work import KINDS
 from tests import faulty
 from tests.delivery.harness import (
     DONE,

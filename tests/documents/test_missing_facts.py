@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import TenantAttempt
+from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.documents import browsing, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Done, Who

@@ -5,10 +5,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import begin
 from counterfoil.documents import replacement
 from counterfoil.documents.files import File
 from counterfoil.documents.replacement import Replacement
-from counterfoil.work import begin
 from tests.dead_letters.trail import recorded
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import order

@@ -11,14 +11,14 @@ from psycopg.sql import SQL
 
 from counterfoil import db
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import KINDS
 from counterfoil.documents import reprocess
 from counterfoil.documents.reprocess import Reprocessing
 from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Engine, Step
 from counterfoil.operations.store import NoOperationError, Operation, OperationStateError, Steer
-from counterfoil.outbox import Outbox
-from counterfoil.work import KINDS
 from tests.dead_letters.bulking import KilledError
 from tests.dead_letters.trail import recorded
 from tests.delivery.conftest import sqs

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from counterfoil.delivery.work import Message
 from counterfoil.documents.uploads import Upload, file_name, read
 from counterfoil.errors import InvalidMessageError
-from counterfoil.messages import Message
 
 EVENT = Path(__file__).parent.parent / "events" / "s3_object_created.json"
 

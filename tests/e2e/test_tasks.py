@@ -25,7 +25,7 @@ from cli.local.cloud import Cloud
 from cli.tenants import Tenant, add_tenant
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.outbox import Outbox
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.tasks import store
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.types import TYPES

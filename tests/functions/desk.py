@@ -15,14 +15,13 @@ from moto import mock_aws
 from counterfoil import aws
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Message, begin, read_message
 from counterfoil.documents.reading.ocr import Textract
 from counterfoil.llm import Llm
-from counterfoil.messages import Message, read_message
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
-from counterfoil.work import begin
 from functions.ingestion.work import ingest
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, rows, settings
 from tests.factories import make_document

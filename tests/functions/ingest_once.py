@@ -16,7 +16,7 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import Database
-from counterfoil.delivery import Skipped, TenantAttempt
+from counterfoil.delivery.attempt import Skipped, TenantAttempt
 from counterfoil.documents.reading.ocr import Recognised
 from counterfoil.documents.sandbox import process
 from counterfoil.documents.text.page import Page, Word

@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.work import Message
 from counterfoil.documents.cluster_payload import cluster_data
 from counterfoil.egress import Egress
-from counterfoil.messages import Message
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import enqueue
 from functions.document_output.work import Ways, deliver

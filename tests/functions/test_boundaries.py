@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from counterfoil.deadline import Deadline
-from counterfoil.delivery import TenantAttempt
+from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.documents.splitting import Boundary, Split, split
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError

@@ -12,11 +12,11 @@ import pytest
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters.bulk_steps import BulkSteps
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import LEAST_SECONDS, Engine
 from counterfoil.operations.store import Operation
-from counterfoil.outbox import Outbox
 from functions.bulk.handler import definitions
 from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import dying

@@ -15,12 +15,12 @@ from pydantic import SecretStr
 from counterfoil import aws
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import store as delivery
+from counterfoil.delivery import sql as delivery
 from counterfoil.delivery.batch import logger
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.errors import RejectedStatementError
 from counterfoil.llm import Llm
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.settings import Settings
 from counterfoil.tasks.chat import transcript
 from counterfoil.tasks.chat.completion import NAME

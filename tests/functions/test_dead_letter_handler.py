@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.messages import Message
+from counterfoil.delivery.work import Message
 from infra.workers import WORKERS, queue_rows
 from tests.delivery import bodies
 from tests.delivery.bodies import created, s3_event

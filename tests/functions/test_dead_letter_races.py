@@ -16,12 +16,12 @@ import psycopg
 import pytest
 
 from counterfoil.db import CommitUnknownError, Connection, Database
-from counterfoil.delivery import Effects, Outcome, Succeeded, TenantAttempt, store
+from counterfoil.delivery import sql
+from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RedeliverPolicy
+from counterfoil.delivery.work import KINDS, Message, begin
 from counterfoil.errors import DatabaseUnavailableError, InvalidDocumentError, ServiceUnavailableError
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
-from counterfoil.work import KINDS, begin
 from functions.dead_letters.archiver import Archiver, Waiting
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 from tests.functions.test_dead_letters import actions, archiver, dead
@@ -217,7 +217,7 @@ def test_a_heartbeat_neither_waits_for_the_archiver_nor_revives_what_it_took(
 
     def renew() -> set[UUID]:
         with database.delivery() as connection:
-            return store.renew(connection, KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
+            return sql.renew(connection, KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
 
     with beside.stopped(lambda: archiver.settle("matching", dead(message))) as archived:
         assert renew() == set()
@@ -232,7 +232,7 @@ def test_a_heartbeat_before_the_archivers_look_keeps_the_work(
 ) -> None:
     message = pending(**lapsed(clock))
     with database.delivery() as connection:
-        store.renew(connection, KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
+        sql.renew(connection, KINDS["matching"], {message.work_id: 5}, clock.now + LEASE)
 
     assert archiver.settle("matching", dead(message)) == Waiting(121)
 
@@ -268,7 +268,7 @@ def test_a_copy_that_is_being_claimed_keeps_its_work(
     message = pending()
     with database.delivery() as connection:
         lease = clock.now + LEASE
-        store.claim(connection, KINDS["matching"], [message], now=clock.now, lease=lease, max_attempts=3)
+        sql.claim(connection, KINDS["matching"], [message], now=clock.now, lease=lease, max_attempts=3)
         archived = beside.begin(lambda: archiver.settle("matching", dead(message)), waits=1)
 
     assert settled(archived) == Waiting(121)

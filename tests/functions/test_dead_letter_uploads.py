@@ -7,8 +7,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.messages import Message
-from counterfoil.work import begin
+from counterfoil.delivery.work import Message, begin
 from functions.dead_letters.archiver import Archiver, Waiting
 from tests.delivery import bodies
 from tests.delivery.bodies import body_of, created, s3_event

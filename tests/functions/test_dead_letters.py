@@ -10,12 +10,12 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Succeeded, store
+from counterfoil.delivery import sql
+from counterfoil.delivery.attempt import Effects, Succeeded
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RedeliverPolicy
+from counterfoil.delivery.work import KINDS, Message, begin
 from counterfoil.errors import NewerSchemaError, ServiceUnavailableError, StaleClaimError
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
-from counterfoil.work import KINDS, begin
 from functions.dead_letters.archiver import Archiver, Waiting
 from functions.watchdog.recovery import Watchdog
 from tests.delivery import bodies
@@ -239,7 +239,7 @@ def test_what_cannot_be_settled_for_reasons_unknown_is_kept_and_in_the_end_writt
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = dead(pending())
-    monkeypatch.setattr(store, "give_back", Mock(side_effect=KeyError("DE02")))
+    monkeypatch.setattr(sql, "give_back", Mock(side_effect=KeyError("DE02")))
     with pytest.raises(KeyError):
         archiver.settle("matching", message)
     assert rows(admin, "dead_letter") == []
@@ -313,12 +313,12 @@ def test_a_late_worker_cannot_settle_what_the_archiver_returned(
 ) -> None:
     lapsed = clock.now - timedelta(seconds=1)
     message = pending(status="in-progress", attempts=1, claim_token=5, lease_expires_at=lapsed)
-    late = store.Claim(store.Answer.MINE, message, None, 1, 5)
+    late = sql.Claim(sql.Answer.MINE, message, None, 1, 5)
 
     archiver.settle("matching", dead(message))
 
     with pytest.raises(StaleClaimError), database.delivery() as connection:
-        store.succeed(connection, KINDS["matching"], [(late, None)])
+        sql.succeed(connection, KINDS["matching"], [(late, None)])
     assert life_cycle(admin, message.work_id)["status"] == "pending"
 
 

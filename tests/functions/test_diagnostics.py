@@ -11,12 +11,12 @@ import pytest
 
 from counterfoil import metrics
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.work import Send
 from counterfoil.documents import acceptance, diagnostics
 from counterfoil.documents.review import Who
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.metrics import Metric
-from counterfoil.work import Send
 from functions.diagnostics.work import diagnose
 from functions.matching.work import match
 from tests import factories

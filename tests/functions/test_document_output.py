@@ -12,8 +12,8 @@ import pytest
 
 from counterfoil import egress, http
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Outcome, TenantAttempt
-from counterfoil.work import begin
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.work import begin
 from functions.document_output.work import Ways
 from tests.certificates import certify
 from tests.delivery.harness import Clock, FakeSqs, rows

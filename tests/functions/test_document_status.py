@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Outcome, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.letters import renew
+from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.dead_letter import renew
+from counterfoil.delivery.work import Message
 from counterfoil.documents.reprocess import WHY
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError, ServiceUnavailableError
-from counterfoil.messages import Message
 from counterfoil.webhooks.payload import SCHEMA_VERSION
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows

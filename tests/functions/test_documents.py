@@ -12,12 +12,11 @@ from moto import mock_aws
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Message, begin, read_message
 from counterfoil.documents import uploads
-from counterfoil.messages import Message, read_message
-from counterfoil.outbox import Outbox
-from counterfoil.work import begin
 from functions.acquisition.store import SEEN_BEFORE
 from functions.acquisition.work import WORKER
 from functions.ingestion.work import ingest

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from counterfoil.delivery.work import begin
 from counterfoil.settings import Settings
-from counterfoil.work import begin
 from functions.ingestion import handler
 from tests.delivery.harness import Context, event, record, rows
 from tests.documents.reading.papers import (

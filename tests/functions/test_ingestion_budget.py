@@ -1,6 +1,6 @@
 """Where the budget of questions is used up, documents are read by rules alone, and say so."""
 
-from counterfoil.work import begin
+from counterfoil.delivery.work import begin
 from tests.delivery.harness import rows
 from tests.documents.reading.papers import LASKU, bundle, printed, said
 from tests.functions.desk import DONE, Desk, desk

@@ -13,9 +13,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import begin
 from counterfoil.documents.mail.message import REFUSALS, Refusal
 from counterfoil.documents.removal import remove
-from counterfoil.work import begin
 from functions.acquisition.store import REMOVED, OtherFilesError
 from tests.delivery.harness import Context, rows
 from tests.factories import NOW

@@ -18,10 +18,10 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.documents import uploads
-from counterfoil.outbox import Outbox
 from functions.acquisition.work import WORKER
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event

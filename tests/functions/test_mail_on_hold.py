@@ -8,12 +8,11 @@ import pytest
 
 from counterfoil import audit
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import Message, Send
 from counterfoil.documents import particulars
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision
 from counterfoil.documents.mail.message import REFUSALS, Refusal
-from counterfoil.messages import Message
-from counterfoil.work import Send
 from tests.delivery.harness import rows
 from tests.factories import NOW
 from tests.functions.test_documents import pipeline

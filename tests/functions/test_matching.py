@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
-from counterfoil.delivery import Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Succeeded, TenantAttempt
 from counterfoil.errors import CancelledError, ServiceUnavailableError, StaleClaimError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings

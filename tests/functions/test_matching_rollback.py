@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import BatchWorker, Outcome, TenantAttempt
-from counterfoil.delivery import store as delivery_store
+from counterfoil.delivery import sql as delivery_store
+from counterfoil.delivery.attempt import BatchWorker, Outcome, TenantAttempt
+from counterfoil.delivery.work import Message
 from counterfoil.documents import diagnostics
 from counterfoil.documents.matching import sql as matching_store
-from counterfoil.messages import Message
 from functions.matching.work import match, match_together
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 from tests.documents.matching.office import Office

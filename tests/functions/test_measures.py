@@ -9,10 +9,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.messages import Message
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import KINDS, Message, begin, owe
 from counterfoil.metrics import Metric
-from counterfoil.outbox import Outbox
-from counterfoil.work import KINDS, begin, owe
 from functions.watchdog.measures import measure
 from functions.watchdog.recovery import Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.offers import store
 from functions.offers import work as offers_work

@@ -7,7 +7,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.messages import Message
+from counterfoil.delivery.work import Message
 from counterfoil.offers import store
 from functions.offers.work import Pools
 from tests.delivery.harness import rows

@@ -12,10 +12,10 @@ import pytest
 
 from counterfoil import audit
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.offers import pinning
 from counterfoil.offers.schedule import Rules
-from counterfoil.outbox import Outbox
 from counterfoil.settings import settings
 from functions.offers_scheduler.scheduler import LEAST_SECONDS, OffersRequest, RefusedError, Scheduler, UnfinishedError
 from tests.delivery.harness import Context, FakeSqs, rows

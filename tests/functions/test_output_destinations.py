@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.deadline import Deadline
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.webhooks import destinations
 from functions.document_output.work import Ways
 from tests.delivery.harness import Clock, rows

@@ -14,7 +14,7 @@ from moto import mock_aws
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.payload import export
 from functions.document_output.work import Ways

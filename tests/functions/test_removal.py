@@ -9,12 +9,12 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer, Outcome, TenantAttempt
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Message, begin, read_message
 from counterfoil.documents import removal
-from counterfoil.messages import Message, read_message
-from counterfoil.outbox import Outbox
-from counterfoil.work import begin
 from functions.ingestion.work import ingest
 from functions.matching.work import match
 from tests.delivery.harness import Clock, Context, event, record, rows, settings

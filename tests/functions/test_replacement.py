@@ -8,11 +8,10 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import Message, begin
 from counterfoil.documents import removal, replacement
 from counterfoil.documents.files import File
 from counterfoil.errors import InvalidDocumentError
-from counterfoil.messages import Message
-from counterfoil.work import begin
 from functions.ingestion.work import ingest
 from tests.delivery.harness import Clock, rows
 from tests.functions.test_children import BUNDLE, INVOICES

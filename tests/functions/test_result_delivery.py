@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import Message
 from counterfoil.documents import diagnostics
-from counterfoil.messages import Message
 from functions.admin_api.clusters import ClusterVariance
 from functions.diagnostics.work import diagnose
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record

@@ -13,15 +13,15 @@ from pydantic import BaseModel, ConfigDict
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.batch import logger
+from counterfoil.delivery.work import Send
 from counterfoil.egress import Egress
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.settings import Settings, settings
 from counterfoil.tasks import store
 from counterfoil.tasks.registry import TYPES, TaskContext, TaskResult, TaskType
 from counterfoil.tasks.store import read_task_message
-from counterfoil.work import Send
 from functions.tasks import handler
 from functions.tasks.work import Means, carry_out
 from functions.watchdog.retention import purge

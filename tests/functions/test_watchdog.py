@@ -10,9 +10,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.messages import Message
-from counterfoil.outbox import CALL_SECONDS, MAX_DELAY, Outbox
-from counterfoil.work import KINDS, begin, owe
+from counterfoil.delivery.outbox import CALL_SECONDS, MAX_DELAY, Outbox
+from counterfoil.delivery.work import KINDS, Message, begin, owe
 from functions.watchdog import recovery
 from functions.watchdog.recovery import ASKING_SECONDS, QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings

@@ -7,11 +7,10 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Message, begin
 from counterfoil.queues import PauseRequest, request_pause
 from counterfoil.settings import Queue
-from counterfoil.work import begin
 from functions.watchdog.parts import PartsError
 from functions.watchdog.queues import look_after_queues
 from functions.watchdog.recovery import QUEUE_RETENTION, Watchdog

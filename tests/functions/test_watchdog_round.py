@@ -13,8 +13,9 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ClientError
 
-from counterfoil import aws, outbox
+from counterfoil import aws
 from counterfoil.db import Connection
+from counterfoil.delivery import outbox
 from counterfoil.notifications import notifier
 from counterfoil.notifications.notifier import Notified
 from counterfoil.settings import settings

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from uuid import UUID
 
+from counterfoil.delivery.work import Message
 from counterfoil.documents import extraction, text, uploads
 from counterfoil.documents.mail import archive, attachments, message
 from counterfoil.documents.matching import judge
@@ -24,7 +25,6 @@ from counterfoil.documents.splitting import split
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidAnswerError, InvalidDocumentError, InvalidMessageError, NewerSchemaError
 from counterfoil.llm import client
-from counterfoil.messages import Message
 from tests.documents.reading import papers
 from tools.sample_generator import generate
 

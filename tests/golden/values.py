@@ -14,7 +14,8 @@ from typing import Any
 from uuid import UUID
 
 from cli.terminal import Checklist
-from counterfoil.delivery.letters import DeadLetter, Failure
+from counterfoil.delivery.dead_letter import DeadLetter, Failure
+from counterfoil.delivery.work import JOB_NAMESPACE, KINDS
 from counterfoil.documents.extraction import extract
 from counterfoil.documents.matching import judge
 from counterfoil.documents.reading import ocr
@@ -22,7 +23,6 @@ from counterfoil.documents.uploads import Upload, job_of_tenant
 from counterfoil.offers import pinning, profiles
 from counterfoil.offers.schedule import Due
 from counterfoil.webhooks.destinations import job_id
-from counterfoil.work import JOB_NAMESPACE, KINDS
 from functions.admin_api.handler import document
 from tools.evaluation.command import match
 from tools.evaluation.labeled_set import read_set

@@ -15,11 +15,11 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Outcome, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RedeliverPolicy
+from counterfoil.delivery.work import Message
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy
 from counterfoil.settings import Settings, settings
 from functions.dead_letters.archiver import Archiver
 from infra.alarms import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Watch, subjects_of

@@ -9,11 +9,11 @@ from pydantic import BaseModel
 
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Effects, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
+from counterfoil.delivery.work import Message
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.llm import Llm, Question
 from counterfoil.llm.client import Budget, Limits, Reply
-from counterfoil.messages import Message
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 

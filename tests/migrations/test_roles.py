@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.work import KINDS, LIFE_CYCLE
+from counterfoil.delivery.work import KINDS, LIFE_CYCLE
 from tests.factories import NOW
 from tests.migrations.tenants import Tenant, refused, rows
 

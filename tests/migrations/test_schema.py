@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.work import KINDS, LIFE_CYCLE, Kind
+from counterfoil.delivery.work import KINDS, LIFE_CYCLE, Kind
 from tests.migrations.tenants import Tenant
 from tools.schema import HEADER, SCHEMA, schema
 

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import KINDS, owe
 from counterfoil.errors import RejectedStatementError
-from counterfoil.work import KINDS, owe
 from tests.factories import NOW, make_task
 
 Bodies = Callable[..., dict[UUID, Any]]

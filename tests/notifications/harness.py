@@ -10,10 +10,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from counterfoil.db import Connection
-from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
-from counterfoil.messages import Message
+from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.work import KINDS, Message
 from counterfoil.notifications.notice import Text
-from counterfoil.work import KINDS
 from tests.delivery.harness import Clock
 
 

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import TenantAttempt
+from counterfoil.delivery.attempt import TenantAttempt
+from counterfoil.delivery.work import Message
 from counterfoil.errors import InvalidAnswerError
-from counterfoil.messages import Message
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record
 from tests.notifications.conftest import Run
 from tests.notifications.harness import FakeChannel
@@ -61,7 +61,7 @@ def test_people_are_told_of_a_model_s_bad_answer_without_what_it_quotes(
 
 def test_workers_import_no_channels():
     program = """
-import counterfoil.delivery, sys
+import counterfoil.delivery.consumer, sys
 print([name for name in ("channels", "notifier", "store") if f"counterfoil.notifications.{name}" in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

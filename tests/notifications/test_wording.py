@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
+from counterfoil.delivery.work import KINDS
 from counterfoil.notifications import channels
 from counterfoil.notifications.notice import SUBJECTS, Failure, Notice, Tenant, one_line, worded
-from counterfoil.work import KINDS
 
 DOCUMENT = UUID("0198c0de-0000-7000-8000-000000000001")
 JOB = UUID("0198c0de-0000-7000-8000-00000000000b")

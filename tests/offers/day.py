@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Outcome, TenantAttempt
-from counterfoil.messages import Message
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.work import Message
 from functions.offers.work import Pools, serve
 from infra.workers import WORKERS
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows

@@ -12,11 +12,11 @@ from uuid import UUID, uuid5
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import Send
 from counterfoil.errors import RejectedStatementError
 from counterfoil.offers import pinning
 from counterfoil.offers.pinning import pin, pin_late
 from counterfoil.offers.schedule import Due, Rules, of_date
-from counterfoil.work import Send
 from tests.delivery.harness import rows
 from tests.factories import make_profile
 

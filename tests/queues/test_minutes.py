@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database, keeper
+from counterfoil.delivery.work import KINDS, Kind, begin
 from counterfoil.queues import (
     Backlog,
     QueueHistory,
@@ -19,7 +20,6 @@ from counterfoil.queues import (
     record_depths,
     running_counts,
 )
-from counterfoil.work import KINDS, Kind, begin
 from tests.factories import make_document, make_task
 from tests.migrations.tenants import Tenant
 

@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.work import Send
 from counterfoil.documents.cluster_payload import cluster_data
 from counterfoil.webhooks.destinations import enqueue, job_id
-from counterfoil.work import Send
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
+from counterfoil.delivery.retry import LONGEST_RETRY_AFTER, RedeliverPolicy
 from counterfoil.documents.three_way_match.checks import examine
 from counterfoil.egress import PORTS, TOTAL_SECONDS
-from counterfoil.retry import LONGEST_RETRY_AFTER, RedeliverPolicy
 from counterfoil.settings import Settings
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, Job, body, export_key

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from counterfoil.db import IDLE_SECONDS
+from counterfoil.delivery.work import JOB_NAMESPACE, KINDS
 from counterfoil.errors import DatabaseUnavailableError, DeferredError, PermanentError, StaleClaimError, TransientError
-from counterfoil.work import JOB_NAMESPACE, KINDS
 from tools.simulation import oracle, retries
 from tools.simulation.ledger import Entry, Named, ledger, match_changes, named
 from tools.simulation.scheduler import ViolationError

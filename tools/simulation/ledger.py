@@ -5,8 +5,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from counterfoil.delivery.work import read_message
 from counterfoil.errors import CounterfoilError
-from counterfoil.messages import read_message
 from functions.dead_letters.archiver import READERS
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from counterfoil.delivery.work import begin
 from counterfoil.errors import CounterfoilError
 from counterfoil.tasks import store as tasks
-from counterfoil.work import begin
 from tools.simulation import scenario
 from tools.simulation.database import SimulatedDatabase
 from tools.simulation.scheduler import Process

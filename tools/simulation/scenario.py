@@ -15,6 +15,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from counterfoil.delivery.work import Message
 from counterfoil.documents.extraction import Extraction, extract_xml
 from counterfoil.documents.sandbox.parsers import FileText
 from counterfoil.documents.structured import DocumentType
@@ -29,7 +30,6 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from counterfoil.messages import Message
 from tools.sample_generator.model import Document, Firm, Kind, Line, Tax
 from tools.sample_generator.ubl import write_ubl
 from tools.simulation.database import Store

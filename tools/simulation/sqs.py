@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from counterfoil.retry import MAX_RECEIVES
+from counterfoil.delivery.retry import MAX_RECEIVES
 from tools.simulation.faults import Fault, Faults
 from tools.simulation.scheduler import START, Scheduler
 

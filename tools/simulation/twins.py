@@ -10,20 +10,19 @@ from typing import Any, ClassVar
 from unittest import mock
 from uuid import UUID, uuid4, uuid5
 
-from counterfoil import db, outbox, work
+from counterfoil import db
 from counterfoil.db import DatabaseClock
-from counterfoil.delivery import Attempt, Outcome, batch, claims, consumer, settlement, store
-from counterfoil.delivery.received import Received
+from counterfoil.delivery import batch, claims, consumer, outbox, settlement, sql, work
+from counterfoil.delivery.attempt import Attempt, Outcome
+from counterfoil.delivery.heartbeat import Received, Visibility
+from counterfoil.delivery.retry import Requeue, RequeuePolicy
 from counterfoil.delivery.settlement import Verdict
-from counterfoil.delivery.store import Answer, Claim
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.work import Intake, Kind, Message, Send
 from counterfoil.documents import matching
 from counterfoil.documents.matching import matcher
 from counterfoil.documents.uploads import Upload
 from counterfoil.errors import CounterfoilError, DeferredError, StaleClaimError
-from counterfoil.messages import Intake, Message
-from counterfoil.retry import Requeue, RequeuePolicy
-from counterfoil.work import Kind, Send
 from functions.watchdog import recovery
 from functions.watchdog import uploads as watchdog_uploads
 from tools.simulation import scenario
@@ -154,7 +153,7 @@ class _SendsLater(batch.Batch):
     def park_failed(connection: Any, kind: Kind, claim: Claim, *, error: str, due: datetime, **_now: datetime) -> Any:
         """The state without its message."""
         values = {"id": claim.message.work_id, "token": claim.token, "error": error, "due": due}
-        row = connection.execute(kind.sql(store._PARK_FAILED), values).fetchone()
+        row = connection.execute(kind.sql(sql._PARK_FAILED), values).fetchone()
         if row is None:
             raise StaleClaimError("A newer claim exists")
         message = Message(work_id=row[0], revision=row[2], send_number=row[3])
@@ -178,7 +177,7 @@ def _batches(broken: type[batch.Batch]) -> Callable[[], Any]:
 
 def _sends_later() -> Any:
     _SendsLater.unsent.clear()
-    return _all(_batches(_SendsLater)(), mock.patch.object(store, "park_failed", _SendsLater.park_failed))
+    return _all(_batches(_SendsLater)(), mock.patch.object(sql, "park_failed", _SendsLater.park_failed))
 
 
 class _Forks(settlement.Settlement):
@@ -209,7 +208,7 @@ class _ChecksThenActs(claims.Claims):
     def claim(self, wanted: Mapping[Message, Intake], *, take_over: bool) -> dict[Message, Claim]:
         with self._database.delivery() as connection:
             now = self._register(connection, wanted.values())
-            found = store.claim(
+            found = sql.claim(
                 connection,
                 self._kind,
                 list(wanted),
@@ -224,7 +223,7 @@ class _ChecksThenActs(claims.Claims):
             for message, claim in found.items():
                 if claim.answer is Answer.MINE:
                     if take_over:
-                        store.note_lost(connection, self._kind, claim, now)
+                        sql.note_lost(connection, self._kind, claim, now)
                     values = {"id": message.work_id, "now": now, "lease": now + self._lease}
                     attempts, token = connection.execute(self._kind.sql(_ACT), values).fetchall()[0]
                     found[message] = replace(claim, attempts=attempts, token=token)
@@ -258,13 +257,13 @@ def _counts_messages() -> Any:
 
 def _numbered_by_attempts() -> Any:
     """A retry's message has the number of its attempt, whatever else was sent."""
-    return _without(store, "_PARK_FAILED", ("{send_number} = {send_number} + 1", "{send_number} = {attempts}"))
+    return _without(sql, "_PARK_FAILED", ("{send_number} = {send_number} + 1", "{send_number} = {attempts}"))
 
 
 def _older_copies() -> Any:
     """Of two messages of one revision, the one that comes first is as good as the other."""
     is_older = "WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'"
-    return _without(store, "_CLAIM", (is_older, "WHEN w.revision < f.revision THEN 'ended'"))
+    return _without(sql, "_CLAIM", (is_older, "WHEN w.revision < f.revision THEN 'ended'"))
 
 
 def _much_trouble(world: World) -> None:
@@ -279,7 +278,7 @@ def _stands_still_and_is_delivered_twice(world: World) -> None:
 
 def _blames_the_worker() -> Any:
     """Work without attempts left was lost with its worker, however its last attempt ended."""
-    return mock.patch.object(settlement, "_exhausted", return_value=(store.WORKER_LOST, "The worker ended"))
+    return mock.patch.object(settlement, "_exhausted", return_value=(sql.WORKER_LOST, "The worker ended"))
 
 
 def _process_clocks() -> Any:
@@ -293,7 +292,7 @@ def _lowers_the_limit(world: World) -> None:
 
 
 def _forgets_the_lost() -> Any:
-    return mock.patch.object(store, "note_lost")
+    return mock.patch.object(sql, "note_lost")
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
@@ -305,20 +304,20 @@ _DRAWN = "nextval('claim_token')"
 def _no_claim_token() -> Any:
     statements = ("_WAIT", "_PARK_FAILED", "_DEFER", "_FAIL")
     return _all(
-        _without(store, "_END", ("t.{claim_token} = ended.token AND ", "")),
-        *(_without(store, name, (_IF_OURS, "")) for name in statements),
+        _without(sql, "_END", ("t.{claim_token} = ended.token AND ", "")),
+        *(_without(sql, name, (_IF_OURS, "")) for name in statements),
     )
 
 
 def _no_lease() -> Any:
-    return _without(store, "_CLAIM", ("WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'", ""))
+    return _without(sql, "_CLAIM", ("WHEN f.status = 'in-progress' AND f.lease > %(now)s THEN 'running'", ""))
 
 
 def _attempts_as_token() -> Any:
     others = ("_PARK_UNCLAIMED", "_TAKE_ABANDONED", "_RETURN")
     return _all(
-        _without(store, "_CLAIM", (_DRAWN, "t.{attempts} + 1")),
-        *(_without(store, name, (_DRAWN, "{attempts}")) for name in others),
+        _without(sql, "_CLAIM", (_DRAWN, "t.{attempts} + 1")),
+        *(_without(sql, name, (_DRAWN, "{attempts}")) for name in others),
         _without(work, "_BEGIN", (_DRAWN, "0")),
     )
 
@@ -326,7 +325,7 @@ def _attempts_as_token() -> Any:
 def _no_send_number() -> Any:
     """A message names its work and revision: whatever puts work behind a new message owes the one that was sent."""
     raised = ("{send_number} = {send_number} + 1", "{send_number} = {send_number}")
-    return _all(*(_without(store, name, raised) for name in ("_PARK_FAILED", "_DEFER", "_PARK_UNCLAIMED", "_RETURN")))
+    return _all(*(_without(sql, name, raised) for name in ("_PARK_FAILED", "_DEFER", "_PARK_UNCLAIMED", "_RETURN")))
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------
@@ -344,7 +343,7 @@ class _ShortVisibility(settlement.Settlement):
 
         def wait(connection: Any) -> Sequence[Any]:
             row = {"id": claim.message.work_id, "token": claim.token, "error": str(error), "due": due}
-            given_back = store._WAIT.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")
+            given_back = sql._WAIT.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")
             if connection.execute(self._kind.sql(given_back), row).rowcount == 0:
                 raise StaleClaimError("A newer claim exists")
             return ()
@@ -496,14 +495,14 @@ TWINS = (
     Twin(
         "returns without an attempt counted",
         "failed without any attempt",
-        lambda: _without(store, "_RETURN", ("({attempts} > 0)::int", "1"), ("{attempts} = 0 OR ", "")),
+        lambda: _without(sql, "_RETURN", ("({attempts} > 0)::int", "1"), ("{attempts} = 0 OR ", "")),
         lambda world: world.faults.ensure(Fault.CRASHES_AT_START, 8),
         caught_at=52,
     ),
     Twin(
         "newer message acknowledged as unknown",
         "lost",
-        lambda: mock.patch.object(store, "enqueue_current", return_value=None),
+        lambda: mock.patch.object(sql, "enqueue_current", return_value=None),
         lambda world: world.faults.ensure(Fault.TRANSACTION_LOST, 8),
     ),
     Twin(

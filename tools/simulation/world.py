@@ -12,22 +12,22 @@ from typing import Any
 from unittest import mock
 from uuid import UUID
 
-from counterfoil import aws, db, messages, metrics
+from counterfoil import aws, db, metrics
 from counterfoil.db import IDLE_SECONDS, Connection
-from counterfoil.delivery import Attempt, BatchWorker, Consumer, Effects, Outcome, TenantAttempt
-from counterfoil.delivery.attempt import Worker
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery import work
+from counterfoil.delivery.attempt import Attempt, BatchWorker, Effects, Outcome, TenantAttempt, Worker
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RedeliverPolicy, RequeuePolicy
+from counterfoil.delivery.work import KINDS, Intake, read_message
 from counterfoil.documents import uploads
 from counterfoil.documents.matching import matcher
 from counterfoil.documents.matching.reading import Documents
 from counterfoil.documents.sandbox import parsers
 from counterfoil.errors import CounterfoilError, ServiceUnavailableError
-from counterfoil.messages import Intake, read_message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.settings import Settings
 from counterfoil.tasks.store import read_task_message
-from counterfoil.work import KINDS
 from functions.acquisition.work import acquire
 from functions.dead_letters import handler as dead_letters
 from functions.dead_letters.archiver import Archiver
@@ -511,7 +511,7 @@ class World:
 
     def put_stray(self, queue: Queue, delay: float = 0) -> None:
         """Put a message about deleted work into a queue."""
-        stray = messages.Message(work_id=UUID(int=self.random.getrandbits(128), version=4), revision=1, send_number=0)
+        stray = work.Message(work_id=UUID(int=self.random.getrandbits(128), version=4), revision=1, send_number=0)
         self.strays.append((queue.worker, stray.work_id))
         body = scenario.task_body(stray) if queue.worker == "tasks" else stray.model_dump_json()
         self.sqs.put(queue, body, delay)

@@ -21,7 +21,7 @@ from counterfoil.dead_letters import bulk, entries, keeping
 from counterfoil.dead_letters.bulk import Asked
 from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.keeping import PurgeSteps
-from counterfoil.delivery.letters import ClosedStatus
+from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.documents import reprocess
 from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
 from counterfoil.operations import engine, store

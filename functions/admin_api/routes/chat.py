@@ -5,7 +5,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from counterfoil.messages import LARGEST
+from counterfoil.delivery.work import LARGEST
 from functions.admin_api import chat
 from functions.admin_api.problems import responses
 from functions.admin_api.routes.common import (

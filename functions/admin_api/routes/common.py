@@ -13,9 +13,9 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import StringConstraints
 
 from counterfoil.db import Database
-from counterfoil.outbox import Outbox
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Send
 from counterfoil.settings import settings
-from counterfoil.work import Send
 from functions.admin_api import tasks
 from functions.admin_api.allowance import Allowance, Change, Reads
 from functions.admin_api.caller import Caller

@@ -16,11 +16,11 @@ from cli.local.postgres import temporary_server
 from counterfoil import aws
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import Consumer
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Message
 from counterfoil.llm import Llm
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
 from counterfoil.settings import Settings
 from functions.matching.work import match
 from functions.migrate.runner import apply

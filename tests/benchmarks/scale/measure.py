@@ -16,12 +16,13 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery import BatchWorker, Consumer
+from counterfoil.delivery.attempt import BatchWorker
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.work import Message
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import sql
 from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
 from counterfoil.documents.matching.normalise import document
-from counterfoil.messages import Message
 from functions.matching.handler import collect_rarely
 from functions.matching.work import match, match_together
 from infra.workers import WORKERS

@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.letters import audit
+from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.dead_letters import DEEPEST, LAST_DEATHS, LAST_EVENTS
 from tests.dead_letters.letters import NOON, Die, dying
 from tests.functions.admin_api.conftest import Answer, Ask

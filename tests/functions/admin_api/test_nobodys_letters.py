@@ -8,9 +8,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
-from counterfoil.messages import Message
-from counterfoil.work import KINDS
+from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.work import KINDS, Message
 from functions.admin_api import handler
 from functions.admin_api.caller import NOBODY, Caller, Role
 from functions.admin_api.description import described

@@ -17,18 +17,18 @@ from uuid import UUID, uuid4
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.delivery import TenantAttempt, store
-from counterfoil.delivery.store import Answer, Claim
+from counterfoil.delivery import sql
+from counterfoil.delivery.attempt import TenantAttempt
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import MAX_RECEIVES, RedeliverPolicy, RequeuePolicy
+from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.work import KINDS, Message, Send
 from counterfoil.errors import ContextWindowError, CounterfoilError, ServiceUnavailableError
 from counterfoil.llm import Question
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import MAX_RECEIVES, RedeliverPolicy, RequeuePolicy
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.registry import TYPES
 from counterfoil.tasks.store import read_task_message
-from counterfoil.work import KINDS, Send
 from functions.dead_letters.archiver import Archiver
 from functions.tasks.work import Means, carry_out
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
@@ -245,7 +245,7 @@ class Bustle:
     def claim(self, database: Database, message: Message) -> Claim:
         now = self.clock()
         with database.delivery() as connection:
-            claims = store.claim(connection, KIND, [message], now=now, lease=now + LEASE, max_attempts=6)
+            claims = sql.claim(connection, KIND, [message], now=now, lease=now + LEASE, max_attempts=6)
         return claims[message]
 
     def reply(self, question: Question, random: Random) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
+from counterfoil.delivery.work import Send
 from counterfoil.llm import Question
 from counterfoil.llm.client import Answered
 from counterfoil.settings import Settings
@@ -16,7 +17,6 @@ from counterfoil.tasks import store
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.chat.sessions import Entry, transcript
 from counterfoil.tasks.registry import TYPES, TaskContext, TaskResult
-from counterfoil.work import Send
 from tests.factories import NOW
 
 USER = "ada"

@@ -9,8 +9,10 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.outbox import MAX_DELAY
 from counterfoil.delivery.settlement import fail_exhausted
-from counterfoil.delivery.store import Answer, Claim
+from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.work import KINDS, Message
 from counterfoil.errors import (
     ContextWindowError,
     DeferredError,
@@ -20,14 +22,11 @@ from counterfoil.errors import (
     StaleClaimError,
 )
 from counterfoil.llm import BudgetSpentError, Question, Turn
-from counterfoil.messages import Message
-from counterfoil.outbox import MAX_DELAY
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.chat.completion import LOOK_AGAIN
 from counterfoil.tasks.chat.tokens import estimate
 from counterfoil.tasks.registry import TYPES, TaskContext, UnknownTypeError
-from counterfoil.work import KINDS
 from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
 from tests.tasks.conftest import rows

@@ -6,16 +6,15 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.delivery import store as delivery
-from counterfoil.delivery.store import Answer, Claim
+from counterfoil.delivery import sql as delivery
+from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.work import KINDS, Message
 from counterfoil.errors import PermanentError, StaleClaimError
-from counterfoil.messages import Message
 from counterfoil.tasks import store
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.chat.completion import NAME
 from counterfoil.tasks.chat.deletion import delete
 from counterfoil.tasks.registry import TYPES
-from counterfoil.work import KINDS
 from tests.factories import NOW
 from tests.tasks.chat.conftest import USER, Chat
 from tests.tasks.conftest import BUCKET, FakeS3, rows

@@ -8,12 +8,13 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection
-from counterfoil.delivery import Consumer, Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.consumer import Consumer
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import begin
 from counterfoil.errors import ContextWindowError, ServiceUnavailableError
 from counterfoil.llm import Question
-from counterfoil.outbox import Outbox
 from counterfoil.tasks.store import read_task_message
-from counterfoil.work import begin
 from functions.tasks.work import Means, carry_out
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import NOW

@@ -31,9 +31,9 @@ from psycopg.sql import SQL, Composed, Literal
 from counterfoil import audit, aws
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery.work import KINDS, Kind
 from counterfoil.errors import CounterfoilError, RejectedRequestError, sentence
 from counterfoil.http import within
-from counterfoil.work import KINDS, Kind
 
 T = TypeVar("T")
 

@@ -18,12 +18,12 @@ from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.dead_letters.entries import Status, transaction
-from counterfoil.delivery import letters
-from counterfoil.delivery.letters import ClosedStatus
+from counterfoil.delivery import dead_letter
+from counterfoil.delivery.dead_letter import ClosedStatus
+from counterfoil.delivery.work import KINDS, Send, begin, owe_body
 from counterfoil.errors import ConflictError, RejectedRequestError, VersionError
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.types import TYPES
-from counterfoil.work import KINDS, Send, begin, owe_body
 
 LONGEST_NOTE = 2000
 """Characters."""
@@ -277,7 +277,7 @@ def settle(connection: Connection, tenant_id: UUID | None, wish: Wish, status: C
     """
     _check_note(wish.note, is_needed=status != "retried")
     look_at(connection, tenant_id, wish, lock=True)
-    settled = letters.settle(connection, [wish.job_id], status, wish.now, actor=wish.actor, note=wish.note)
+    settled = dead_letter.settle(connection, [wish.job_id], status, wish.now, actor=wish.actor, note=wish.note)
     return settled[wish.job_id]
 
 

@@ -15,12 +15,12 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, Wish
 from counterfoil.dead_letters.entries import Status
-from counterfoil.delivery.letters import ClosedStatus, settle
+from counterfoil.delivery.dead_letter import ClosedStatus, settle
+from counterfoil.delivery.work import KINDS, Send
 from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError, VersionError
 from counterfoil.operations.engine import ACTOR, Applied, Definition, Outlook, Turns
 from counterfoil.operations.store import Operation, Result
 from counterfoil.tasks.registry import InvalidPayloadError
-from counterfoil.work import KINDS, Send
 
 _BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
 

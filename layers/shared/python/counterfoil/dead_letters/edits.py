@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from counterfoil import audit
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.dead_letters.actions import Done, Letter, Wish, find, look_at
-from counterfoil.delivery import letters
+from counterfoil.delivery import dead_letter
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, VersionError
 from counterfoil.settings import Settings
 from counterfoil.tasks import claim_check
@@ -177,7 +177,7 @@ def _keep(connection: Connection, tenant_id: UUID, wish: Wish, payload: Payload,
     if row is None:
         look_at(connection, tenant_id, wish)
         raise VersionError("The dead letter was changed meanwhile.")
-    letters.audit(connection, wish.job_id, tenant_id, "edited", wish.actor, {"version": row[0]}, wish.now)
+    dead_letter.audit(connection, wish.job_id, tenant_id, "edited", wish.actor, {"version": row[0]}, wish.now)
     return int(row[0])
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters.entries import DeadLetterFilter
-from counterfoil.delivery.letters import ClosedStatus
+from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.operations import store
 from counterfoil.operations.engine import Applied, Definition, Turns

@@ -12,8 +12,8 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.dead_letters import entries
 from counterfoil.dead_letters.entries import DeadLetterFilter, Entry, Place, about
-from counterfoil.delivery.letters import words
-from counterfoil.work import KINDS
+from counterfoil.delivery.dead_letter import words
+from counterfoil.delivery.work import KINDS
 
 MAX_WORDS = 8
 """Of a search; further ones are left out."""

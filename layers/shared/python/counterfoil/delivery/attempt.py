@@ -7,7 +7,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
-from counterfoil.work import Send
+from counterfoil.delivery.work import Send
 
 
 @dataclass(frozen=True)

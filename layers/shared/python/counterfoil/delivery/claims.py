@@ -5,12 +5,11 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
 from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_conflicts
-from counterfoil.delivery import store
-from counterfoil.delivery.store import Answer, Claim
-from counterfoil.messages import Intake, Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import MAX_SENDS
-from counterfoil.work import Kind, Send, owe
+from counterfoil.delivery import sql
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import MAX_SENDS
+from counterfoil.delivery.sql import Answer, Claim
+from counterfoil.delivery.work import Intake, Kind, Message, Send, owe
 
 LOCK_SECONDS = 1
 """Longest wait of a claim for a row: a whole batch, and the end of its invocation, wait with it."""
@@ -51,7 +50,7 @@ class Claims:
             with self._transaction(by_index=True) as connection:
                 now = self._register(connection, wanted.values())
                 claims.update(
-                    store.claim(
+                    sql.claim(
                         connection,
                         self._kind,
                         list(wanted),
@@ -68,7 +67,7 @@ class Claims:
             # The tokens were read before the commit: a row that has ours was claimed by it.
             with self._transaction() as connection:
                 for message, claim in claims.items():
-                    if claim.answer is Answer.MINE and not store.holds(
+                    if claim.answer is Answer.MINE and not sql.holds(
                         connection, self._kind, message.work_id, claim.token
                     ):
                         raise
@@ -94,7 +93,7 @@ class Claims:
                     is_parked = claim.answer in PARKABLE and message.send_number < MAX_SENDS
                     answers[message] = None if is_parked else claim
                     if is_parked:
-                        sends += store.park_unclaimed(
+                        sends += sql.park_unclaimed(
                             connection, self._kind, claim, due=max(due, claim.until or due), now=now
                         )
             return sends
@@ -129,7 +128,7 @@ class Claims:
         return self._clock()
 
     def _look(self, connection: Connection, messages: Sequence[Message], now: datetime) -> dict[Message, Claim]:
-        return store.claim(
+        return sql.claim(
             connection,
             self._kind,
             messages,

@@ -1,11 +1,11 @@
-"""Side by side: how delivery runs things in the background and waits for them. A simulation puts its own in place."""
+"""Threads of a process, and permits for heavy work."""
 
 import os
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from queue import SimpleQueue
-from threading import Condition, Thread, current_thread
+from threading import Condition, Lock, Thread, current_thread
 from time import monotonic
 from typing import Protocol
 
@@ -79,3 +79,34 @@ class Threads:
     def end_process() -> None:
         """End without waiting for any thread."""
         os._exit(1)
+
+
+class Gate:
+    """Bounds how many records are worked on at once, over all invocations of this process.
+
+    A record that an earlier invocation had to leave behind keeps its permit until it really ends.
+    """
+
+    def __init__(self, permits: int, concurrency: Concurrency) -> None:
+        self._free = permits
+        self._lock = Lock()
+        self._concurrency = concurrency
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a permit is free just now."""
+        return self._free > 0
+
+    def take(self, wanted: int, *, timeout: float = 0) -> int:
+        """Take up to `wanted` permits, waiting up to `timeout` seconds for the first. Returns how many were taken."""
+        self._concurrency.wait_for(lambda: self.is_open, timeout)
+        with self._lock:
+            taken = min(wanted, self._free)
+            self._free -= taken
+            return taken
+
+    def give_back(self, permits: int = 1) -> None:
+        """Return permits."""
+        with self._lock:
+            self._free += permits
+        self._concurrency.changed()

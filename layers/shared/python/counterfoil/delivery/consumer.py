@@ -10,19 +10,17 @@ from aws_lambda_powertools.utilities.batch.types import PartialItemFailureRespon
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import Database
-from counterfoil.delivery import policies
+from counterfoil.delivery import retry
 from counterfoil.delivery.attempt import Attempt, BatchWorker, Outcome, RoutingWorker, TenantAttempt, Worker
 from counterfoil.delivery.batch import Batch
 from counterfoil.delivery.claims import Claims
-from counterfoil.delivery.concurrency import Concurrency, Threads
-from counterfoil.delivery.gate import Gate
+from counterfoil.delivery.concurrency import Concurrency, Gate, Threads
+from counterfoil.delivery.heartbeat import Visibility
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import RetryPolicy
 from counterfoil.delivery.settlement import Settlement
-from counterfoil.delivery.visibility import Visibility
-from counterfoil.messages import Intake, read_message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import RetryPolicy
+from counterfoil.delivery.work import KINDS, Intake, read_message
 from counterfoil.settings import Settings
-from counterfoil.work import KINDS
 
 logger = Logger()
 
@@ -57,9 +55,7 @@ class Consumer:
         self.gate = Gate(self.worker.permits, self.concurrency)
         self.lease = timedelta(seconds=settings.lease_seconds)
         requeues = self.worker.retries == "requeue"
-        self.policy: RetryPolicy = (
-            policies.requeue(settings, self.worker.name) if requeues else policies.redeliver(settings)
-        )
+        self.policy: RetryPolicy = retry.requeue(settings, self.worker.name) if requeues else retry.redeliver(settings)
         self.settlement = Settlement(self.kind, self.policy, database, outbox, clock)
         self.claims = Claims(
             self.kind, database, outbox, lease=self.lease, max_attempts=self.policy.max_attempts, clock=clock

@@ -1,26 +1,139 @@
-"""The heartbeat: renews the visibility of unfinished messages, then the leases of running tries."""
+"""Received messages: visibility, heartbeat and leases."""
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from threading import Lock
 from types import TracebackType
 from uuid import UUID
 
 from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
+from counterfoil import aws
 from counterfoil.db import SHORT_SECONDS, Database
-from counterfoil.delivery import store
+from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Attempt
 from counterfoil.delivery.concurrency import Concurrency
-from counterfoil.delivery.received import Received
-from counterfoil.delivery.visibility import Visibility
+from counterfoil.delivery.work import Intake, Kind
 from counterfoil.errors import CounterfoilError, sentence
-from counterfoil.work import Kind
+
+_TRACE_ID = re.compile("1-[0-9a-f]{8}-[0-9a-f]{24}")
+
+
+@dataclass(eq=False)
+class Received:
+    """One delivery of a message. A batch may hold two of the same one: each is itself alone."""
+
+    record: SQSRecord
+    received_at: datetime
+    intake: Intake | None = None
+    """What its body means; None until it is read."""
+    stages: dict[str, datetime] = field(default_factory=dict)
+    """When it was protected, got its permit, was claimed, and ended, as far as it came."""
+
+    @property
+    def message_id(self) -> str:
+        """SQS's id of the message."""
+        return self.record.message_id
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue that it came from."""
+        return self.record.event_source_arn.rsplit(":", 1)[-1]
+
+    @property
+    def receives(self) -> int:
+        """How often SQS has given out this message, this time included."""
+        return int(self.record.attributes.approximate_receive_count)
+
+    @property
+    def trace(self) -> str | None:
+        """The X-Ray trace that the message belongs to: its sender's, or else that of this invocation."""
+        return self.record.attributes.aws_trace_header or os.environ.get("_X_AMZN_TRACE_ID")
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of that trace; None where X-Ray keeps none, since it was not chosen as a sample."""
+        parts = dict(part.strip().partition("=")[::2] for part in (self.trace or "").split(";"))
+        root = parts.get("Root", "")
+        return root if _TRACE_ID.fullmatch(root) and parts.get("Sampled") == "1" else None
+
+
+LONGEST = timedelta(hours=12)
+"""SQS refuses to hide a message longer than this after its receipt."""
+MARGIN = timedelta(seconds=60)
+BATCH = 10
+
+logger = Logger()
+
+
+class Visibility:
+    """ChangeMessageVisibility on the queues of one worker."""
+
+    def __init__(self, queue_url: str, *others: str) -> None:
+        """Know the queues by their addresses; what comes from none of them is taken to be from the first."""
+        self._queue_url = queue_url
+        self._others = {_name(url): url for url in others}
+
+    def protect(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
+        """Hide `records` for at least `seconds` from now, in batch calls; what failed is tried once more.
+
+        Returns those that are not protected.
+        """
+        failed = self._change(records, seconds, now)
+        if failed:
+            failed = self._change([record for record in records if record in failed], seconds, now)
+        return failed
+
+    def back_off(self, record: Received, seconds: float, now: datetime) -> None:
+        """Make one message visible after `seconds`: a backoff. A failure costs time, not the message, and is logged."""
+        if self._change([record], int(seconds), now):
+            logger.warning("The visibility of a message was not changed", message_id=record.message_id)
+
+    def _change(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
+        by_queue: dict[str, list[Received]] = {}
+        for record in records:
+            by_queue.setdefault(self._others.get(record.queue, self._queue_url), []).append(record)
+        return {record for url, those in by_queue.items() for record in self._change_in(url, those, seconds, now)}
+
+    def _change_in(self, url: str, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
+        failed: set[Received] = set()
+        for start in range(0, len(records), BATCH):
+            batch = records[start : start + BATCH]
+            entries = [
+                {
+                    "Id": str(index),
+                    "ReceiptHandle": record.record.receipt_handle,
+                    "VisibilityTimeout": bounded(seconds, record.received_at, now),
+                }
+                for index, record in enumerate(batch)
+            ]
+            try:
+                with aws.errors_mapped():
+                    answer = aws.client("sqs").change_message_visibility_batch(QueueUrl=url, Entries=entries)
+            except Exception as error:  # noqa: BLE001  # a backoff or renewal that failed costs time, never the message
+                logger.warning("Visibility was not changed", error=sentence(error))
+                failed |= set(batch)
+            else:
+                failed |= set(batch) - {batch[int(entry["Id"])] for entry in answer.get("Successful", [])}
+        return failed
+
+
+def _name(queue_url: str) -> str:
+    return queue_url.rsplit("/", 1)[-1]
+
+
+def bounded(seconds: int, received_at: datetime, now: datetime) -> int:
+    """`seconds` cut so that the message never stays hidden past 12 hours from its receipt."""
+    left = received_at + LONGEST - MARGIN - now
+    return max(0, min(seconds, int(left.total_seconds())))
+
 
 PATIENCE_SECONDS = 2
 """Longest wait of others for a renewal under way: it must never hold up the end of an invocation."""
-
-logger = Logger()
 
 
 class Heartbeat:
@@ -111,7 +224,7 @@ class Heartbeat:
         tokens = {work_id: attempt.token for work_id, attempt in by_work.items()}
         try:
             with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-                lost = store.renew(connection, self._kind, tokens, self._clock() + self._lease)
+                lost = sql.renew(connection, self._kind, tokens, self._clock() + self._lease)
         except CounterfoilError as error:
             logger.warning("Leases were not renewed: %s", error)
             return

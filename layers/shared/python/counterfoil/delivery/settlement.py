@@ -11,11 +11,14 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import SHORT_SECONDS, CommitUnknownError, Connection, Database, retry_conflicts
-from counterfoil.delivery import store
+from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped
-from counterfoil.delivery.letters import DeadLetter, Failure, audit, without_payload, write_dead_letter
-from counterfoil.delivery.received import Received
-from counterfoil.delivery.store import WORKER_LOST, Answer, Claim, Ended
+from counterfoil.delivery.dead_letter import DeadLetter, Failure, audit, without_payload, write_dead_letter
+from counterfoil.delivery.heartbeat import Received
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.retry import MAX_RECEIVES, MAX_SENDS, Decision, GiveUp, Redeliver, RetryPolicy
+from counterfoil.delivery.sql import WORKER_LOST, Answer, Claim, Ended
+from counterfoil.delivery.work import JOB_NAMESPACE, Kind, Message, Send, wake
 from counterfoil.errors import (
     CirclingError,
     CounterfoilError,
@@ -26,10 +29,6 @@ from counterfoil.errors import (
     own_frames,
     sentence,
 )
-from counterfoil.messages import Message
-from counterfoil.outbox import Outbox
-from counterfoil.retry import MAX_RECEIVES, MAX_SENDS, Decision, GiveUp, Redeliver, RetryPolicy
-from counterfoil.work import JOB_NAMESPACE, Kind, Send, wake
 
 LONGEST_ERROR = 2000
 """Characters of an error that are kept."""
@@ -77,9 +76,9 @@ class Settlement:
         def settle(connection: Connection) -> Sequence[Send]:
             effects = outcome.effects(connection)
             if isinstance(outcome, Skipped):
-                store.skip(connection, self._kind, claim, outcome.reason)
+                sql.skip(connection, self._kind, claim, outcome.reason)
             else:
-                store.succeed(connection, self._kind, [(claim, effects.remark)])
+                sql.succeed(connection, self._kind, [(claim, effects.remark)])
             self._note_end(connection, record, claim, name)
             return effects.messages
 
@@ -105,7 +104,7 @@ class Settlement:
             ended[:] = [(record, claim) for record, claim in tries if claim.message.work_id in effects]
             if ended:
                 done = [(claim, effects[claim.message.work_id].remark) for _, claim in ended]
-                store.succeed(connection, self._kind, done)
+                sql.succeed(connection, self._kind, done)
             for record, claim in ended:
                 self._note_end(connection, record, claim, "succeeded")
             return [message for one in effects.values() for message in one.messages]
@@ -162,7 +161,7 @@ class Settlement:
                 said.__cause__ = error
                 return self._fail(connection, record, claim, said, "max_retries_exceeded", now)
             self._note(connection, record, claim, "deferred", now, error=error, due=due)
-            sends = store.defer(connection, self._kind, claim, due=due, now=now)
+            sends = sql.defer(connection, self._kind, claim, due=due, now=now)
             if error.is_over is not None and error.is_over(connection):
                 sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
             return sends
@@ -190,9 +189,9 @@ class Settlement:
         text = sentence(error)[:LONGEST_ERROR]
         self._note(connection, record, claim, "retry", now, error=error, due=decision.at)
         if isinstance(decision, Redeliver):
-            store.wait(connection, self._kind, claim, text, decision.at)
+            sql.wait(connection, self._kind, claim, text, decision.at)
             return []
-        return store.park_failed(connection, self._kind, claim, error=text, due=decision.at, now=now)
+        return sql.park_failed(connection, self._kind, claim, error=text, due=decision.at, now=now)
 
     def _fail(
         self,
@@ -214,7 +213,7 @@ class Settlement:
             traceback=own_frames(error),
             code=code_of(error),
         )
-        return store.fail(connection, self._kind, claim, failure, now)
+        return sql.fail(connection, self._kind, claim, failure, now)
 
     def _most(self, claim: Claim) -> int:
         """How often this work is tried at most."""
@@ -222,7 +221,7 @@ class Settlement:
 
     def _note_end(self, connection: Connection, record: Received, claim: Claim, outcome: str) -> None:
         """Write down a try that did not fail, where its kind keeps them, or it is the one that ended a failure."""
-        if self._kind.keeps_successes or store.has_failed(connection, self._kind, claim):
+        if self._kind.keeps_successes or sql.has_failed(connection, self._kind, claim):
             self._note(connection, record, claim, outcome, self._clock())
 
     def _note(
@@ -246,7 +245,7 @@ class Settlement:
             next_attempt_at=due,
             trace_id=record.trace_id,
         )
-        store.note(connection, self._kind, claim, ended)
+        sql.note(connection, self._kind, claim, ended)
 
     def exhausted(self, record: Received, claim: Claim) -> Verdict:
         """Fail work without attempts left, because the last one was lost or the limit was lowered."""
@@ -268,12 +267,12 @@ class Settlement:
         error = _circling("It came before its time" if claim.answer is Answer.EARLY else "No time was left to begin it")
 
         def settle(connection: Connection) -> list[Send]:
-            taken, _ = store.take_abandoned(connection, self._kind, claim, now)
-            store.note_lost(connection, self._kind, taken, now)
+            taken, _ = sql.take_abandoned(connection, self._kind, claim, now)
+            sql.note_lost(connection, self._kind, taken, now)
             failure = Failure(
                 "max_retries_exceeded", CirclingError.__name__, str(error), self._most(claim), self._kind.worker
             )
-            return store.fail(connection, self._kind, taken, failure, now)
+            return sql.fail(connection, self._kind, taken, failure, now)
 
         try:
             self._transact(record, claim, settle, seconds=SHORT_SECONDS)
@@ -362,7 +361,7 @@ class Settlement:
 
     def _is_settled(self, claim: Claim) -> bool:
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
-            running = store.holds(connection, self._kind, claim.message.work_id, claim.token)
+            running = sql.holds(connection, self._kind, claim.message.work_id, claim.token)
         if running is None:
             message = f"A newer claim than {claim.token} exists on {claim.message.work_id}"
             raise StaleClaimError(message)
@@ -377,7 +376,7 @@ def fail_exhausted(
     Raises:
         StaleClaimError: a newer claim exists.
     """
-    taken, last_error = store.take_abandoned(connection, kind, claim, now)
+    taken, last_error = sql.take_abandoned(connection, kind, claim, now)
     error_type, told = _exhausted(taken, max_attempts)
     code = "worker_lost" if error_type == WORKER_LOST else "attempts_exhausted"
     error = f"{told}; the last error: {last_error}" if last_error else told
@@ -385,8 +384,8 @@ def fail_exhausted(
         "max_retries_exceeded", error_type, error[:LONGEST_ERROR], max_attempts, actor, told=told, code=code
     )
     if taken.unsettled_since is not None:
-        store.note(connection, kind, taken, Ended("failed", taken.unsettled_since, now, error_type, told))
-    return store.fail(connection, kind, taken, failure, now)
+        sql.note(connection, kind, taken, Ended("failed", taken.unsettled_since, now, error_type, told))
+    return sql.fail(connection, kind, taken, failure, now)
 
 
 def _exhausted(claim: Claim, max_attempts: int) -> tuple[str, str]:
@@ -404,7 +403,7 @@ def enqueued_current(  # which message, whose finding, and what the audit trail 
 
     Empty if there is no such row.
     """
-    send = store.enqueue_current(connection, kind, message, now)
+    send = sql.enqueue_current(connection, kind, message, now)
     if send is None:
         return []
     audit(connection, kind.job_id(message.work_id), send.tenant_id, "enqueued-current", actor, detail, now)

@@ -15,12 +15,12 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
+from counterfoil.delivery.work import Send
 from counterfoil.documents import diagnostics
 from counterfoil.documents.review import Refused, Who
 from counterfoil.documents.three_way_match import Code, Verdict, read_document
 from counterfoil.documents.three_way_match.decisions import About, Label
 from counterfoil.documents.three_way_match.model import number_of
-from counterfoil.work import Send
 
 Word = Literal["accepted", "disputed"]
 

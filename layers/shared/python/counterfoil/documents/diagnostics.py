@@ -8,7 +8,8 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.delivery.letters import settle
+from counterfoil.delivery.dead_letter import settle
+from counterfoil.delivery.work import KINDS, Message, Send
 from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.three_way_match import (
     Code,
@@ -23,8 +24,6 @@ from counterfoil.documents.three_way_match import (
     read_document,
 )
 from counterfoil.errors import StaleClaimError
-from counterfoil.messages import Message
-from counterfoil.work import KINDS, Send
 
 WORKER = "diagnostics"
 DEBOUNCE = timedelta(seconds=5)

@@ -12,9 +12,9 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
+from counterfoil.delivery.work import KINDS
 from counterfoil.documents import matching
 from counterfoil.documents.removal import Removal, remove
-from counterfoil.work import KINDS
 
 LONGEST_ATTEMPT = timedelta(minutes=20)
 """Longer than a function runs. A stale attempt may write objects until then, but no rows."""

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
+from counterfoil.delivery.work import KINDS
 from counterfoil.documents import browsing
 from counterfoil.documents.browsing import Stage, Summary
 from counterfoil.documents.matching.evidence import Step, waterfall
-from counterfoil.work import KINDS
 
 MOST_LINES = 1_000
 MOST_EDGES = 100

@@ -17,10 +17,10 @@ from datetime import datetime
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery.letters import renew, settle
+from counterfoil.delivery.dead_letter import renew, settle
+from counterfoil.delivery.work import KINDS, Send
 from counterfoil.documents import diagnostics, matching
 from counterfoil.webhooks.destinations import enqueue
-from counterfoil.work import KINDS, Send
 
 _JOBS = ("ingestion", "matching")
 """Whose work about a document goes with it."""

@@ -16,11 +16,11 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
-from counterfoil.delivery.letters import renew
+from counterfoil.delivery.dead_letter import renew
+from counterfoil.delivery.work import Send
 from counterfoil.documents import matching
 from counterfoil.documents.files import File
 from counterfoil.documents.removal import remove
-from counterfoil.work import Send
 
 STAYS = "The document that it is to replace stays until it has been read."
 _WHY = "The same file was uploaded again, to replace another document."

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery.letters import settle
+from counterfoil.delivery.dead_letter import settle
+from counterfoil.delivery.work import KINDS
 from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import store
 from counterfoil.operations.engine import Applied, Definition, Turns
 from counterfoil.operations.store import REPROCESSING, NewOperation, Operation
-from counterfoil.work import KINDS
 
 Kind = Literal["extract", "match"]
 MAX_RATE = 1000

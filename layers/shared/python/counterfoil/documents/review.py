@@ -15,10 +15,10 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
-from counterfoil.delivery.letters import renew
+from counterfoil.delivery.dead_letter import renew
+from counterfoil.delivery.work import Send
 from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.matching import Decision, Pair, Settled, Verdict, sql
-from counterfoil.work import Send
 
 WHY = "A person decided what a document belongs to."
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
+from counterfoil.delivery.work import KINDS
 from counterfoil.documents.particulars import works_of
-from counterfoil.work import KINDS
 
 LAST = 100
 """Of each kind of event that are told: the last."""

@@ -15,9 +15,8 @@ from uuid import UUID, uuid5
 from pydantic_core import from_json
 
 from counterfoil.db import Connection
+from counterfoil.delivery.work import JOB_NAMESPACE, KINDS, Intake, Message, Send, owe, read_message
 from counterfoil.errors import InvalidMessageError
-from counterfoil.messages import Intake, Message, read_message
-from counterfoil.work import JOB_NAMESPACE, KINDS, Send, owe
 
 PREFIX = "uploads/"
 """Keys are uploads/{tenant}/...; the last part is the file's name."""

@@ -14,8 +14,8 @@ from uuid import UUID, uuid5
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
+from counterfoil.delivery.work import KINDS, Send, owe
 from counterfoil.offers.schedule import VERSION, Due, Rules
-from counterfoil.work import KINDS, Send, owe
 
 _MANY = "SELECT set_config('enable_nestloop', 'off', true), set_config('work_mem', '64MB', true)"
 _AS_ALWAYS = "SET LOCAL enable_nestloop TO DEFAULT"

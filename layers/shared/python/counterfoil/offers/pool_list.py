@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
+from counterfoil.delivery.work import KINDS
 from counterfoil.offers.profiles import JobState, internal_id, withdrawn
-from counterfoil.work import KINDS
 
 PoolState = Literal["running", "completed", "failed"]
 

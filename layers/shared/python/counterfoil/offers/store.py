@@ -20,9 +20,9 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from counterfoil.db import Connection
+from counterfoil.delivery.work import KINDS, Send, owe
 from counterfoil.errors import ConflictError, StaleClaimError
 from counterfoil.offers.pinning import of_many
-from counterfoil.work import KINDS, Send, owe
 
 _UUID_BYTES = 16
 _JSONB_VERSION = b"\x01"

@@ -20,13 +20,13 @@ from uuid import UUID
 from aws_lambda_powertools import Logger
 
 from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery.outbox import Outbox, TimeLeft
+from counterfoil.delivery.work import Send, begin
 from counterfoil.errors import DatabaseUnavailableError, TransientError, sentence
 from counterfoil.notifications.notice import OPERATION, Failure
 from counterfoil.notifications.store import owe
 from counterfoil.operations import store
 from counterfoil.operations.store import COLUMNS, Action, Operation, Result, State
-from counterfoil.outbox import Outbox, TimeLeft
-from counterfoil.work import Send, begin
 
 AT_ONCE = 500
 """Items of a step: a transaction of some tenths of a second."""

@@ -20,12 +20,12 @@ from pydantic import BaseModel, JsonValue
 
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
+from counterfoil.delivery.work import Send
 from counterfoil.egress import Egress
 from counterfoil.errors import PermanentError, RejectedRequestError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from counterfoil.validation import Problem, validate
-from counterfoil.work import Send
 
 
 class UnknownTypeError(RejectedRequestError):

@@ -11,13 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery.work import KINDS, LARGEST, NEWEST_SCHEMA, Intake, Message, Send, opened, owe
 from counterfoil.errors import InvalidMessageError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
-from counterfoil.messages import LARGEST, NEWEST_SCHEMA, Intake, Message, opened
 from counterfoil.settings import Settings
 from counterfoil.tasks import claim_check
 from counterfoil.tasks.registry import TYPES, Accepted, TaskType
 from counterfoil.validation import Problem, validate
-from counterfoil.work import KINDS, Send, owe
 
 
 class LastError(BaseModel):

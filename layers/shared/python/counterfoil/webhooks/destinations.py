@@ -9,9 +9,9 @@ from typing import Literal
 from uuid import UUID, uuid5
 
 from counterfoil.db import Connection
-from counterfoil.delivery.letters import settle
+from counterfoil.delivery.dead_letter import settle
+from counterfoil.delivery.work import JOB_NAMESPACE, KINDS, Send, begin
 from counterfoil.webhooks.payload import SCHEMA_VERSION, Job
-from counterfoil.work import JOB_NAMESPACE, KINDS, Send, begin
 
 WORKER = "document_output"
 CHANGED = "A newer revision is delivered instead."

@@ -12,8 +12,8 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
+from counterfoil.delivery.work import Send, begin
 from counterfoil.documents.mail.message import REFUSALS, Refusal
-from counterfoil.work import Send, begin
 
 Hold = Literal["held", "released", "rejected"]
 DmarcPolicy = Literal["hold", "reject", "accept"]

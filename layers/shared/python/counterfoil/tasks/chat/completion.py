@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil import llm
 from counterfoil.db import Connection
+from counterfoil.delivery.work import KINDS, Send, wake_waiting
 from counterfoil.errors import DeferredError, InvalidSettingsError, PermanentError
 from counterfoil.llm import Turn
 from counterfoil.tasks.chat import sessions
 from counterfoil.tasks.chat.tokens import estimate
 from counterfoil.tasks.registry import Accepted, NotBeforeError, TaskContext, TaskResult, task
-from counterfoil.work import KINDS, Send, wake_waiting
 
 NAME = "chat_completion"
 LOOK_AGAIN = timedelta(minutes=20)

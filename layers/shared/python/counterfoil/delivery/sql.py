@@ -12,10 +12,9 @@ from typing import NoReturn
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery.letters import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
+from counterfoil.delivery.work import Kind, Message, Send, owe, wake_waiting
 from counterfoil.errors import StaleClaimError
-from counterfoil.messages import Message
-from counterfoil.work import Kind, Send, owe, wake_waiting
 
 
 class Answer(StrEnum):

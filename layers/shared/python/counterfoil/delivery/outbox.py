@@ -13,11 +13,10 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import SHORT_SECONDS, Database
+from counterfoil.delivery.work import KINDS, Message, Send
 from counterfoil.errors import CounterfoilError, PermanentError
 from counterfoil.http import within
-from counterfoil.messages import Message
 from counterfoil.metrics import Metric, record
-from counterfoil.work import KINDS, Send
 
 MAX_DELAY = timedelta(seconds=900)
 """The longest DelaySeconds of SQS. What is due later stays in the outbox until it is nearer."""

@@ -14,10 +14,9 @@ from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
 from counterfoil.db import Connection
-from counterfoil.messages import Message
+from counterfoil.delivery.work import KINDS, Kind, Message, Send, begin
 from counterfoil.notifications import notice
 from counterfoil.notifications.store import owe
-from counterfoil.work import KINDS, Kind, Send, begin
 
 ClosedStatus = Literal["retried", "resolved", "ignored"]
 MAX_OWN_WORDS = 40
