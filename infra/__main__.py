@@ -1,19 +1,61 @@
-"""Synthesises the CDK app: `python -m infra`, which is what `cdk.json` has the CDK command line run."""
+"""Synthesizes the CDK app: `python -m infra`, as `cdk.json` names it.
+
+`cdk deploy --all` deploys to a real account, `cdk deploy --all -c stage=local -c databaseUrl=postgresql://... -c
+endpoint=http://...` to the local cloud. `infra/context.py` lists the other settings.
+"""
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
-from aws_cdk import App
+from aws_cdk import App, CliCredentialsStackSynthesizer, Stack
 
-from infra.app import SETTINGS, build
-from infra.context import ContextError, stage_of
+from infra.context import ContextError, Deployment, stage_of
+from infra.data import LocalDatabase, NetworkStack, RdsDatabase, Stage, State, outside_of
 from infra.dependencies import dependency_layer
-from infra.faults import WorkerTableError
-from infra.packaging import LAMBDA, UNZIPPED_LIMIT, PackagingError, code_layer, this_machine, unzipped_size
+from infra.packaging import LAMBDA, UNZIPPED_LIMIT, Package, PackagingError, code_layer, this_machine, unzipped_size
+from infra.pipeline import PipelineStack
+from infra.worker_table import WORKERS, WorkerTableError, capped, shortened
+
+LOCAL_MAXIMUM_CONCURRENCY = 2
+"""Invocations at once for each queue of the local cloud, where each is a process of the developer's own machine."""
 
 
-def main() -> int:
-    """Synthesise. Returns the exit code."""
-    app = App(**SETTINGS)
+def new_app(context: Mapping[str, Any] | None = None, folder: str | None = None) -> App:
+    """Return an app whose synthesis depends on nothing but the project and `context`."""
+    return App(context=context, outdir=folder, analytics_reporting=False, tree_metadata=False, stack_traces=False)
+
+
+def build(app: App, dependencies: Package) -> None:
+    """Add the stacks to `app`, as its context says.
+
+    Raises:
+        ContextError: an unknown or invalid setting.
+        WorkerTableError, PackagingError: see `PipelineStack`.
+    """
+    wanted = Deployment.of(app.node.try_get_context)
+    if wanted.stage == "local":
+        rows = capped(WORKERS, LOCAL_MAXIMUM_CONCURRENCY)
+        PipelineStack(
+            app,
+            "counterfoil-pipeline",
+            rows=shortened(rows, wanted.timeout) if wanted.timeout else rows,
+            stage=Stage(wanted, LocalDatabase(wanted.database_url or ""), None, this_machine(), dependencies),
+            # The emulator denies the bootstrap stack's roles access to its own bucket, and allows it to the caller.
+            synthesizer=CliCredentialsStackSynthesizer(),
+        )
+        return
+    network = NetworkStack(app, "counterfoil-network", outside=outside_of(wanted))
+    data = Stack(app, "counterfoil-data", termination_protection=True)
+    database = RdsDatabase(data, "Database", network=network)
+    stage = Stage(wanted, database, network, LAMBDA, dependencies)
+    state = State(data, "State", rows=WORKERS, stage=stage)
+    PipelineStack(app, "counterfoil-pipeline", rows=WORKERS, stage=stage, state=state)
+
+
+def main(context: Mapping[str, Any] | None = None) -> int:
+    """Synthesize. Returns the exit code."""
+    app = new_app(context)
     try:
         target = this_machine() if stage_of(app.node.try_get_context("stage")) == "local" else LAMBDA
         dependencies = dependency_layer(target)

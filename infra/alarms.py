@@ -1,336 +1,232 @@
-"""The alarms about delivery: what each watches, when it goes off, and how bad that is. It imports no CDK.
-
-A new alarm is one value here and one section of docs/operations.md under its name. Those about the health of a function
-or a dead-letter queue are in the row of their worker (`infra.workers.Alarm`).
-"""
+"""The constructs of alarms and of the topics that they notify."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from infra.workers import Row
+from aws_cdk import Aws, Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sns as sns
+from constructs import Construct
 
-NAMESPACE = "Counterfoil"
-LEAST_ENDED = 20
-"""Least volume of a failure rate: below it, one damaged file is a high rate."""
-ENDED = "FILL(m0, 0) + FILL(m1, 0)"
-"""Work items that failed or succeeded. CloudWatch has no data point where a count is zero."""
-LONGEST_TRY = 0.8
-"""No try outlives its function: a duration is also too long at this share of the time-out."""
+from infra.alarm_table import NAMESPACE, THRESHOLDS, WATCHES, Scope, Severity, Watch, subjects_of
+from infra.data import output
+from infra.worker import Worker, WorkerResources
+from infra.worker_table import Alarm, Row, queue_rows
 
-
-class Severity(StrEnum):
-    """Whom an alarm is for: each has a topic of its own."""
-
-    CRITICAL = "critical"
-    """Somebody has to look at once."""
-    WARNING = "warning"
-
-
-class Scope(StrEnum):
-    """What an alarm is about."""
-
-    WORKER = "worker"
-    """One worker with a queue: each has an alarm of its own."""
-    RETRIES = "retries"
-    """One worker with a queue for retries: each has an alarm of its own."""
-    SUM = "sum"
-    """All workers with a queue, each measured by itself and added up."""
-    ALL = "all"
-    """Everything that counts under this metric, whatever its dimension."""
+RUNBOOK = "docs/operations.md"
+SUPPRESSOR_WAIT = Duration.minutes(2)
+"""How long an alarm with a grace period waits for the deployment's metric, which CloudWatch shows with a delay."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
-    """One alarm: it goes off when the value is above the threshold for `periods` in a row.
-
-    "For 5 minutes" is one period of 5 minutes and the statistic Minimum: a missed run of the watchdog hides nothing.
-    """
+class Rule:
+    """When an alarm goes off, and how it is called."""
 
     name: str
-    """Of its threshold and its page of the runbook too; in CloudWatch after `counterfoil-` and the worker's name."""
+    page: str
+    """Heading of the runbook, as a link names it."""
     says: str
-    """A sentence; {worker} and {threshold} are put in."""
-    scope: Scope
-    metrics: tuple[str, ...]
-    statistic: str
-    threshold: float
-    requeued: float | None = None
-    """The threshold for workers with a queue for retries, where it differs. Those whose waits are fixed have few."""
-    expression: str = "m0"
-    """Metric math on `metrics`, which are m0, m1, ...; for Scope.SUM m0 is the sum."""
-    minutes: int = 1
-    """Length of a period."""
-    periods: int = 1
     severity: Severity = Severity.WARNING
+    threshold: float = 0
+    periods: int = 1
+    datapoints: int = 1
+    """How many of the periods have to be above the threshold."""
     silence_counts: bool = False
-    """Whether it goes off when nothing is measured, too."""
     grace_minutes: int = 0
-    """Time after a deployment during which it notifies no one. Required where silence counts: nothing is measured until
-    the new functions run."""
+    """Time after a deployment during which it notifies no one."""
 
-    def threshold_for(self, row: Row | None, chosen: float | None) -> float:
-        """The threshold of `row`'s alarm, where `chosen` is what the deployment says in the place of the default."""
-        default = self.threshold
-        if self.requeued is not None and row is not None and row.has_retry_queue and not row.retry_waits:
-            default = self.requeued
-        threshold = default if chosen is None else chosen
-        if row is not None and "JobSeconds" in self.metrics:
-            return min(threshold, LONGEST_TRY * row.timeout)
-        return threshold
+    @property
+    def description(self) -> str:
+        """The sentence, and where to read on."""
+        return f"{self.says} What to do: {RUNBOOK}#{self.page}"
 
 
-WATCHES: tuple[Watch, ...] = (
-    Watch(
-        name="stuck-in-progress",
-        says="Work of {worker} is in progress for more than 10 minutes with its lease over: its worker crashed.",
-        scope=Scope.WORKER,
-        metrics=("StuckInProgress",),
-        statistic="Maximum",
-        threshold=0,
-    ),
-    Watch(
-        name="waiting-for-retry",
-        says="More than {threshold} pieces of work of {worker} wait for another try.",
-        scope=Scope.WORKER,
-        metrics=("WaitingForRetry",),
-        statistic="Minimum",
-        threshold=1000,
-        minutes=5,
-    ),
-    Watch(
-        name="oldest-pending",
-        says="Work of {worker} is due for more than {threshold} s and was not started.",
-        scope=Scope.WORKER,
-        metrics=("OldestPendingSeconds",),
-        statistic="Minimum",
-        threshold=3600,
-        minutes=5,
-    ),
-    Watch(
-        name="queue-depth",
-        says="More than {threshold} messages are in the queue of {worker}.",
-        scope=Scope.WORKER,
-        metrics=("QueueDepth",),
-        statistic="Minimum",
-        threshold=1000,
-        minutes=5,
-    ),
-    Watch(
-        name="retry-queue-depth",
-        says="More than {threshold} messages are in the queue for retries of {worker}.",
-        scope=Scope.RETRIES,
-        metrics=("RetryQueueDepth",),
-        statistic="Minimum",
-        threshold=1000,
-        minutes=5,
-    ),
-    Watch(
-        name="failure-rate",
-        says=f"More than {{threshold}} % of {LEAST_ENDED} or more work items of {{worker}} failed in 15 minutes.",
-        scope=Scope.WORKER,
-        metrics=("Failed", "Succeeded"),
-        statistic="Sum",
-        expression=f"IF({ENDED} >= {LEAST_ENDED}, 100 * FILL(m0, 0) / ({ENDED}), 0)",
-        threshold=1,
-        minutes=15,
-    ),
-    Watch(
-        name="job-duration",
-        says="Of 100 tries of {worker}, 5 take longer than {threshold} s.",
-        scope=Scope.WORKER,
-        metrics=("JobSeconds",),
-        statistic="p95",
-        threshold=300,
-        minutes=5,
-        periods=3,
-    ),
-    Watch(
-        name="attempts-before-success",
-        says="Work of {worker} that succeeds takes more than {threshold} attempts on average.",
-        scope=Scope.WORKER,
-        metrics=("AttemptsBeforeSuccess",),
-        statistic="Average",
-        threshold=2,
-        requeued=4,  # three retries
-        minutes=15,
-    ),
-    Watch(
-        name="retries",
-        says="More than {threshold} tries failed within a minute and will be made again.",
-        scope=Scope.ALL,
-        metrics=("Retries",),
-        statistic="Sum",
-        threshold=500,
-    ),
-    Watch(
-        name="unsettled-dead-letters",
-        says="More than {threshold} dead letters wait for a decision.",
-        scope=Scope.SUM,
-        metrics=("UnsettledDeadLetters",),
-        statistic="Maximum",
-        threshold=100,
-    ),
-    Watch(
-        name="unsettled-dead-letters-for-an-hour",
-        says="More than {threshold} dead letters have waited for a decision for an hour.",
-        scope=Scope.SUM,
-        metrics=("UnsettledDeadLetters",),
-        statistic="Maximum",
-        threshold=500,
-        minutes=5,
-        periods=12,
-    ),
-    Watch(
-        name="dead-letters-per-minute",
-        says="More than {threshold} work items were dead-lettered within one of the last five minutes.",
-        scope=Scope.ALL,
-        metrics=("DeadLettersPerMinute",),
-        statistic="Maximum",
-        threshold=10,
-    ),
-    Watch(
-        name="dead-letter-rate",
-        says="For 10 minutes, the five-minute rate of dead letters has been above {threshold} per second.",
-        scope=Scope.ALL,
-        metrics=("DeadLetterRate",),
-        statistic="Minimum",
-        threshold=0.2,
-        minutes=5,
-        periods=2,
-        severity=Severity.CRITICAL,
-    ),
-    Watch(
-        name="kept-dead-letters",
-        says="Messages stay in dead-letter queues, for the function that settles them fails on them.",
-        scope=Scope.ALL,
-        metrics=("Kept",),
-        statistic="Sum",
-        threshold=0,
-        # One that is kept is tried again after 5 minutes; an outage that is over sooner is nobody's business.
-        minutes=10,
-        periods=2,
-    ),
-    Watch(
-        name="returned-unattempted",
-        says="Messages reach a dead-letter queue without an attempt: its worker may crash at start.",
-        scope=Scope.ALL,
-        metrics=("ReturnedUnattempted",),
-        statistic="Sum",
-        threshold=0,
-        minutes=5,
-    ),
-    Watch(
-        name="unsent-outbox",
-        says="Messages that are due stay unsent, or the watchdog, which sends and counts them, does not run.",
-        scope=Scope.ALL,
-        metrics=("UnsentOutbox",),
-        statistic="Maximum",
-        threshold=0,
-        periods=5,
-        severity=Severity.CRITICAL,
-        silence_counts=True,
-        grace_minutes=15,
-    ),
-    Watch(
-        name="uploads-without-event",
-        says="S3 events of uploads or mail were lost. The watchdog found the objects and enqueued their jobs.",
-        scope=Scope.ALL,
-        metrics=("UploadsWithoutEvent",),
-        statistic="Maximum",
-        threshold=0,
-    ),
-    Watch(
-        name="upload-listing",
-        says="The bucket was last listed completely more than {threshold} s ago, so lost uploads are found late.",
-        scope=Scope.ALL,
-        metrics=("UploadListingSeconds",),
-        statistic="Maximum",
-        threshold=86_400,
-    ),
-    Watch(
-        name="notification-failures",
-        says="Notifications of failed work cannot be sent.",
-        scope=Scope.ALL,
-        metrics=("NotificationFailures",),
-        statistic="Sum",
-        threshold=0,
-    ),
-    Watch(
-        name="failed-offers",
-        says="The offers of people have failed permanently for the day that it is where they are.",
-        scope=Scope.ALL,
-        metrics=("OffersFailed",),
-        statistic="Maximum",
-        threshold=0,
-        severity=Severity.CRITICAL,
-    ),
-    Watch(
-        name="incomplete-offers",
-        says="An hour after their time, more than {threshold} % of the people of a date have no offers.",
-        scope=Scope.ALL,
-        metrics=("OffersIncompletePercent",),
-        statistic="Maximum",
-        threshold=0.1,  # 99.9 % of jobs are complete
-        severity=Severity.CRITICAL,
-    ),
-    Watch(
-        name="offers-duration",
-        says="The offers of 5 of 100 users take longer than {threshold} s.",
-        scope=Scope.ALL,
-        metrics=("OffersUserSeconds",),
-        statistic="Maximum",
-        threshold=30,
-    ),
-    Watch(
-        name="late-offers",
-        says="It is past 10:00, and more than {threshold} people are still without the offers of their day.",
-        scope=Scope.ALL,
-        metrics=("OffersLate",),
-        statistic="Minimum",
-        threshold=0,
-        minutes=5,
-        severity=Severity.CRITICAL,
-    ),
-    Watch(
-        name="unpinned-offers",
-        says="For two hours, days of offers that are due could not be queued, or the scheduler of offers did not run.",
-        scope=Scope.ALL,
-        metrics=("PoolsLeft",),
-        statistic="Maximum",
-        threshold=0,
-        minutes=60,
-        periods=2,
-        severity=Severity.CRITICAL,
-        silence_counts=True,
-        grace_minutes=120,
-    ),
-    Watch(
-        name="duplicate-offers",
-        says="Somebody has an offer twice on a day, or two sets of offers: what must never be.",
-        scope=Scope.ALL,
-        metrics=("DuplicateOffers",),
-        statistic="Maximum",
-        threshold=0,
-        severity=Severity.CRITICAL,
-    ),
-    Watch(
-        name="breaker-open",
-        says="A circuit breaker is open: a language model or a webhook's host fails, and work that needs it waits.",
-        scope=Scope.ALL,
-        metrics=("BreakerOpen",),
-        statistic="Maximum",
-        threshold=0,
-        periods=3,
-    ),
-)
+class AlarmTopics(Construct):
+    """One topic for each severity, to which only alarms of this account may publish."""
 
-THRESHOLDS = {watch.name: watch.threshold for watch in WATCHES}
-"""The default of each threshold, which the context `alarms` may change."""
+    def __init__(self, scope: Construct, id_: str, *, enforce_tls: bool) -> None:
+        """Create the topics."""
+        super().__init__(scope, id_)
+        self.by_severity = {severity: self._topic(severity, enforce_tls=enforce_tls) for severity in Severity}
+
+    def _topic(self, severity: Severity, *, enforce_tls: bool) -> sns.Topic:
+        topic = sns.Topic(self, severity.title(), topic_name=f"counterfoil-alarms-{severity}", enforce_ssl=enforce_tls)
+        alarms = f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:counterfoil-*"
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={
+                    "ArnLike": {"aws:SourceArn": alarms},
+                    "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                },
+            )
+        )
+        output(self, f"{severity.title()}AlarmsTopicArn", topic.topic_arn)
+        return topic
 
 
-def subjects_of(watch: Watch, rows: Sequence[Row]) -> Sequence[Row | None]:
-    """Return the rows of `rows` that have their own alarm; None stands for one about all."""
-    if watch.scope is Scope.RETRIES:
-        return [row for row in rows if row.has_retry_queue]
-    return rows if watch.scope is Scope.WORKER else [None]
+class Alarms(Construct):
+    """Every alarm of the table, and those in the rows of workers."""
+
+    def __init__(self, scope: Construct, id_: str, *, around: WorkerResources, workers: Sequence[Worker]) -> None:
+        """Create the topics and the alarms.
+
+        The local cloud rejects metric math: there, alarms that need it and grace periods are omitted.
+        """
+        super().__init__(scope, id_)
+        self._around = around
+        self._topics = AlarmTopics(self, "Topics", enforce_tls=around.stage.is_aws)
+        self.graced: list[cloudwatch.CompositeAlarm] = []
+        """Alarms with a grace period. They must be created after the deployment was counted."""
+        for watch in WATCHES:
+            self._watch(watch, queue_rows(around.rows))
+        for worker in workers:
+            for alarm in worker.row.alarms:
+                self._of_worker(worker, alarm)
+
+    def _watch(self, watch: Watch, rows: Sequence[Row]) -> None:
+        for row in subjects_of(watch, rows):
+            threshold = watch.threshold_for(row, self._around.stage.thresholds.get(watch.name))
+            self._alarm(
+                f"{row.logical_name if row else ''}{_id(watch.name)}",
+                _metric(watch, row, rows),
+                Rule(
+                    name=f"{row.name}-{watch.name}" if row else watch.name,
+                    page=watch.name,
+                    says=watch.says.format(worker=row.name if row else "", threshold=f"{threshold:g}"),
+                    severity=watch.severity,
+                    threshold=threshold,
+                    periods=watch.periods,
+                    datapoints=watch.periods,
+                    silence_counts=watch.silence_counts,
+                    grace_minutes=watch.grace_minutes,
+                ),
+            )
+
+    def _of_worker(self, worker: Worker, alarm: Alarm) -> None:
+        row, minute = worker.row, Duration.minutes(1)
+        name = f"{row.name}-{alarm}"
+        metric: cloudwatch.IMetric
+        if alarm is Alarm.DEAD_LETTERS:
+            queue = self._around.queues[row.name].dead_letters
+            # A message that is being settled is invisible for minutes, so that one that stays is hardly ever visible.
+            parts: dict[str, cloudwatch.IMetric] = {
+                "visible": queue.metric_approximate_number_of_messages_visible(period=minute, statistic="Maximum"),
+                "hidden": queue.metric_approximate_number_of_messages_not_visible(period=minute, statistic="Maximum"),
+            }
+            metric = cloudwatch.MathExpression(
+                expression="visible + hidden", using_metrics=parts, period=minute, label=name
+            )
+            says = f"Dead letters of {row.name} wait in {row.resource_name}-dlq, and nothing settles them."
+            rule = Rule(name=name, page=name, says=says, periods=15, datapoints=12)
+        elif alarm is Alarm.MESSAGE_AGE:
+            threshold = self._around.stage.thresholds.get("oldest-pending", THRESHOLDS["oldest-pending"])
+            metric = self._around.queues[row.name].source.metric_approximate_age_of_oldest_message(
+                period=minute, statistic="Maximum"
+            )
+            says = f"A message is in the queue of {row.name} for more than {threshold:g} s."
+            rule = Rule(name=name, page=name, says=says, threshold=threshold, periods=5, datapoints=3)
+        else:
+            metric = worker.function.metric_errors(period=minute, statistic="Sum")
+            says = f"Invocations of {row.resource_name} fail."
+            periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # a failed hourly call is one too many
+            rule = Rule(
+                name=name,
+                page=name,
+                says=says,
+                severity=Severity.CRITICAL,
+                periods=periods,
+                datapoints=datapoints,
+            )
+        self._alarm(f"{row.logical_name}{_id(alarm)}", metric, rule)
+
+    def _alarm(self, id_: str, metric: cloudwatch.IMetric, rule: Rule) -> None:
+        if isinstance(metric, cloudwatch.MathExpression) and not self._around.stage.is_aws:
+            return
+        raised: cloudwatch.AlarmBase = cloudwatch.Alarm(
+            self,
+            id_,
+            alarm_name=f"counterfoil-{rule.name}",
+            alarm_description=rule.description,
+            metric=metric,
+            threshold=rule.threshold,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=rule.periods,
+            datapoints_to_alarm=rule.datapoints,
+            treat_missing_data=(
+                cloudwatch.TreatMissingData.BREACHING
+                if rule.silence_counts
+                else cloudwatch.TreatMissingData.NOT_BREACHING
+            ),
+        )
+        if rule.grace_minutes and self._around.stage.is_aws:
+            raised = self._after_grace(id_, raised, rule)
+        raised.add_alarm_action(actions.SnsAction(self._topics.by_severity[rule.severity]))
+
+    def _after_grace(self, id_: str, alarm: cloudwatch.AlarmBase, rule: Rule) -> cloudwatch.CompositeAlarm:
+        """Create an alarm that follows `alarm` except in the grace period."""
+        deployed = cloudwatch.Alarm(
+            self,
+            f"{id_}Grace",
+            alarm_name=f"grace-counterfoil-{rule.name}",  # not listed among the alarms of the product
+            alarm_description=f"Suppresses counterfoil-{rule.name} for {rule.grace_minutes} minutes.",
+            metric=cloudwatch.Metric(
+                namespace=NAMESPACE, metric_name="Deployments", statistic="Sum", period=Duration.minutes(1)
+            ),
+            threshold=0,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=rule.grace_minutes,
+            datapoints_to_alarm=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        graced = cloudwatch.CompositeAlarm(
+            self,
+            f"{id_}AfterGrace",
+            composite_alarm_name=f"counterfoil-{rule.name}-after-grace",
+            alarm_description=rule.description,
+            alarm_rule=cloudwatch.AlarmRule.from_alarm(alarm, cloudwatch.AlarmState.ALARM),
+            actions_suppressor=deployed,
+            actions_suppressor_wait_period=SUPPRESSOR_WAIT,
+            actions_suppressor_extension_period=SUPPRESSOR_WAIT,
+        )
+        self.graced.append(graced)
+        return graced
+
+
+def _id(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("-"))
+
+
+def _metric(watch: Watch, row: Row | None, rows: Sequence[Row]) -> cloudwatch.IMetric:
+    """Return the metric of `watch`, or metric math on several."""
+    period = Duration.minutes(watch.minutes)
+
+    def one(name: str, worker: str | None) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=name,
+            dimensions_map={"worker": worker} if worker else None,
+            statistic=watch.statistic,
+            period=period,
+        )
+
+    if watch.scope is Scope.SUM:
+        (name,) = watch.metrics
+        parts: dict[str, cloudwatch.IMetric] = {other.name: one(name, other.name) for other in rows}
+        total = f"SUM([{', '.join(parts)}])"
+        return cloudwatch.MathExpression(
+            expression=watch.expression.replace("m0", total), using_metrics=parts, period=period, label=watch.name
+        )
+    found = [one(name, row.name if row else None) for name in watch.metrics]
+    if watch.expression == "m0":
+        return found[0]
+    return cloudwatch.MathExpression(
+        expression=watch.expression,
+        using_metrics={f"m{number}": metric for number, metric in enumerate(found)},
+        period=period,
+        label=watch.name,
+    )

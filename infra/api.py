@@ -1,4 +1,4 @@
-"""The HTTP API: one gateway in front of one function. Behind `/api` nothing is reached without a token.
+"""The HTTP API: one gateway in front of one function.
 
 The tokens are those of a Cognito user pool that the deployment makes, or of any other OpenID Connect issuer that its
 context names. The gateway checks signature, issuer, audience and expiry, and the function all but the signature once
@@ -14,7 +14,6 @@ its own form, which cannot be changed. The description of the API has both.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 from urllib.parse import urlsplit
 
 from aws_cdk import Aws, Duration, RemovalPolicy
@@ -72,74 +71,51 @@ class People:
 
 
 class Api(Construct):
-    """The gateway, its authorizer, and its routes to the function."""
+    """The gateway with its stage and authorizer, and the user pool.
+
+    Their addresses and ids are state, because people and programs store them.
+
+    `Routes` leads from here to the function, in the stack of the functions.
+    """
 
     def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        function: lambda_.IFunction,
-        *,
-        issuer: Issuer | None,
-        at: Address,
-        keep: bool,
+        self, scope: Construct, id_: str, *, issuer: Issuer | None, at: Address, removal_policy: RemovalPolicy
     ) -> None:
-        """Create them; the people in a user pool that is made here outlive the stack if `keep`."""
+        """Create them; without an `issuer`, create a user pool with `removal_policy`."""
         super().__init__(scope, id_)
-        api = gateway.HttpApi(
+        self.emulated = at.emulator is not None
+        self.gateway = gateway.HttpApi(
             self, "Gateway", api_name="counterfoil", description="Counterfoil's API", create_default_stage=False
         )
         stage = gateway.HttpStage(
             self,
             "Stage",
-            http_api=api,
+            http_api=self.gateway,
             auto_deploy=True,
             throttle=gateway.ThrottleSettings(rate_limit=REQUESTS_PER_SECOND, burst_limit=BURST),
         )
         self.url = stage.url
         own = urlsplit(at.console) if at.console else None
-        self.origins = [api.api_endpoint, *([f"{own.scheme}://{own.netloc}"] if own else [])]
-        """Where browsers are that load the console."""
-        served = f"{at.emulator}/_aws/execute-api/{api.api_id}/$default/" if at.emulator else self.url
+        self.origins = [self.gateway.api_endpoint, *([f"{own.scheme}://{own.netloc}"] if own else [])]
+        """Origins of the console in browsers."""
+        served = f"{at.emulator}/_aws/execute-api/{self.gateway.api_id}/$default/" if at.emulator else self.url
         consoles = [f"{served}console", *([at.console.rstrip("/")] if at.console else [])]
         self.console = consoles[-1]
-        """Where people find the console."""
+        """Address of the console."""
         self.people: People | None = None
         if issuer is None:
-            self.people = self._people(consoles, at, keep=keep)
+            self.people = self._people(consoles, at, removal_policy)
             self.sign_in = self._of_pool(self.people, at)
         else:
             self.sign_in = _of_issuer(issuer)
-        tokens = authorizers.HttpJwtAuthorizer(
+        self.tokens = authorizers.HttpJwtAuthorizer(
             "Tokens",
             self.sign_in.issuer,
             jwt_audience=[*self.sign_in.audience, self.sign_in.client],
             identity_source=["$request.header.Authorization"],
         )
-        to_function = integrations.HttpLambdaIntegration("Function", function)
-        api.add_routes(path="/api/{path+}", integration=to_function, authorizer=tokens)
-        for path in CONSOLE_PATHS:
-            (route,) = api.add_routes(
-                path=path,
-                methods=[gateway.HttpMethod.GET],
-                integration=to_function,
-                authorizer=gateway.HttpNoneAuthorizer(),
-            )
-        if at.emulator:
-            self._add_emulated_root(api, cast(gateway.CfnRoute, route.node.default_child))
 
-    def _add_emulated_root(self, api: gateway.HttpApi, pages: gateway.CfnRoute) -> None:
-        """Serve `/console/`: on AWS, `{path+}` also matches the empty rest, in the emulator it does not."""
-        gateway.CfnRoute(
-            self,
-            "EmulatedRoot",
-            api_id=api.api_id,
-            route_key="GET /console/",
-            authorization_type=pages.authorization_type,
-            target=pages.target,
-        )
-
-    def _people(self, consoles: Sequence[str], at: Address, *, keep: bool) -> People:
+    def _people(self, consoles: Sequence[str], at: Address, removal_policy: RemovalPolicy) -> People:
         pool = cognito.UserPool(
             self,
             "People",
@@ -149,10 +125,10 @@ class Api(Construct):
             mfa=cognito.Mfa.OPTIONAL,
             mfa_second_factor=cognito.MfaSecondFactor(otp=True, sms=False),
             account_recovery=cognito.AccountRecovery.EMAIL_ONLY,
-            removal_policy=RemovalPolicy.RETAIN if keep else RemovalPolicy.DESTROY,
+            removal_policy=removal_policy,
         )
         for role in ROLES:
-            cognito.CfnUserPoolGroup(self, role.title(), user_pool_id=pool.user_pool_id, group_name=role)
+            pool.add_group(role.title(), group_name=role)
         # Whoever may administer the pool may sign a program in; a browser never sends a password to it.
         programs = pool.add_client(
             "Client",
@@ -191,6 +167,45 @@ class Api(Construct):
             origins=[at.emulator] if at.emulator else [host, domain.base_url()],
             audience=[people.programs.user_pool_client_id],
         )
+
+
+class Routes(Construct):
+    """Routes of the gateway to the function that answers requests."""
+
+    def __init__(self, scope: Construct, id_: str, *, api: Api, function: lambda_.IFunction) -> None:
+        """Create them: `/api` takes a token, the pages of the console do not."""
+        super().__init__(scope, id_)
+        to_function = integrations.HttpLambdaIntegration("Function", function)
+        gateway.HttpRoute(
+            self,
+            "ApiRoute",
+            http_api=api.gateway,
+            route_key=gateway.HttpRouteKey.with_("/api/{path+}", gateway.HttpMethod.ANY),
+            integration=to_function,
+            authorizer=api.tokens,
+        )
+        for path in CONSOLE_PATHS:
+            pages = gateway.HttpRoute(
+                self,
+                f"GET{path}",
+                http_api=api.gateway,
+                route_key=gateway.HttpRouteKey.with_(path, gateway.HttpMethod.GET),
+                integration=to_function,
+                authorizer=gateway.HttpNoneAuthorizer(),
+            )
+        if api.emulated:
+            # `/console/`: on AWS `{path+}` also matches the empty rest, in the emulator it does not. L1, because
+            # HttpRouteKey rejects a path that ends with a slash.
+            served = pages.node.default_child
+            assert isinstance(served, gateway.CfnRoute)
+            gateway.CfnRoute(
+                self,
+                "EmulatedRoot",
+                api_id=api.gateway.api_id,
+                route_key="GET /console/",
+                authorization_type=served.authorization_type,
+                target=served.target,
+            )
 
 
 def _of_issuer(issuer: Issuer) -> SignIn:

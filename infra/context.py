@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.alarms import THRESHOLDS
-from infra.workers import UNBOUNDED
+from infra.alarm_table import THRESHOLDS
+from infra.worker_table import UNBOUNDED, Outgoing, Row
 
 PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
@@ -133,6 +133,71 @@ class Issuer:
     """Issuer URL, the claim `iss`."""
     audience: str
     """Client id, the claim `aud`."""
+
+
+@dataclass(frozen=True)
+class ExternalServices:
+    """Services outside the account's network that a deployment calls.
+
+    Without settings that name one, there is neither a route to the internet nor a secret.
+    """
+
+    settings: Mapping[str, str]
+    slack: bool = False
+    """Whether notifications go to a Slack webhook, whose address is in the secret."""
+    webhooks: bool = False
+    """Whether results may be delivered to webhooks, wherever tenants have them."""
+
+    @property
+    def bedrock(self) -> bool:
+        """True if Bedrock serves the language model or the embeddings, with the function's role."""
+        return "bedrock" in self.models.values()
+
+    @property
+    def email(self) -> bool:
+        """True if SES sends notifications."""
+        return "EMAIL_FROM" in self.settings
+
+    @property
+    def textract(self) -> bool:
+        """True if Amazon Textract reads scanned pages."""
+        return self.settings.get("OCR") == "textract"
+
+    @property
+    def internet(self) -> bool:
+        """True if a service on the internet is called."""
+        return self.secret or self.webhooks
+
+    @property
+    def secret(self) -> bool:
+        """True if a service needs a secret. The secrets of tenants' webhooks are in the database."""
+        return bool(self._internet_models) or self.slack
+
+    @property
+    def models(self) -> Mapping[Outgoing, str]:
+        """The provider of each kind of model that is called."""
+        named: dict[Outgoing, str] = {"llm": "LLM_PROVIDER", "embeddings": "EMBEDDING_PROVIDER"}
+        return {kind: self.settings[name] for kind, name in named.items() if name in self.settings}
+
+    @property
+    def _internet_models(self) -> frozenset[str]:
+        return frozenset(kind for kind, provider in self.models.items() if provider != "bedrock")
+
+    def needs_internet(self, row: Row) -> bool:
+        """Return whether `row` calls a service on the internet."""
+        return self.needs_secret(row) or self.calls_webhooks(row)
+
+    def needs_secret(self, row: Row) -> bool:
+        """Return whether `row` calls a service that needs the secret."""
+        return not self._internet_models.isdisjoint(row.calls_out) or self.tells_slack(row)
+
+    def tells_slack(self, row: Row) -> bool:
+        """Return whether `row` sends notifications to the Slack webhook."""
+        return self.slack and "notifications" in row.calls_out
+
+    def calls_webhooks(self, row: Row) -> bool:
+        """Return whether `row` delivers results to tenants' webhooks."""
+        return self.webhooks and "webhooks" in row.calls_out
 
 
 @dataclass(frozen=True)

@@ -1,54 +1,144 @@
-"""The database on AWS, RDS PostgreSQL 18 behind its proxy, and how functions connect to it.
+"""State that outlives a deployment of the functions: network, database, files, users, addresses.
 
-Functions sign in to the proxy with an IAM token, and the proxy signs in to PostgreSQL with its own: no worker has a
-password. That relies on `GRANT rds_iam` for the workers' roles, which the migrations make. The first migration finds no
-such roles: `migrate` goes past the proxy, as the master user, whose password is a secret.
+| stack | holds |
+|---|---|
+| `counterfoil-network` | the VPC, apart because a setting that names a service outside changes its endpoints |
+| `counterfoil-data` | the database, and `State` |
+| `counterfoil-pipeline` | functions, queues, schedules, alarms: it can be deleted and deployed again without loss |
+
+The local cloud has one stack with the same constructs, because its emulator forgets everything when it ends.
+
+Functions sign in to the database's proxy with an IAM token, and the proxy signs in to PostgreSQL with its own token, so
+that no worker has a password. The migrations grant `rds_iam` to the workers' roles. Before the first migration those
+roles do not exist: `migrate` connects to the instance directly as the master user, whose password is a secret.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, get_args
+from typing import Protocol, get_args
 from urllib.parse import urlsplit, urlunsplit
 
-from aws_cdk import Aws, Duration, Fn, RemovalPolicy, Stack
+from aws_cdk import Aws, CfnOutput, Duration, RemovalPolicy, SecretValue, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_rds as rds
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.network import SUBNETS, NetworkStack
-from infra.workers import DatabaseUser, Row
+from infra.api import Address, Api
+from infra.context import NONCURRENT, Deployment, ExternalServices
+from infra.packaging import Package, Target
+from infra.worker_table import (
+    ANNOUNCED,
+    DEAD_LETTER_RETENTION,
+    MAX_RECEIVE_COUNT,
+    SOURCE_RETENTION,
+    UNBOUNDED,
+    DatabaseUser,
+    FedBy,
+    Row,
+    queue_rows,
+)
 
 NAME = "counterfoil"
+MASTER = "counterfoil_master"
+RETRY_SUFFIX = "-retry"
+"""Suffix of the name of a queue for retries."""
+INBOX = "inbox/"
+RULE_SET = "counterfoil"
+RULE = "inbox"
+"""SES receipt rule that stores mail under INBOX. `infra/pipeline.py` creates it."""
+LOCAL_SETTINGS = {"WEBHOOK_ALLOWLIST": '["127.0.0.0/8", "::1/128"]'}
+"""Defaults of the local cloud: results may be delivered to receivers on the same machine."""
+NONCURRENT_DAYS = 30
+INVENTORY_DAYS = 7
+"""Retention of inventories. Reading a large one can take more than a day."""
+INVENTORY_THRESHOLDS = {"upload-listing": 3 * 86_400}
+"""S3 delivers the first inventory within 48 hours, and the next ones daily."""
+
+SUBNETS = ec2.SubnetSelection(subnet_group_name="private")
+EGRESS = ec2.SubnetSelection(subnet_group_name="egress")
+
+
+class NetworkStack(Stack):
+    """VPC, subnets in two availability zones, endpoints, and the security groups of the functions.
+
+    There is a route to the internet only where the settings name something there, and only for functions that call it.
+    Lambda itself carries a function's logs to CloudWatch and its traces to X-Ray, so that no endpoint is needed.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, outside: ExternalServices) -> None:
+        """Create the stack for functions that call `outside`."""
+        super().__init__(scope, id_, termination_protection=True)
+        self._outside = outside
+        subnets = [
+            ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
+        ]
+        if outside.internet:  # after the private subnets, so that their addresses stay the same when it is added later
+            subnets += [
+                ec2.SubnetConfiguration(name="egress", subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS, cidr_mask=20),
+                ec2.SubnetConfiguration(name="public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28),
+            ]
+        self.vpc = ec2.Vpc(
+            self, "Vpc", max_azs=2, nat_gateways=1 if outside.internet else 0, subnet_configuration=subnets
+        )
+        self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+        for name, (wanted, service) in {
+            "Sqs": (True, ec2.InterfaceVpcEndpointAwsService.SQS),
+            "SecretsManager": (True, ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER),
+            "Bedrock": (outside.bedrock, ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME),
+            "Email": (outside.email, ec2.InterfaceVpcEndpointAwsService.EMAIL),
+            "Textract": (outside.textract, ec2.InterfaceVpcEndpointAwsService.TEXTRACT),
+            "Lambda": (True, ec2.InterfaceVpcEndpointAwsService.LAMBDA_),  # queues are paused
+            "Monitoring": (True, ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING),  # alarms are shown
+        }.items():
+            if wanted:
+                self.vpc.add_interface_endpoint(name, service=service, subnets=SUBNETS)
+        self.functions = ec2.SecurityGroup(
+            self, "Functions", vpc=self.vpc, description="Functions: they reach PostgreSQL by way of the proxy"
+        )
+        self.migrations = ec2.SecurityGroup(
+            self, "Migrations", vpc=self.vpc, description="The function that migrates: it reaches PostgreSQL directly"
+        )
+
+    def security_group(self, row: Row) -> ec2.SecurityGroup:
+        """The group that `row`'s function belongs to."""
+        return self.migrations if row.database_user == "master" else self.functions
+
+    def subnets(self, row: Row) -> ec2.SubnetSelection:
+        """Return the subnets of `row`'s function."""
+        return EGRESS if self._outside.needs_internet(row) else SUBNETS
 
 
 class Database(Protocol):
-    """What the construct of a worker asks of a database."""
+    """Connection settings and permissions of a worker."""
 
     def environment(self, row: Row) -> dict[str, str]:
-        """The environment variables that tell `row`'s function where the database is, and as whom to sign in."""
+        """Return the environment variables with the address of the database and the user of `row`'s function."""
 
-    def statements(self, row: Row) -> list[iam.PolicyStatement]:
-        """What `row`'s function must be allowed in order to sign in."""
+    def grant(self, row: Row, role: iam.IRole) -> None:
+        """Allow `row`'s function, which has `role`, to sign in."""
 
 
 @dataclass(frozen=True)
 class LocalDatabase:
-    """The embedded server of the local cloud: each function signs in as the user of its row, without a password."""
+    """The embedded server of the local cloud. No user has a password."""
 
     url: str
-    """As the server's superuser, which is the master user."""
+    """Connection string of the superuser, which is the master user."""
 
     def environment(self, row: Row) -> dict[str, str]:
         """DATABASE_URL, with the row's user put in."""
         return {"DATABASE_URL": self.url if row.database_user == "master" else with_user(self.url, row.database_user)}
 
-    def statements(self, row: Row) -> list[iam.PolicyStatement]:  # noqa: ARG002 - the embedded server knows no IAM
-        """Nothing: IAM has no part in it."""
-        return []
+    def grant(self, row: Row, role: iam.IRole) -> None:
+        """Do nothing: the embedded server knows no IAM."""
 
 
 def with_user(url: str, user: str) -> str:
-    """The same PostgreSQL URL for another user. A password in it belonged to the user who was there, and is dropped."""
+    """Return a PostgreSQL URL for another user, without the password of the previous one."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{user}@{place}"))
@@ -56,54 +146,17 @@ def with_user(url: str, user: str) -> str:
 
 PORT = 5432
 TRUSTED_CERTIFICATES = "/etc/pki/tls/certs/ca-bundle.crt"
-"""Where Lambda's image keeps them. The OpenSSL inside psycopg's wheel looks elsewhere unless SSL_CERT_FILE says so."""
+"""Path in Lambda's image. The OpenSSL inside psycopg's wheel looks elsewhere unless SSL_CERT_FILE names it."""
 
 
-@dataclass(frozen=True)
-class RdsDatabase:
-    """How functions reach the instance: by way of the proxy, but for the master user."""
+class RdsDatabase(Construct):
+    """RDS PostgreSQL 18 behind its proxy, and the master user's secret."""
 
-    instance: rds.DatabaseInstance
-    proxy: rds.DatabaseProxy
-
-    def environment(self, row: Row) -> dict[str, str]:
-        """The proxy and the row's user; for the master user the instance itself and the secret."""
-        place = {"DATABASE_PORT": str(PORT), "DATABASE_NAME": NAME, "SSL_CERT_FILE": TRUSTED_CERTIFICATES}
-        if row.database_user == "master":
-            direct = {
-                "DATABASE_HOST": self.instance.instance_endpoint.hostname,
-                "DATABASE_SECRET_ARN": self._secret_arn,
-            }
-            return {**place, **direct}
-        return {**place, "DATABASE_HOST": self.proxy.endpoint, "DATABASE_USER": row.database_user}
-
-    def statements(self, row: Row) -> list[iam.PolicyStatement]:
-        """To sign in to the proxy as the row's user and no other; for the master user, to read its secret."""
-        if row.database_user == "master":
-            return [iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[self._secret_arn])]
-        # The id that IAM knows a proxy by is the last part of its ARN: arn:aws:rds:region:account:db-proxy:prx-...
-        proxy_id = Fn.select(6, Fn.split(":", self.proxy.db_proxy_arn))
-        return [connect(proxy_id, row.database_user)]
-
-    @property
-    def _secret_arn(self) -> str:
-        secret = self.instance.secret
-        assert secret is not None  # credentials from a generated secret always make one
-        return secret.secret_arn
-
-
-def connect(resource_id: str, *users: str) -> iam.PolicyStatement:
-    """Leave to sign in with an IAM token as one of `users`, to an instance or a proxy of that resource id."""
-    place = f"arn:{Aws.PARTITION}:rds-db:{Aws.REGION}:{Aws.ACCOUNT_ID}:dbuser:{resource_id}"
-    return iam.PolicyStatement(actions=["rds-db:connect"], resources=[f"{place}/{user}" for user in users])
-
-
-class DataStack(Stack):
-    """The database instance, its proxy and the master user's secret."""
-
-    def __init__(self, scope: Construct, id_: str, *, network: NetworkStack, **stack: Any) -> None:
-        """Create the stack in `network`; `stack` is what aws_cdk.Stack takes."""
-        super().__init__(scope, id_, **stack)
+    def __init__(self, scope: Construct, id_: str, *, network: NetworkStack) -> None:
+        """Create the instance and the proxy in `network`."""
+        super().__init__(scope, id_)
+        self._secret = rds.DatabaseSecret(self, "Secret", username=MASTER)
+        self._secret.apply_removal_policy(RemovalPolicy.RETAIN)  # the retained instance has no other password
         self.instance = rds.DatabaseInstance(
             self,
             "Instance",
@@ -115,7 +168,7 @@ class DataStack(Stack):
             vpc_subnets=SUBNETS,
             multi_az=True,
             database_name=NAME,
-            credentials=rds.Credentials.from_generated_secret("counterfoil_master"),
+            credentials=rds.Credentials.from_secret(self._secret, MASTER),
             iam_authentication=True,
             allocated_storage=50,
             max_allocated_storage=1000,
@@ -126,13 +179,24 @@ class DataStack(Stack):
             deletion_protection=True,
             removal_policy=RemovalPolicy.RETAIN,
         )
+        users = [user for user in get_args(DatabaseUser) if user != "master"]
+        role = iam.Role(
+            self,
+            "ProxyRole",
+            description="RDS Proxy signs in to PostgreSQL as the workers' users",
+            assumed_by=iam.ServicePrincipal(
+                "rds.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            ),
+        )
+        for user in users:
+            self.instance.grant_connect(role, user)
         self.proxy = rds.DatabaseProxy(
             self,
             "Proxy",
             proxy_target=rds.ProxyTarget.from_instance(self.instance),
             vpc=network.vpc,
             vpc_subnets=SUBNETS,
-            role=self._proxy_role(),
+            role=role,
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             require_tls=True,
             borrow_timeout=Duration.seconds(10),
@@ -140,19 +204,315 @@ class DataStack(Stack):
         )
         self.proxy.connections.allow_from(network.functions, ec2.Port.tcp(PORT))
         self.instance.connections.allow_from(network.migrations, ec2.Port.tcp(PORT))
-        self.database = RdsDatabase(self.instance, self.proxy)
 
-    def _proxy_role(self) -> iam.Role:
-        """What the proxy signs in to the instance with: as the workers' users, never as the master."""
-        users = [user for user in get_args(DatabaseUser) if user != "master"]
-        return iam.Role(
+    def environment(self, row: Row) -> dict[str, str]:
+        """The proxy and the row's user; for the master user the instance itself and the secret."""
+        place = {"DATABASE_PORT": str(PORT), "DATABASE_NAME": NAME, "SSL_CERT_FILE": TRUSTED_CERTIFICATES}
+        if row.database_user == "master":
+            host = self.instance.instance_endpoint.hostname
+            return {**place, "DATABASE_HOST": host, "DATABASE_SECRET_ARN": self._secret.secret_arn}
+        return {**place, "DATABASE_HOST": self.proxy.endpoint, "DATABASE_USER": row.database_user}
+
+    def grant(self, row: Row, role: iam.IRole) -> None:
+        """Allow signing in to the proxy as the row's user only; for the master user, reading its secret."""
+        if row.database_user == "master":
+            # Secret.grant_read would also allow describing it.
+            role.add_to_principal_policy(
+                iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[self._secret.secret_arn])
+            )
+        else:
+            self.proxy.grant_connect(role, row.database_user)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Deployment target."""
+
+    deployment: Deployment
+    database: Database
+    network: NetworkStack | None
+    """None in the local cloud, which has neither network nor TLS, and deletes its data with its stack."""
+    target: Target
+    dependencies: Package
+
+    @property
+    def is_aws(self) -> bool:
+        """True for a real account."""
+        return self.network is not None
+
+    @property
+    def outside(self) -> ExternalServices:
+        """Services outside the network that functions call."""
+        return outside_of(self.deployment)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Environment variables of every function that the deployment chooses."""
+        return {**({} if self.is_aws else LOCAL_SETTINGS), **self.deployment.settings}
+
+    @property
+    def thresholds(self) -> Mapping[str, float]:
+        """Thresholds of alarms that differ from the default."""
+        return {**(INVENTORY_THRESHOLDS if self.deployment.inventory else {}), **self.deployment.alarms}
+
+    @property
+    def removal_policy(self) -> RemovalPolicy:
+        """Removal policy of files and users."""
+        return RemovalPolicy.RETAIN if self.is_aws else RemovalPolicy.DESTROY
+
+
+def outside_of(deployment: Deployment) -> ExternalServices:
+    """Return the services that `deployment` calls. The local cloud always delivers to webhooks."""
+    return ExternalServices(
+        deployment.settings, slack=deployment.slack, webhooks=deployment.webhooks or deployment.stage == "local"
+    )
+
+
+class Queues(Construct):
+    """A worker's queue, its dead-letter queue after the third receive, and its queue for retries."""
+
+    def __init__(self, scope: Construct, row: Row, *, rows: Sequence[Row], enforce_tls: bool) -> None:
+        """Create the queues of `row` in the table `rows`."""
+        super().__init__(scope, f"{row.logical_name}Queues")
+        self._row = row
+        self._enforce_tls = enforce_tls
+        # The consumer of dead letters decides how long a dead letter stays invisible.
+        visibility = max((of.visibility for of in rows if of.fed_by is FedBy.DEAD_LETTER_QUEUES), default=30)
+        self.dead_letters = sqs.Queue(
             self,
-            "ProxyRole",
-            description="RDS Proxy signs in to PostgreSQL as the workers' users",
-            assumed_by=iam.ServicePrincipal(
-                "rds.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-            ),
-            inline_policies={
-                "connect": iam.PolicyDocument(statements=[connect(self.instance.instance_resource_id or "", *users)])
-            },
+            "DeadLetterQueue",
+            queue_name=f"{row.resource_name}-dlq",
+            visibility_timeout=Duration.seconds(visibility),
+            retention_period=Duration.seconds(DEAD_LETTER_RETENTION),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=enforce_tls,
         )
+        self.retries = self._source("RetryQueue", RETRY_SUFFIX) if row.has_retry_queue else None
+        self.source = self._source("Queue", "")
+        output(self, f"{row.logical_name}QueueUrl", self.source.queue_url)
+        output(self, f"{row.logical_name}DeadLetterQueueUrl", self.dead_letters.queue_url)
+        if self.retries is not None:
+            output(self, f"{row.logical_name}RetryQueueUrl", self.retries.queue_url)
+
+    def _source(self, id_: str, suffix: str) -> sqs.Queue:
+        row = self._row
+        return sqs.Queue(
+            self,
+            id_,
+            queue_name=f"{row.resource_name}{suffix}",
+            visibility_timeout=Duration.seconds(row.visibility),
+            retention_period=Duration.seconds(SOURCE_RETENTION),
+            dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=MAX_RECEIVE_COUNT, queue=self.dead_letters),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=self._enforce_tls,
+        )
+
+    @property
+    def sources(self) -> list[sqs.Queue]:
+        """The queues that feed the worker."""
+        return [self.source] if self.retries is None else [self.source, self.retries]
+
+
+class State(Construct):
+    """Files, users, the API's address, and the queues that S3 notifies."""
+
+    def __init__(self, scope: Construct, id_: str, *, rows: Sequence[Row], stage: Stage) -> None:
+        """Create them for the workers `rows`."""
+        super().__init__(scope, id_)
+        self._stage = stage
+        # S3 checks a queue before it takes its name, and until a worker has read the event no row of PostgreSQL
+        # knows the upload. Messages of the other queues are rows of the outbox: those queues are stateless.
+        self.queues = {
+            row.name: Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
+            for row in queue_rows(rows)
+            if row.fed_by is FedBy.S3_EVENTS
+        }
+        self.api = Api(
+            self,
+            "Api",
+            issuer=stage.deployment.issuer,
+            at=Address(emulator=stage.deployment.endpoint, console=stage.deployment.settings.get("CONSOLE_URL")),
+            removal_policy=stage.removal_policy,
+        )
+        self.uploads = self._uploads()
+        self.inventory = self._inventory() if stage.deployment.inventory else None
+        self.secret_arn = self._secret_arn()
+        self._outputs()
+
+    def _uploads(self) -> s3.Bucket:
+        """Create the bucket. Every new object under a prefix of ANNOUNCED becomes a message.
+
+        The bucket has a fixed name, because the queue's policy names the bucket and the bucket names the queue.
+        """
+        stage, api = self._stage, self.api
+        name = f"counterfoil-uploads-{Aws.ACCOUNT_ID}-{Aws.REGION}"
+        # The local cloud serves console and bucket at one origin.
+        browsers = s3.CorsRule(
+            allowed_methods=[s3.HttpMethods.POST],
+            allowed_origins=list(api.origins),
+            allowed_headers=["*"],
+            max_age=3600,
+        )
+        bucket = s3.Bucket(
+            self,
+            "Uploads",
+            bucket_name=name,
+            versioned=True,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=stage.is_aws,
+            removal_policy=stage.removal_policy,
+            cors=[browsers] if stage.is_aws else None,
+            lifecycle_rules=lifecycle_rules(stage.deployment.retention) if stage.is_aws else None,
+        )
+        # L1, because add_event_notification creates a function that may change every bucket.
+        resource = bucket.node.default_child
+        assert isinstance(resource, s3.CfnBucket)
+        configurations = []
+        for queues in self.queues.values():
+            allowed = queues.source.add_to_resource_policy(
+                iam.PolicyStatement(
+                    principals=[iam.ServicePrincipal("s3.amazonaws.com")],
+                    actions=["sqs:SendMessage"],
+                    resources=[queues.source.queue_arn],
+                    conditions={
+                        "ArnEquals": {"aws:SourceArn": f"arn:{Aws.PARTITION}:s3:::{name}"},
+                        "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                    },
+                )
+            )
+            if allowed.policy_dependable is not None:
+                resource.node.add_dependency(allowed.policy_dependable)
+            configurations += [notification(queues, prefix) for prefix in ANNOUNCED]
+        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            queue_configurations=configurations
+        )
+        if stage.deployment.mail_domain is not None:
+            rule = f"receipt-rule-set/{RULE_SET}:receipt-rule/{RULE}"
+            arn = f"arn:{Aws.PARTITION}:ses:{Aws.REGION}:{Aws.ACCOUNT_ID}:{rule}"
+            bucket.add_to_resource_policy(
+                iam.PolicyStatement(
+                    principals=[iam.ServicePrincipal("ses.amazonaws.com")],
+                    actions=["s3:PutObject"],
+                    resources=[bucket.arn_for_objects(f"{INBOX}*")],
+                    conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID, "aws:SourceArn": arn}},
+                )
+            )
+        return bucket
+
+    def _inventory(self) -> s3.Bucket:
+        """Create a bucket of inventories, and a daily inventory of each announced prefix."""
+        bucket = s3.Bucket(
+            self,
+            "Inventory",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            removal_policy=RemovalPolicy.RETAIN,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="inventories",
+                    expiration=Duration.days(INVENTORY_DAYS),
+                    abort_incomplete_multipart_upload_after=Duration.days(2),
+                )
+            ],
+        )
+        for prefix in ANNOUNCED:
+            self.uploads.add_inventory(
+                destination=s3.InventoryDestination(bucket=bucket),
+                inventory_id=prefix.rstrip("/"),
+                objects_prefix=prefix,
+                frequency=s3.InventoryFrequency.DAILY,
+                format=s3.InventoryFormat.CSV,
+                include_object_versions=s3.InventoryObjectVersion.ALL,
+                optional_fields=["Size", "LastModifiedDate"],
+            )
+        return bucket
+
+    def _secret_arn(self) -> str | None:
+        """Return the secret for services on the internet: a given one, or a new one for a person to fill."""
+        if not self._stage.is_aws or not self._stage.outside.secret:
+            return None
+        if self._stage.deployment.secret_arn is not None:
+            return self._stage.deployment.secret_arn
+        secret = secretsmanager.Secret(
+            self,
+            "Secret",
+            secret_name="counterfoil",  # noqa: S106 - its name
+            description="LLM_API_KEY, EMBEDDING_API_KEY and SLACK_WEBHOOK_URL, as a JSON object",
+            secret_string_value=SecretValue.unsafe_plain_text("{}"),
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+        return secret.secret_arn
+
+    def _outputs(self) -> None:
+        output(self, "UploadsBucketName", self.uploads.bucket_name)
+        output(self, "ApiUrl", self.api.url)
+        if self.api.people is not None:
+            output(self, "UserPoolId", self.api.people.pool.user_pool_id)
+            output(self, "UserPoolClientId", self.api.people.programs.user_pool_client_id)
+            output(self, "ConsoleClientId", self.api.people.browsers.user_pool_client_id)
+        if self.secret_arn is not None:
+            output(self, "SecretArn", self.secret_arn)
+
+
+def notification(queues: Queues, prefix: str) -> s3.CfnBucket.QueueConfigurationProperty:
+    """Return the notification that makes each new object under `prefix` a message."""
+    rule = s3.CfnBucket.FilterRuleProperty(name="prefix", value=prefix)
+    return s3.CfnBucket.QueueConfigurationProperty(
+        event="s3:ObjectCreated:*",
+        queue=queues.source.queue_arn,
+        filter=s3.CfnBucket.NotificationFilterProperty(s3_key=s3.CfnBucket.S3KeyFilterProperty(rules=[rule])),
+    )
+
+
+def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
+    """Return the rules of the uploads bucket for a retention of `days` by prefix, and for NONCURRENT.
+
+    | prefix | current objects | noncurrent versions |
+    |---|---|---|
+    | UNBOUNDED | unbounded, or `days` | 30 days, or `days[NONCURRENT]` |
+    | `tasks/` | with their task: the watchdog deletes them | 1 day |
+    | `dead-letters/` | 8 days: the watchdog deletes an export after 7 | 1 day |
+    | `exports/` | until the tenant deletes them | 1 day |
+    """
+    one_day = Duration.days(1)
+    noncurrent = Duration.days(days.get(NONCURRENT, NONCURRENT_DAYS))
+    return [
+        s3.LifecycleRule(
+            id="payloads-of-tasks",
+            prefix="tasks/",
+            noncurrent_version_expiration=one_day,
+            expired_object_delete_marker=True,
+        ),
+        s3.LifecycleRule(
+            id="exports-of-dead-letters",
+            prefix="dead-letters/",
+            expiration=Duration.days(8),
+            noncurrent_version_expiration=one_day,
+            abort_incomplete_multipart_upload_after=Duration.days(2),
+        ),
+        s3.LifecycleRule(
+            id="exports-of-results",
+            prefix="exports/",
+            noncurrent_version_expiration=one_day,
+            expired_object_delete_marker=True,
+        ),
+        *(
+            s3.LifecycleRule(
+                id=f"files-in-{prefix.rstrip('/')}",
+                prefix=prefix,
+                expiration=Duration.days(days[prefix]) if prefix in days else None,
+                noncurrent_version_expiration=noncurrent,
+                # S3 deletes markers itself where a rule expires current objects, and takes only one of the two.
+                expired_object_delete_marker=None if prefix in days else True,
+                abort_incomplete_multipart_upload_after=Duration.days(2),
+            )
+            for prefix in UNBOUNDED
+        ),
+    ]
+
+
+def output(scope: Construct, name: str, value: str) -> None:
+    """Add an output to the stack under exactly this name, for the command line to find."""
+    CfnOutput(scope, f"{name}Output", value=value).override_logical_id(name)

@@ -12,8 +12,8 @@ from counterfoil.documents import lexicon
 from counterfoil.metrics import Metric
 from counterfoil.tasks import registry
 from counterfoil.tasks.registry import Registry
-from infra.alarms import WATCHES, Scope, Watch
-from infra.workers import WORKERS, Row
+from infra.alarm_table import WATCHES, Scope, Watch
+from infra.worker_table import WORKERS, Row
 
 LOCAL_CONTEXT = {"stage", "databaseUrl", "endpoint", "timeout"}
 """What the local cloud is told by `counterfoil up`."""

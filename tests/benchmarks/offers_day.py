@@ -34,7 +34,7 @@ from counterfoil.offers.pinning import WORKER
 from counterfoil.offers.store import Given, Results, Written
 from functions.offers.work import Pools, serve
 from functions.offers_scheduler.scheduler import Scheduler
-from infra.workers import WORKERS
+from infra.worker_table import WORKERS
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record

@@ -17,7 +17,7 @@ from cli.local.cloud import Cloud
 from cli.offers import PATIENCE, app
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers.schedule import current
-from infra.workers import WORKERS
+from infra.worker_table import WORKERS
 
 ASKED = ("run", "--date", "2026-01-05", "--timezone", "Europe/Berlin", "--by", "ada")
 

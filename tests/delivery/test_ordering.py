@@ -20,7 +20,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Attempt, Outcome
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.work import KINDS, Message
-from infra.workers import WORKERS, Row, mappings
+from infra.worker_table import WORKERS, Row, mappings
 from tests.delivery.harness import Context, FakeSqs, event, record, task_body
 from tests.factories import NOW
 from tests.functions.test_handlers import handler, s3

@@ -12,7 +12,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.delivery.work import Message
-from infra.workers import WORKERS, queue_rows
+from infra.worker_table import WORKERS, queue_rows
 from tests.delivery import bodies
 from tests.delivery.bodies import created, s3_event
 from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, rows

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from infra.workers import WORKERS, Row, mappings, targets
+from infra.worker_table import WORKERS, Row, mappings, targets
 from tests.delivery.harness import Context, FakeSqs, rows
 
 EVENTS = Path(__file__).parent.parent / "events"

@@ -10,7 +10,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import BreakerOpenError, DeferredError, ServiceUnavailableError
 from functions.document_output.lanes import KNOWN_SECONDS, MOST, SLOW_SECONDS, WAIT, Lanes
-from infra.workers import WORKERS
+from infra.worker_table import WORKERS
 from tests.delivery.harness import Clock, FakeSqs
 from tests.functions.output_world import World
 from tests.llm.server import Raw, Server

@@ -20,7 +20,7 @@ from counterfoil.notifications import notifier
 from counterfoil.notifications.notifier import Notified
 from counterfoil.settings import settings
 from functions.watchdog import breakers, recovery
-from infra.workers import WORKERS
+from infra.worker_table import WORKERS
 from tests.delivery.harness import Context, FakeSqs
 from tests.functions.mappings import MAPPING, FakeLambda
 

@@ -35,12 +35,12 @@ def local(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Sy
 
 @pytest.fixture(scope="session")
 def pipeline(aws: Synthesis) -> Template:
-    return aws["pipeline"]
+    return aws.app
 
 
 @pytest.fixture(scope="session")
 def emulated(local: Synthesis) -> Template:
-    return local["pipeline"]
+    return local.app
 
 
 def deployed(folder: Path) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.workers import WORKERS, FedBy, Row, mappings
+from infra.worker_table import WORKERS, FedBy, Row, mappings
 from tests.infra.synthesis import Template
 
 rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)

@@ -1,4 +1,4 @@
-"""What was synthesised, with references resolved to the names that the table gives."""
+"""Synthesized templates, with references resolved to the names of the table."""
 
 import json
 import os
@@ -10,18 +10,17 @@ from typing import Any
 
 from infra.packaging import Package
 
+FLAGS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "cdk.json").read_text())["context"]
 FAST: dict[str, Any] = {"aws:cdk:bundling-stacks": []}
-NAMES = ("QueueName", "FunctionName", "LogGroupName", "TopicName", "BucketName")
+NAMES = ("QueueName", "FunctionName", "LogGroupName", "TopicName", "BucketName", "RuleSetName")
 
 
 def synthesise(folder: Path, context: Mapping[str, Any], dependencies: Package) -> "Synthesis":
     """Synthesise the app into `folder`, without CDK's own validation, which cfn-lint does better."""
-    from aws_cdk import App
-
-    from infra.app import SETTINGS, build
+    from infra.__main__ import build, new_app
 
     os.environ["CDK_VALIDATION"] = "false"
-    app = App(outdir=str(folder), context={**FAST, **context}, **SETTINGS)
+    app = new_app({**FLAGS, **FAST, **context}, str(folder))
     build(app, dependencies)
     app.synth()
     return Synthesis(folder)
@@ -35,6 +34,25 @@ class Synthesis:
 
     def __getitem__(self, stack: str) -> "Template":
         return Template(json.loads((self.folder / f"counterfoil-{stack}.template.json").read_text()))
+
+    @property
+    def app(self) -> "Template":
+        """State and pipeline as one template, whose imports are references."""
+        documents = [json.loads(path.read_text()) for path in sorted(self.folder.glob("counterfoil-*.template.json"))]
+        exports = {
+            output["Export"]["Name"]: output["Value"]
+            for document in documents
+            for output in document.get("Outputs", {}).values()
+            if "Export" in output
+        }
+        parts = [
+            json.loads(path.read_text(), object_hook=lambda found: _imported(found, exports)) for path in self._app()
+        ]
+        return Template({kind: {**parts[0][kind], **parts[-1][kind]} for kind in ("Resources", "Outputs")})
+
+    def _app(self) -> list[Path]:
+        names = [f"counterfoil-{stack}.template.json" for stack in ("data", "pipeline")]
+        return [self.folder / name for name in names if (self.folder / name).exists()]
 
     @property
     def stacks(self) -> set[str]:
@@ -98,7 +116,14 @@ class Template:
         return str(self.resolved(names[0])) if names else id_
 
     def role_of(self, function: dict[str, Any]) -> dict[str, Any]:
-        return self.document["Resources"][function["Role"]["Fn::GetAtt"][0]]["Properties"]  # type: ignore[no-any-return]
+        return self.role(function["Role"])
+
+    def role(self, reference: dict[str, Any]) -> dict[str, Any]:
+        """The properties of a role, with the policies that are attached to it among its own."""
+        id_ = reference["Fn::GetAtt"][0]
+        role = self.document["Resources"][id_]["Properties"]
+        attached = [policy for policy in self.resources("AWS::IAM::Policy").values() if {"Ref": id_} in policy["Roles"]]
+        return {**role, "Policies": [*role.get("Policies", ()), *attached]}
 
     def statements(self, role: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         """Effect, action and resource of everything in the inline policies of a role."""
@@ -107,6 +132,10 @@ class Template:
                 for action in aslist(statement["Action"]):
                     for resource in aslist(statement["Resource"]):
                         yield statement["Effect"], action, self.resolved(resource)
+
+
+def _imported(found: dict[str, Any], exports: Mapping[str, Any]) -> Any:
+    return exports.get(str(found["Fn::ImportValue"]), found) if found.keys() == {"Fn::ImportValue"} else found
 
 
 def aslist(value: Any) -> list[Any]:

@@ -22,9 +22,9 @@ from counterfoil.delivery.work import Message
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.settings import Settings, settings
 from functions.dead_letters.archiver import Archiver
-from infra.alarms import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Watch, subjects_of
+from infra.alarm_table import LONGEST_TRY, NAMESPACE, THRESHOLDS, WATCHES, Watch, subjects_of
 from infra.packaging import Package
-from infra.workers import WORKERS, FedBy, Row, queue_rows, shortened
+from infra.worker_table import WORKERS, FedBy, Row, queue_rows, shortened
 from tests.delivery.bodies import created, s3_event
 from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
@@ -207,7 +207,7 @@ def pending(row: Row, admin: Connection, tenant: UUID) -> UUID:
 
 
 def test_every_alarm_watches_what_the_code_emits(aws: Synthesis, emitted: set[Metric]):
-    found = alarms(aws["pipeline"])
+    found = alarms(aws.app)
 
     assert len(found) == sum(len(subjects_of(watch, QUEUES)) for watch in WATCHES)
     assert unknown(found, emitted) == set()
@@ -253,15 +253,15 @@ def test_each_metric_is_emitted_by_what_the_runbook_says_that_it_is_counted_by(e
 
 
 def test_the_local_cloud_has_the_same_alarms_but_for_those_that_need_metric_math(aws: Synthesis, local: Synthesis):
-    found = {name: alarm for name, alarm in alarms(aws["pipeline"]).items() if "Metrics" not in alarm}
+    found = {name: alarm for name, alarm in alarms(aws.app).items() if "Metrics" not in alarm}
 
-    assert {name: watched(alarm) for name, alarm in alarms(local["pipeline"]).items()} == {
+    assert {name: watched(alarm) for name, alarm in alarms(local.app).items()} == {
         name: watched(alarm) for name, alarm in found.items()
     }
 
 
 def test_an_alarm_about_something_else_would_be_noticed(aws: Synthesis, emitted: set[Metric]):
-    good = alarms(aws["pipeline"])["counterfoil-matching-queue-depth"]
+    good = alarms(aws.app)["counterfoil-matching-queue-depth"]
     (dimension,) = good["Dimensions"]
     twins = {
         "namespace": good | {"Namespace": "Counterfoils"},
@@ -278,7 +278,7 @@ def test_an_alarm_about_something_else_would_be_noticed(aws: Synthesis, emitted:
 def test_an_alarm_says_what_happened_leads_to_its_page_and_tells_the_topic_of_its_severity(
     aws: Synthesis, watch: Watch
 ):
-    pipeline = aws["pipeline"]
+    pipeline = aws.app
     for worker, alarm in of_watch(pipeline, watch).items():
         sentence, link = alarm["AlarmDescription"].split(" What to do: ")
         assert link == f"docs/operations.md#{watch.name}"
@@ -294,18 +294,14 @@ def test_an_alarm_says_what_happened_leads_to_its_page_and_tells_the_topic_of_it
 
 
 def test_alarms_about_silence_have_a_grace_period_that_deployments_begin(aws: Synthesis, emitted: set[Metric]):
-    graces = [
-        one for one in aws["pipeline"].resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]
-    ]
+    graces = [one for one in aws.app.resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]]
 
     assert {one["AlarmName"] for one in graces} == {
         f"grace-counterfoil-{watch.name}" for watch in WATCHES if watch.silence_counts
     }
     assert all(watched(one) <= emitted for one in graces)
     created = [
-        one
-        for one in aws["pipeline"].document["Resources"].values()
-        if one["Type"] == "AWS::CloudWatch::CompositeAlarm"
+        one for one in aws.app.document["Resources"].values() if one["Type"] == "AWS::CloudWatch::CompositeAlarm"
     ]
     assert all(any("MigrateTrigger" in id_ for id_ in one["DependsOn"]) for one in created)
     assert len(created) == len(graces)
@@ -313,7 +309,7 @@ def test_alarms_about_silence_have_a_grace_period_that_deployments_begin(aws: Sy
 
 @watches
 def test_an_alarm_goes_off_above_its_threshold_and_silence_is_no_alarm_unless_it_counts(aws: Synthesis, watch: Watch):
-    for worker, alarm in of_watch(aws["pipeline"], watch).items():
+    for worker, alarm in of_watch(aws.app, watch).items():
         row = next((row for row in QUEUES if row.name == worker), None)
         assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
         assert alarm["Threshold"] == watch.threshold_for(row, None)
@@ -355,7 +351,7 @@ def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
 
 @pytest.mark.parametrize("row", QUEUES, ids=lambda row: row.name)
 def test_no_threshold_is_out_of_reach(aws: Synthesis, row: Row):
-    found = alarms(aws["pipeline"])
+    found = alarms(aws.app)
 
     assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] < row.timeout
     redelivered = Settings.model_fields["redelivery_max_attempts"].default
@@ -365,7 +361,7 @@ def test_no_threshold_is_out_of_reach(aws: Synthesis, row: Row):
 
 
 def test_a_message_that_its_archiver_fails_on_for_good_keeps_the_alarm_above_its_threshold(aws: Synthesis):
-    alarm = alarms(aws["pipeline"])["counterfoil-kept-dead-letters"]
+    alarm = alarms(aws.app)["counterfoil-kept-dead-letters"]
     hidden_for = Settings.model_fields["protection_seconds"].default
     (row,) = (row for row in WORKERS if row.fed_by is FedBy.DEAD_LETTER_QUEUES)
 
@@ -376,7 +372,7 @@ def test_thresholds_are_what_the_deployment_says(dependencies: Package, tmp_path
     chosen = {"queue-depth": 5000, "retries": 1.5, "job-duration": 10}
     context = {**LOCAL, "alarms": json.dumps(chosen), "timeout": "10"}
 
-    found = alarms(synthesise(tmp_path, context, dependencies)["pipeline"])
+    found = alarms(synthesise(tmp_path, context, dependencies).app)
 
     assert found["counterfoil-retries"]["Threshold"] == 1.5
     assert "1.5" in found["counterfoil-retries"]["AlarmDescription"]
@@ -386,7 +382,7 @@ def test_thresholds_are_what_the_deployment_says(dependencies: Package, tmp_path
 
 
 def test_what_is_about_all_workers_adds_up_every_one(aws: Synthesis):
-    metrics = alarms(aws["pipeline"])["counterfoil-unsettled-dead-letters"]["Metrics"]
+    metrics = alarms(aws.app)["counterfoil-unsettled-dead-letters"]["Metrics"]
 
     assert metrics[0]["Expression"] == f"SUM([{', '.join(row.name for row in QUEUES)}])"
     assert {part["Id"] for part in metrics[1:]} == {row.name for row in QUEUES}

@@ -34,7 +34,7 @@ def sign_in(template: Template) -> SignIn:
 
 def test_every_route_takes_a_token_but_those_of_the_console(aws: Synthesis, local: Synthesis) -> None:
     for stage, pages in ((aws, console.ROUTES - {console.EMULATED_ROOT}), (local, console.ROUTES)):
-        routes = stage["pipeline"].resources("AWS::ApiGatewayV2::Route").values()
+        routes = stage.app.resources("AWS::ApiGatewayV2::Route").values()
         types = {route["RouteKey"]: route["AuthorizationType"] for route in routes}
 
         assert types == {"ANY /api/{path+}": "JWT"} | dict.fromkeys(pages, "NONE")
@@ -44,24 +44,24 @@ def test_every_route_takes_a_token_but_those_of_the_console(aws: Synthesis, loca
 def test_a_browser_signs_in_by_code_without_a_secret_and_comes_back_to_the_console_alone(
     aws: Synthesis, local: Synthesis
 ) -> None:
-    _, browsers = clients(aws["pipeline"])
-    (back,) = aws["pipeline"].resolved(browsers["CallbackURLs"])
-    (out,) = aws["pipeline"].resolved(browsers["LogoutURLs"])
-    (local_back,) = local["pipeline"].resolved(clients(local["pipeline"])[1]["CallbackURLs"])
+    _, browsers = clients(aws.app)
+    (back,) = aws.app.resolved(browsers["CallbackURLs"])
+    (out,) = aws.app.resolved(browsers["LogoutURLs"])
+    (local_back,) = local.app.resolved(clients(local.app)[1]["CallbackURLs"])
 
     assert browsers["AllowedOAuthFlows"] == ["code"]
     assert browsers["GenerateSecret"] is False
     assert not {flow for flow in browsers.get("ExplicitAuthFlows", ()) if "REFRESH" not in flow}
-    assert back.startswith("https://ApiGateway")
+    assert back.startswith("https://StateApiGateway")
     assert back.endswith("/console/signed-in")
     assert out == back.replace("signed-in", "signed-out")
-    assert local_back.startswith("http://127.0.0.1:4566/_aws/execute-api/ApiGateway")
+    assert local_back.startswith("http://127.0.0.1:4566/_aws/execute-api/StateApiGateway")
     assert local_back.endswith("/$default/console/signed-in")
 
 
 def test_a_console_with_a_domain_of_its_own_is_come_back_to_too(dependencies: Package, tmp_path: Path) -> None:
     context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
-    named = synthesise(tmp_path, context, dependencies)["pipeline"]
+    named = synthesise(tmp_path, context, dependencies).app
 
     assert clients(named)[1]["CallbackURLs"][1] == "https://counterfoil.example.com/console/signed-in"
 
@@ -72,50 +72,49 @@ def test_notices_lead_to_the_console_that_people_use(
     context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
     named = synthesise(tmp_path, context, dependencies)
     own, emulated, chosen = (
-        one["pipeline"].resolved(one["pipeline"].named("AWS::Lambda::Function", "counterfoil-watchdog"))
-        for one in (aws, local, named)
+        one.app.resolved(one.app.named("AWS::Lambda::Function", "counterfoil-watchdog")) for one in (aws, local, named)
     )
 
-    assert re.fullmatch("https://ApiGateway.+/console", own["Environment"]["Variables"]["CONSOLE_URL"])
+    assert re.fullmatch("https://StateApiGateway.+/console", own["Environment"]["Variables"]["CONSOLE_URL"])
     assert emulated["Environment"]["Variables"]["CONSOLE_URL"].endswith("/$default/console")
     assert chosen["Environment"]["Variables"]["CONSOLE_URL"] == "https://counterfoil.example.com/console"
 
 
 def test_browsers_may_upload_from_the_console_alone(dependencies: Package, tmp_path: Path) -> None:
     context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
-    pipeline = synthesise(tmp_path, context, dependencies)["pipeline"]
+    pipeline = synthesise(tmp_path, context, dependencies).app
     bucket = pipeline.resolved(pipeline.the("AWS::S3::Bucket"))
     (rule,) = bucket["CorsConfiguration"]["CorsRules"]
     function = pipeline.resolved(pipeline.named("AWS::Lambda::Function", "counterfoil-admin_api"))
 
     assert rule["AllowedMethods"] == ["POST"]
     api, own = rule["AllowedOrigins"]
-    assert re.fullmatch(r"ApiGateway\w+\.ApiEndpoint", api)
+    assert re.fullmatch(r"StateApiGateway\w+\.ApiEndpoint", api)
     assert own == "https://counterfoil.example.com"
     assert len(json.loads(function["Environment"]["Variables"]["UPLOAD_ORIGINS"])) == 2
 
 
 def test_the_function_is_told_where_its_people_sign_in(aws: Synthesis, local: Synthesis) -> None:
-    on_aws, here = sign_in(aws["pipeline"]), sign_in(local["pipeline"])
+    is_aws, here = sign_in(aws.app), sign_in(local.app)
 
-    assert authorizer(aws["pipeline"])["JwtConfiguration"]["Issuer"] == on_aws.issuer
-    assert {on_aws.client, *on_aws.audience} == set(authorizer(aws["pipeline"])["JwtConfiguration"]["Audience"])
-    assert len(on_aws.audience) == 1
-    assert on_aws.discovery == f"{on_aws.issuer}/.well-known/openid-configuration"
-    issuer, pages = on_aws.origins
-    assert on_aws.issuer.startswith(f"{issuer}/")
-    assert re.fullmatch(r"https://ApiPeopleDomain\w+\.auth\.AWS::Region\.amazoncognito\.com", pages)
+    assert authorizer(aws.app)["JwtConfiguration"]["Issuer"] == is_aws.issuer
+    assert {is_aws.client, *is_aws.audience} == set(authorizer(aws.app)["JwtConfiguration"]["Audience"])
+    assert len(is_aws.audience) == 1
+    assert is_aws.discovery == f"{is_aws.issuer}/.well-known/openid-configuration"
+    issuer, pages = is_aws.origins
+    assert is_aws.issuer.startswith(f"{issuer}/")
+    assert re.fullmatch(r"https://StateApiPeopleDomain\w+\.auth\.AWS::Region\.amazoncognito\.com", pages)
     assert here.origins == ("http://127.0.0.1:4566",)
-    assert here.discovery.startswith("http://127.0.0.1:4566/ApiPeople")
+    assert here.discovery.startswith("http://127.0.0.1:4566/StateApiPeople")
 
 
 def test_it_is_an_http_api_whose_own_refusals_the_description_knows(aws: Synthesis) -> None:
-    assert aws["pipeline"].the("AWS::ApiGatewayV2::Api")["ProtocolType"] == "HTTP"
+    assert aws.app.the("AWS::ApiGatewayV2::Api")["ProtocolType"] == "HTTP"
     assert set(BY_THE_GATEWAY) <= SENTENCES.keys()
 
 
 def test_tokens_are_those_of_a_user_pool_into_which_nobody_signs_himself_up(aws: Synthesis) -> None:
-    pipeline = aws["pipeline"]
+    pipeline = aws.app
     pool = pipeline.the("AWS::Cognito::UserPool")
     client, _ = clients(pipeline)
     groups = pipeline.resources("AWS::Cognito::UserPoolGroup").values()
@@ -131,12 +130,12 @@ def test_people_outlive_the_stack_on_aws_alone(aws: Synthesis, local: Synthesis)
         (id_,) = template.resources("AWS::Cognito::UserPool")
         return template.document["Resources"][id_]["DeletionPolicy"]
 
-    assert (kept(aws["pipeline"]), kept(local["pipeline"])) == ("Retain", "Delete")
+    assert (kept(aws.app), kept(local.app)) == ("Retain", "Delete")
 
 
 def test_another_issuer_takes_the_place_of_the_user_pool(dependencies: Package, tmp_path: Path) -> None:
     context = {"issuer": "https://login.example.com/acme", "audience": "counterfoil"}
-    named = synthesise(tmp_path, context, dependencies)["pipeline"]
+    named = synthesise(tmp_path, context, dependencies).app
 
     assert authorizer(named)["JwtConfiguration"] == {
         "Issuer": "https://login.example.com/acme",
@@ -154,7 +153,7 @@ def test_another_issuer_takes_the_place_of_the_user_pool(dependencies: Package, 
 def test_the_gateway_lets_through_what_the_database_can_take(aws: Synthesis) -> None:
     from infra.api import BURST, REQUESTS_PER_SECOND
 
-    stage = aws["pipeline"].the("AWS::ApiGatewayV2::Stage")
+    stage = aws.app.the("AWS::ApiGatewayV2::Stage")
 
     assert stage["DefaultRouteSettings"] == {
         "ThrottlingBurstLimit": BURST,
@@ -176,7 +175,7 @@ def test_twenty_five_idle_pages_fit_through_the_gateway() -> None:
 def test_nobody_but_the_gateway_may_call_the_function(aws: Synthesis, local: Synthesis) -> None:
     """For it takes the gateway's word that a token is signed. A request that is no request cannot be made up."""
     for stage in (aws, local):
-        pipeline = stage["pipeline"]
+        pipeline = stage.app
         function = pipeline.resolved(pipeline.named("AWS::Lambda::Function", "counterfoil-admin_api"))["FunctionName"]
         (api,) = pipeline.resources("AWS::ApiGatewayV2::Api")
         allowed = [

@@ -1,5 +1,6 @@
 """The app as a whole: its stages, network and database, what a linter says, and that it is the same every time."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.faults import WorkerTableError
 from infra.packaging import Package
-from infra.workers import WORKERS
+from infra.worker_table import WORKERS, WorkerTableError
 from tests.infra.conftest import deployed
 from tests.infra.synthesis import Synthesis, synthesise
 
@@ -21,25 +21,21 @@ def test_a_real_account_gets_network_data_and_pipeline(aws: Synthesis):
     assert aws.stacks == {"counterfoil-network", "counterfoil-data", "counterfoil-pipeline"}
 
 
-def test_a_wrong_context_ends_the_synthesis_with_a_sentence_and_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    from infra import __main__ as program
+def test_invalid_context_ends_the_synthesis_with_a_sentence(capsys: pytest.CaptureFixture[str]):
+    from infra.__main__ import main
 
-    monkeypatch.setattr(program, "SETTINGS", {"context": {"stage": "prod"}})
-
-    assert program.main() == 1
+    assert main({"stage": "prod"}) == 1
     assert capsys.readouterr().err.startswith("There is no stage 'prod'")
 
 
 def test_a_row_that_could_lose_work_ends_the_synthesis(
     dependencies: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from infra import app
+    from infra import __main__ as program
 
     matching = next(row for row in WORKERS if row.name == "matching")
     careless = replace(matching, reserved_concurrency=matching.maximum_concurrency - 1)
-    monkeypatch.setattr(app, "WORKERS", (careless,))
+    monkeypatch.setattr(program, "WORKERS", (careless,))
 
     with pytest.raises(WorkerTableError, match="Worker 'matching': raise reserved_concurrency"):
         synthesise(tmp_path, {}, dependencies)
@@ -59,7 +55,7 @@ def test_the_network_has_no_way_to_the_internet(aws: Synthesis):
 
 
 def test_every_function_runs_inside_the_network(aws: Synthesis):
-    pipeline = aws["pipeline"]
+    pipeline = aws.app
 
     for row in WORKERS:
         placed = pipeline.named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]
@@ -98,7 +94,7 @@ def test_at_full_load_the_functions_leave_room_at_the_database_for_a_worker_to_c
 def test_the_proxy_demands_tls_and_iam_and_signs_in_as_the_users_of_the_table_alone(aws: Synthesis):
     data = aws["data"]
     proxy = data.the("AWS::RDS::DBProxy")
-    role = data.document["Resources"][proxy["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+    role = data.role(proxy["RoleArn"])
 
     assert proxy["RequireTLS"]
     assert proxy["DefaultAuthScheme"] == "IAM_AUTH"
@@ -132,3 +128,41 @@ def test_syntheses_are_identical_under_any_umask(aws: Synthesis, dependencies: P
 
     assert done.returncode == 0, done.stderr
     assert deployed(folder) == deployed(aws.folder)
+
+
+STATE = {
+    "AWS::Cognito::UserPool",
+    "AWS::RDS::DBInstance",
+    "AWS::S3::Bucket",
+    "AWS::SecretsManager::Secret",
+}
+
+
+def test_state_is_protected_in_a_stack_without_functions(aws: Synthesis):
+    manifest = json.loads((aws.folder / "manifest.json").read_text())
+    protected = {
+        name
+        for name, artifact in manifest["artifacts"].items()
+        if artifact.get("properties", {}).get("terminationProtection")
+    }
+    data = aws["data"].document["Resources"].values()
+    kept = [resource for resource in data if resource["Type"] in STATE]
+
+    assert protected == aws.stacks
+    assert {resource["Type"] for resource in kept} == STATE
+    assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in kept} == {("Retain", "Retain")}
+    assert not STATE & {resource["Type"] for resource in aws["pipeline"].document["Resources"].values()}
+    assert not aws["data"].resources("AWS::Lambda::Function")
+
+
+def test_state_never_refers_to_the_pipeline(aws: Synthesis):
+    for stack in ("data", "network"):
+        assert "counterfoil-pipeline" not in json.dumps(aws[stack].document)
+
+
+def test_new_settings_of_functions_leave_state_untouched(aws: Synthesis, dependencies: Package, tmp_path: Path):
+    changed = synthesise(tmp_path, {"settings": {"LEASE_SECONDS": "90"}, "alarms": {"retries": 7}}, dependencies)
+
+    assert changed["data"] == aws["data"]
+    assert changed["network"] == aws["network"]
+    assert changed["pipeline"] != aws["pipeline"]

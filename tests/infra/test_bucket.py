@@ -7,7 +7,7 @@ from typing import Any
 from counterfoil import tenant_erasure
 from counterfoil.dead_letters import export_steps, exports
 from infra.packaging import Package
-from infra.workers import PREFIXES, UNBOUNDED, WORKERS, FedBy
+from infra.worker_table import PREFIXES, UNBOUNDED, WORKERS, FedBy
 from tests.infra.pipeline import BUCKET
 from tests.infra.synthesis import Template, synthesise
 
@@ -99,7 +99,7 @@ def test_every_prefix_has_a_rule_for_replaced_and_deleted_versions(pipeline: Tem
 
 def test_deployment_sets_the_retention(dependencies: Package, tmp_path: Path):
     context = {"retention": '{"uploads/": 3650, "noncurrent": 7}'}
-    found = rules(synthesise(tmp_path, context, dependencies)["pipeline"])
+    found = rules(synthesise(tmp_path, context, dependencies).app)
 
     assert found["files-in-uploads"]["ExpirationInDays"] == 3650
     assert "ExpiredObjectDeleteMarker" not in found["files-in-uploads"]

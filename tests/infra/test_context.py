@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from counterfoil.settings import Settings
-from infra.alarms import THRESHOLDS
+from infra.alarm_table import THRESHOLDS
 from infra.context import (
     EMBEDDING_PROVIDERS,
     OF_THE_STACK,

@@ -7,14 +7,14 @@ import pytest
 
 from functions.watchdog.inventory import COLUMNS
 from infra.packaging import Package
-from infra.workers import ANNOUNCED
+from infra.worker_table import ANNOUNCED
 from tests.infra.synthesis import Synthesis, Template, synthesise
 
 
 @pytest.fixture(scope="module")
 def template(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Template:
     folder: Path = tmp_path_factory.mktemp("inventory")
-    return synthesise(folder, {"inventory": "true"}, dependencies)["pipeline"]
+    return synthesise(folder, {"inventory": "true"}, dependencies).app
 
 
 def buckets(template: Template) -> tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]:
@@ -96,8 +96,8 @@ def test_listing_alarm_waits_for_daily_inventories(template: Template, aws: Synt
         return float(alarm["Threshold"])
 
     assert threshold(template) == 3 * 86_400
-    assert threshold(aws["pipeline"]) == 86_400
+    assert threshold(aws.app) == 86_400
 
 
 def test_inventory_is_off_by_default(aws: Synthesis):
-    assert "InventoryConfigurations" not in aws["pipeline"].the("AWS::S3::Bucket")
+    assert "InventoryConfigurations" not in aws.app.the("AWS::S3::Bucket")

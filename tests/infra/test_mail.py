@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.documents import uploads
 from infra.packaging import Package
-from infra.workers import ANNOUNCED
+from infra.worker_table import ANNOUNCED
 from tests.infra.synthesis import Synthesis, Template, synthesise
 
 BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
@@ -17,7 +17,7 @@ RULE = "arn:AWS::Partition:ses:AWS::Region:AWS::AccountId:receipt-rule-set/count
 @pytest.fixture(scope="module")
 def receiving(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Template:
     folder: Path = tmp_path_factory.mktemp("mail")
-    return synthesise(folder, {"mailDomain": "in.acme.example"}, dependencies)["pipeline"]
+    return synthesise(folder, {"mailDomain": "in.acme.example"}, dependencies).app
 
 
 def statements(template: Template) -> list[dict[str, Any]]:
@@ -48,13 +48,6 @@ def test_that_rule_of_this_account_and_nobody_else_may_store_it(receiving: Templ
     assert allowed["Condition"] == {"StringEquals": {"aws:SourceAccount": "AWS::AccountId", "aws:SourceArn": RULE}}
 
 
-def test_the_rule_waits_for_that_leave(receiving: Template):
-    ((id_, _),) = receiving.resources("AWS::SES::ReceiptRule").items()
-    (policy,) = receiving.resources("AWS::S3::BucketPolicy")
-
-    assert policy in receiving.document["Resources"][id_]["DependsOn"]
-
-
 def test_what_the_mx_record_must_say_is_an_output(receiving: Template):
     exchanger = receiving.document["Outputs"]["MailExchanger"]["Value"]
 
@@ -62,12 +55,12 @@ def test_what_the_mx_record_must_say_is_an_output(receiving: Template):
 
 
 def test_without_a_domain_nobody_but_the_workers_writes_to_the_bucket(aws: Synthesis):
-    assert aws["pipeline"].resources("AWS::SES::ReceiptRule") == {}
-    assert [statement for statement in statements(aws["pipeline"]) if statement["Effect"] == "Allow"] == []
+    assert aws.app.resources("AWS::SES::ReceiptRule") == {}
+    assert [statement for statement in statements(aws.app) if statement["Effect"] == "Allow"] == []
 
 
 def test_what_is_announced_is_what_acquisition_knows():
-    from infra.mail import INBOX
+    from infra.data import INBOX
 
     assert ANNOUNCED == (uploads.PREFIX, uploads.INBOX)
     assert INBOX == uploads.INBOX

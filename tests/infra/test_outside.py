@@ -9,7 +9,7 @@ import pytest
 from cli.destinations import LOCAL_ALLOWLIST
 from counterfoil.settings import Settings
 from infra.packaging import Package
-from infra.workers import WORKERS, Row
+from infra.worker_table import WORKERS, Row
 from tests.infra.synthesis import Synthesis, Template, aslist, synthesise
 
 INTERNET = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m", "EMAIL_FROM": "counterfoil@firm.example"}
@@ -58,12 +58,18 @@ def embedding(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def paused(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """Slack with a secret of one's own, and a table in which all of matching's work needs the model."""
-    from infra import app
+    from infra import __main__ as program
 
     context = {"slack": True, "secretArn": SECRET_ARN}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(app, "WORKERS", DEPENDENT)
+        patch.setattr(program, "WORKERS", DEPENDENT)
         return synthesise(tmp_path_factory.mktemp("paused"), context, dependencies)
+
+
+def secrets(template: Template) -> list[str]:
+    """The secrets of services outside. The database has another."""
+    found = template.resources("AWS::SecretsManager::Secret").items()
+    return [id_ for id_, properties in found if properties.get("Name") == "counterfoil"]
 
 
 def environment(template: Template, row: Row) -> dict[str, Any]:
@@ -87,7 +93,7 @@ def endpoints(synthesis: Synthesis) -> set[str]:
 
 def subnets(synthesis: Synthesis, row: Row) -> set[str]:
     """The names of the groups of subnets that a function is in."""
-    placed = synthesis["pipeline"].named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]["SubnetIds"]
+    placed = synthesis.app.named("AWS::Lambda::Function", row.resource_name)["VpcConfig"]["SubnetIds"]
     known = {"private", "egress", "public"}
     return {name for name in known for subnet in placed if f"{name}Subnet" in json.dumps(subnet)}
 
@@ -98,11 +104,11 @@ def reaches_internet(row: Row) -> bool:
 
 
 def test_who_calls_nothing_outside_gets_no_secret_and_no_further_right(aws: Synthesis):
-    assert not aws["pipeline"].resources("AWS::SecretsManager::Secret")
+    assert not secrets(aws.app)
     for row in WORKERS:
-        assert "SECRETS_ARN" not in environment(aws["pipeline"], row)
+        assert "SECRETS_ARN" not in environment(aws.app, row)
         for action in ("ses:SendEmail", "bedrock:InvokeModel", "textract:DetectDocumentText"):
-            assert not granted(aws["pipeline"], row, action)
+            assert not granted(aws.app, row, action)
 
 
 def test_what_is_on_the_internet_is_reached_through_one_gateway(reaching: Synthesis):
@@ -126,8 +132,8 @@ def test_private_subnets_stay_where_they_are_when_a_way_out_is_asked_for(aws: Sy
 
 @rows
 def test_the_secret_is_read_by_those_who_call_the_internet(reaching: Synthesis, row: Row):
-    pipeline = reaching["pipeline"]
-    (secret,) = pipeline.resources("AWS::SecretsManager::Secret")
+    pipeline = reaching.app
+    (secret,) = secrets(pipeline)
     read = [one["Resource"] for one in granted(pipeline, row, "secretsmanager:GetSecretValue")]
 
     assert (secret in read) == reaches_internet(row)
@@ -138,26 +144,26 @@ def test_the_secret_is_read_by_those_who_call_the_internet(reaching: Synthesis, 
 def test_who_notifies_is_told_that_slack_is_wanted_whatever_the_secret_holds(
     reaching: Synthesis, aws: Synthesis, row: Row
 ):
-    told = environment(reaching["pipeline"], row).get("SLACK")
+    told = environment(reaching.app, row).get("SLACK")
 
     assert told == ("true" if "notifications" in row.calls_out else None)
     assert Settings.from_environment({"SLACK": told or ""}).slack == ("notifications" in row.calls_out)
-    assert "SLACK" not in environment(aws["pipeline"], row)
+    assert "SLACK" not in environment(aws.app, row)
 
 
 def test_a_new_secret_is_empty_and_survives_the_stack(reaching: Synthesis):
-    document = reaching["pipeline"].document
-    (secret,) = [one for one in document["Resources"].values() if one["Type"] == "AWS::SecretsManager::Secret"]
+    document = reaching.app.document
+    (secret,) = [document["Resources"][id_] for id_ in secrets(reaching.app)]
 
     assert secret["Properties"]["SecretString"] == "{}"
     assert secret["DeletionPolicy"] == "Retain"
 
 
 def test_a_secret_of_ones_own_is_used_as_it_is(paused: Synthesis):
-    pipeline = paused["pipeline"]
+    pipeline = paused.app
     watchdog, matching = (next(row for row in WORKERS if row.name == name) for name in ("watchdog", "matching"))
 
-    assert not pipeline.resources("AWS::SecretsManager::Secret")
+    assert not secrets(pipeline)
     assert environment(pipeline, watchdog)["SECRETS_ARN"] == SECRET_ARN
     assert [one["Resource"] for one in granted(pipeline, watchdog, "secretsmanager:GetSecretValue")] == [SECRET_ARN]
     assert "SECRETS_ARN" not in environment(pipeline, matching)  # Slack is the watchdog's business alone
@@ -165,37 +171,37 @@ def test_a_secret_of_ones_own_is_used_as_it_is(paused: Synthesis):
 
 @rows
 def test_webhooks_alone_have_a_way_out_without_a_secret(webhooks: Synthesis, aws: Synthesis, row: Row):
-    pipeline = webhooks["pipeline"]
+    pipeline = webhooks.app
     delivers = "webhooks" in row.calls_out
 
     assert len(webhooks["network"].resources("AWS::EC2::NatGateway")) == 1
-    assert not pipeline.resources("AWS::SecretsManager::Secret")
+    assert not secrets(pipeline)
     assert subnets(webhooks, row) == ({"egress"} if delivers else {"private"})
     assert Settings.from_environment({"WEBHOOKS": environment(pipeline, row).get("WEBHOOKS", "")}).webhooks == delivers
-    assert "WEBHOOKS" not in environment(aws["pipeline"], row)
+    assert "WEBHOOKS" not in environment(aws.app, row)
 
 
 def test_the_local_cloud_delivers_to_receivers_of_the_same_machine_and_aws_to_none(local: Synthesis, aws: Synthesis):
     output = next(row for row in WORKERS if "webhooks" in row.calls_out)
     told = Settings.from_environment(
-        {name: environment(local["pipeline"], output).get(name, "") for name in ("WEBHOOKS", "WEBHOOK_ALLOWLIST")}
+        {name: environment(local.app, output).get(name, "") for name in ("WEBHOOKS", "WEBHOOK_ALLOWLIST")}
     )
 
     assert told.webhooks
     assert told.webhook_allowlist == LOCAL_ALLOWLIST
-    assert "WEBHOOK_ALLOWLIST" not in environment(aws["pipeline"], output)
+    assert "WEBHOOK_ALLOWLIST" not in environment(aws.app, output)
 
 
 @rows
 def test_who_uses_the_bucket_is_told_its_name(aws: Synthesis, row: Row):
-    bucket = environment(aws["pipeline"], row).get("UPLOADS_BUCKET")
+    bucket = environment(aws.app, row).get("UPLOADS_BUCKET")
 
     assert bucket == ("counterfoil-uploads-AWS::AccountId-AWS::Region" if row.uses_bucket else None)
 
 
 @rows
 def test_mail_is_sent_from_the_given_address_by_those_who_notify(reaching: Synthesis, row: Row):
-    statements = granted(reaching["pipeline"], row, "ses:SendEmail")
+    statements = granted(reaching.app, row, "ses:SendEmail")
 
     if "notifications" in row.calls_out:
         (statement,) = statements
@@ -206,18 +212,18 @@ def test_mail_is_sent_from_the_given_address_by_those_who_notify(reaching: Synth
 
 @rows
 def test_settings_reach_every_function(reaching: Synthesis, row: Row):
-    assert INTERNET.items() <= environment(reaching["pipeline"], row).items()
+    assert INTERNET.items() <= environment(reaching.app, row).items()
 
 
 def test_a_model_of_aws_is_called_inside_the_network_without_a_secret(bedrock: Synthesis):
     assert not bedrock["network"].resources("AWS::EC2::NatGateway")
-    assert not bedrock["pipeline"].resources("AWS::SecretsManager::Secret")
+    assert not secrets(bedrock.app)
     assert endpoints(bedrock) == ALWAYS | {"bedrock-runtime"}
 
 
 @rows
 def test_only_those_who_ask_the_model_may_call_it_and_no_other_model(bedrock: Synthesis, row: Row):
-    statements = granted(bedrock["pipeline"], row, "bedrock:InvokeModel")
+    statements = granted(bedrock.app, row, "bedrock:InvokeModel")
 
     if "llm" not in row.calls_out:
         assert not statements
@@ -232,7 +238,7 @@ def test_only_those_who_ask_the_model_may_call_it_and_no_other_model(bedrock: Sy
 
 @rows
 def test_only_those_who_embed_may_call_that_model_inside_the_network(embedding: Synthesis, row: Row):
-    statements = granted(embedding["pipeline"], row, "bedrock:InvokeModel")
+    statements = granted(embedding.app, row, "bedrock:InvokeModel")
 
     assert not embedding["network"].resources("AWS::EC2::NatGateway")
     assert endpoints(embedding) == ALWAYS | {"bedrock-runtime"}
@@ -246,30 +252,31 @@ def test_only_those_who_embed_may_call_that_model_inside_the_network(embedding: 
 
 
 def test_two_models_are_called_each_on_its_way():
-    from infra.outside import Outside
+    from infra.context import ExternalServices
+    from infra.worker import service_statements
 
-    both = Outside(BEDROCK | {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m"})
+    both = ExternalServices(BEDROCK | {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m"})
     matching, ingestion = (next(row for row in WORKERS if row.name == name) for name in ("matching", "ingestion"))
 
     assert (both.bedrock, both.internet, both.secret) == (True, True, True)
     assert (both.needs_secret(matching), both.needs_secret(ingestion)) == (True, False)
-    assert [len(both.statements(row)) for row in (matching, ingestion)] == [1, 1]
-    assert len(Outside(BEDROCK | TITAN).statements(matching)) == 2
+    assert [len(list(service_statements(row, both))) for row in (matching, ingestion)] == [1, 1]
+    assert len(list(service_statements(matching, ExternalServices(BEDROCK | TITAN)))) == 2
 
 
 @rows
 def test_only_those_who_read_scans_may_have_them_recognised_inside_the_network(recognising: Synthesis, row: Row):
-    statements = granted(recognising["pipeline"], row, "textract:DetectDocumentText")
+    statements = granted(recognising.app, row, "textract:DetectDocumentText")
 
     assert [one["Resource"] for one in statements] == (["*"] if "ocr" in row.calls_out else [])
     assert endpoints(recognising) == ALWAYS | {"textract"}
     assert not recognising["network"].resources("AWS::EC2::NatGateway")
-    assert environment(recognising["pipeline"], row)["OCR"] == "textract"
+    assert environment(recognising.app, row)["OCR"] == "textract"
 
 
 @pytest.mark.parametrize("row", DEPENDENT, ids=lambda row: row.name)
 def test_a_worker_all_of_whose_work_needs_the_model_is_paused_by_the_watchdog_alone(paused: Synthesis, row: Row):
-    pipeline = paused["pipeline"]
+    pipeline = paused.app
     mappings = {
         pipeline.resolved(one["EventSourceArn"]): id_
         for id_, one in pipeline.resources("AWS::Lambda::EventSourceMapping").items()

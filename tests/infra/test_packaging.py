@@ -14,7 +14,7 @@ import pytest
 
 from infra import packaging
 from infra.packaging import LAMBDA, Package, PackagingError, Target, code_layer, function, this_machine, unzipped_size
-from infra.workers import WORKERS, Row
+from infra.worker_table import WORKERS, Row
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = Target(python="3.99", platform=None)

@@ -11,7 +11,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.work import Message
 from functions.offers.work import Pools, serve
-from infra.workers import WORKERS
+from infra.worker_table import WORKERS
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
 from tests.offers.harness import jobs, make_people, pin, user
 

@@ -24,7 +24,7 @@ from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from functions.matching.work import match
 from functions.migrate.runner import apply
-from infra.workers import WORKERS
+from infra.worker_table import WORKERS
 from tests.delivery.harness import QUEUE_URL, Context, FakeSqs, event, record
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import SELLER, Paper, invoice, line, order

@@ -25,7 +25,7 @@ from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
 from counterfoil.documents.matching.normalise import document
 from functions.matching.handler import collect_rarely
 from functions.matching.work import match, match_together
-from infra.workers import WORKERS
+from infra.worker_table import WORKERS
 from tests.benchmarks.scale.archive import Paper
 from tests.benchmarks.scale.database import tenant_id
 from tests.delivery.harness import Context, FakeSqs, event, make_consumer, record
