@@ -31,7 +31,6 @@ VIEWS = frozenset(
         "offers",
         "operations",
         "overview",
-        "purges",
         "reviews",
         "signed-in",
         "signed-out",
