@@ -115,6 +115,22 @@ def test_page_numbers_alone_tell_documents_apart(language: str):
     assert divided(*texts).ranges == [(1, 2), (3, 4), (5, 6)]
 
 
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Honorarnote Nr.",
+        "Warenbegleitschein",
+        "Bestelbon nr.",
+        "Lieferavis",
+        "Rahmenvereinbarung",
+        "Avis de réception n°",
+    ],
+)
+def test_titles_of_the_reader_begin_documents(title: str):
+    found = divided(*(["Nordwind GmbH", f"{title} A-{number}", "Datum: 01.03.2025", *TOTAL] for number in (1, 2)))
+    assert found.ranges == [(1, 1), (2, 2)], found.boundaries
+
+
 # -- what must not split --------------------------------------------------------------------------------------------
 
 FIRST = ["Nordwind GmbH", "Rechnung R-1", "Datum: 01.03.2025", "Kundennummer: 4711"]
