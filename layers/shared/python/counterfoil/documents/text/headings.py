@@ -9,8 +9,7 @@ from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import dates, identifiers
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.labelled import OURS, Found, find
-from counterfoil.documents.text.layout import Cell, Layout
+from counterfoil.documents.text.layout import OURS, Cell, Found, Layout, find
 
 _REFERENCES = {
     DocumentType.INVOICE: {

@@ -13,8 +13,7 @@ from counterfoil.documents.lexicon import READER, pattern
 from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text import dates, identifiers
-from counterfoil.documents.text.labelled import YOURS, Found, find, heads_a_column, heads_goods
-from counterfoil.documents.text.layout import Cell, Layout
+from counterfoil.documents.text.layout import YOURS, Cell, Found, Layout, find, heads_a_column, heads_goods
 
 _TITLES = {
     DocumentType(kind): READER.alternatives("titles.title", kind)

@@ -1,13 +1,18 @@
-"""The lines of pages taken apart into cells, and the neighbours of a cell. Pure.
+"""Cells of the lines of pages, their neighbors, and values beside labels or below them. Pure.
 
-Words with a blank between are one cell; a wider gap separates a label from its value, and a column from the next.
+Words with a blank between are one cell; a wider gap separates a label from its value, and a column from the next. A
+label is the words that a value follows: in the same cell, in the next one on the line, or right below.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
+from counterfoil.documents.lexicon import READER
 from counterfoil.documents.lexicon.folding import fold_letters
+from counterfoil.documents.text.line_vocabulary import Kind, heading
 from counterfoil.documents.text.page import Line, Page, Word
 
 _GAP_BETWEEN_CELLS = 0.9  # of the height of the text: three blanks or more
@@ -135,3 +140,124 @@ def _cells(line: Line, page: int, index: int) -> Iterator[Cell]:
         group.append(word)
     if group:
         yield Cell(tuple(group), page, index)
+
+
+Place = Literal["behind", "right", "below"]
+
+_CONFIDENCE = {"behind": 0.95, "right": 0.95, "below": 0.85}
+_FEWEST_IN_A_ROW = 3
+YOURS = re.compile(
+    rf"^(?:{READER.alternatives('labels.yours_before')})\b|\b(?:{READER.alternatives('labels.yours_behind')})\W*$"
+)
+"""Beside the label of an id: it is the buyer's."""
+OURS = re.compile(rf"^\W*(?:{READER.alternatives('labels.ours')})\b")
+"""Before the number of an order on a seller's document: it is the seller's own."""
+_COUNTED = frozenset({Kind.QUANTITY, Kind.PRICE, Kind.NET})
+_ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
+_MARKS_BEFORE = re.compile(
+    r"[\s.*•:(\-]*(?:(?:ihre?r?|unsere?r?|your|our|votre|vos|notre|nos|v/|vs|ns|vostr[oa]|nostr[oa]|su|nuestr[oa]|uw|onze"
+    r"|jeres|deres|vores)\b\.?\s*)?"
+)
+_WITH_DATE = re.compile(r"[\s.]*[/,|]\s*(?:vom|datum|date|data|fecha|dato)\b[\s.:]*$")
+"""A label of a number that is one of its date, too: `Rechnungs-Nr./Datum`."""
+_NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|n\.?o|n)\b[\s.:]*")
+IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
+"""What stands between a label and the same in another language."""
+_ANOTHER = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
+"""What stands before a label that is not the first of its cell: `30 days net - Due date: 1 March`."""
+_GOES_ON = re.compile(r"[-/_]\w")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A value, the cell of its label and the cell that it stands in."""
+
+    value: str
+    confidence: float
+    label: Cell
+    cell: Cell
+
+
+def find(
+    layout: Layout,
+    label: "re.Pattern[str]",
+    parse: Callable[[str], tuple[str, float] | None],
+    *,
+    anywhere: bool = False,
+    below: bool = True,
+) -> Iterator[Found]:
+    """Yield what `parse` reads beside each label, page by page.
+
+    A label begins its cell, or stands `anywhere` in it. `parse` is given the text behind the label, or a neighbour's
+    text, and returns the value with the confidence that the value itself deserves, 0 to 1.
+    """
+    for cell in layout.cells:
+        for match in label.finditer(cell.plain):
+            if not anywhere and not begins(cell, match.start()):
+                continue
+            if _GOES_ON.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
+                continue  # a word of its own, or the first letters of a number
+            end = whole_end(label, cell, match.end())
+            is_over = _is_over(layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None)
+            found = _beside(layout, cell, end, parse, below=is_over)
+            if found is not None:
+                yield found
+                break
+
+
+def whole_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
+    """Where a label ends that says the same in a second language, as in `Datum / Date`."""
+    while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (again := label.match(cell.plain, mark.end())):
+        end = again.end()
+    return end
+
+
+def begins(cell: Cell, start: int) -> bool:
+    """Tell whether nothing but marks, or whose it is, stands before a place in a cell."""
+    before = cell.plain[:start]
+    return _MARKS_BEFORE.fullmatch(before) is not None or _ANOTHER.fullmatch(before) is not None
+
+
+def _is_over(layout: Layout, cell: Cell, *, below: bool) -> bool:
+    """Tell whether the value of a label may stand below it: `below` says so of labels that stand alone."""
+    return (below and not heads_goods(layout, cell)) or heads_a_column(layout, cell)
+
+
+def heads_a_column(layout: Layout, cell: Cell) -> bool:
+    """Tell whether a cell is one of a row of labels: three at least without a digit, values below most of them."""
+    row = layout.line(cell)
+    if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
+        return False
+    if heads_goods(layout, cell):
+        return False
+    return 2 * sum(1 for other in row if layout.below(other) is not None) > len(row)
+
+
+def heads_goods(layout: Layout, cell: Cell) -> bool:
+    """Tell whether a cell stands in the heading of a table of goods: what is below it is said of a line."""
+    kinds = {kind for other in layout.line(cell) for kind in heading(other.text)}
+    return Kind.DESCRIPTION in kinds and not _COUNTED.isdisjoint(kinds)
+
+
+def _beside(
+    layout: Layout, cell: Cell, end: int, parse: Callable[[str], tuple[str, float] | None], *, below: bool
+) -> Found | None:
+    if number_word := _NUMBER_WORD.match(cell.plain, end):
+        end = number_word.end()
+    if with_date := _WITH_DATE.match(cell.plain, end):
+        end = with_date.end()
+    rest = cell.text[end:]
+    if not _ONLY_MARKS.fullmatch(rest):
+        parsed = parse(rest)
+        return None if parsed is None else Found(parsed[0], parsed[1] * _CONFIDENCE["behind"], cell, cell)
+    right = layout.right_of(cell)
+    if right is not None and _ONLY_MARKS.fullmatch(right.text):
+        right = layout.right_of(right)
+        if right is None:
+            return None  # a label with its colon, and nothing stated
+    if right is not None and (parsed := parse(right.text)) is not None:
+        return Found(parsed[0], parsed[1] * _CONFIDENCE["right"], cell, right)
+    under = layout.below(cell) if below else None
+    if under is not None and (parsed := parse(under.text)) is not None:
+        return Found(parsed[0], parsed[1] * _CONFIDENCE["below"], cell, under)
+    return None

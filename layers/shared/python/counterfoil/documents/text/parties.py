@@ -12,11 +12,10 @@ from itertools import islice
 from counterfoil.documents.lexicon import READER
 from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import addresses, identifiers, labelled_addresses
+from counterfoil.documents.text import addresses, identifiers
 from counterfoil.documents.text.addresses import Address
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.labelled import OURS, YOURS, find
-from counterfoil.documents.text.layout import Cell, Layout
+from counterfoil.documents.text.layout import OURS, YOURS, Cell, Layout, find
 
 _LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
 _ID_LABELS = READER.patterns("labels.party_id")
@@ -101,7 +100,7 @@ def _by_heading(layout: Layout, writer: str) -> tuple[dict[str, Address], list[A
     loose: list[Address] = []
     addressed = "invoiced" if writer == "seller" else "seller"
     found = [(_role(layout, address), address) for address in addresses.find(layout)]
-    for role, address in (*labelled_addresses.find(layout).items(), *found):
+    for role, address in (*addresses.labelled(layout).items(), *found):
         if role is None:
             loose.append(address)
         else:

@@ -13,8 +13,7 @@ from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import dates, headings, kind, line_numbers, parties, table_lines, totals
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.headings import Headings, parse_reference
-from counterfoil.documents.text.labelled import Found
-from counterfoil.documents.text.layout import Layout
+from counterfoil.documents.text.layout import Found, Layout
 from counterfoil.documents.text.page import Page
 
 _PRICED = frozenset(

@@ -17,8 +17,7 @@ from itertools import combinations, islice, pairwise, permutations, takewhile
 
 from counterfoil.documents.lexicon import READER
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.labelled import IN_OTHER_WORDS, begins, heads_goods
-from counterfoil.documents.text.layout import Cell, Layout
+from counterfoil.documents.text.layout import IN_OTHER_WORDS, Cell, Layout, begins, heads_goods
 from counterfoil.documents.text.line_numbers import NumberFormat, Token, tokens
 from counterfoil.documents.text.line_vocabulary import Kind, heading, plain_heading
 from counterfoil.documents.text.page import Word
