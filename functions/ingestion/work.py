@@ -352,10 +352,10 @@ def _divided(attempt: TenantAttempt, found: _Divided) -> Succeeded:
         _write(connection, attempt, _Result(DocumentType.OTHER, "none", None))
         messages = _match_again(connection, attempt)
         connection.execute(
-            "UPDATE document SET matching_reason = %s WHERE id = %s", [found.split.told, attempt.work_id]
+            "UPDATE document SET matching_reason = %s WHERE id = %s", [found.split.summary, attempt.work_id]
         )
         messages += children.insert(connection, attempt, found.parts)
         more, replaced = replacement.carry_out(connection, attempt.work_id, attempt.now())
-        return Effects(messages + more, " ".join(filter(None, (found.split.told, replaced))))
+        return Effects(messages + more, " ".join(filter(None, (found.split.summary, replaced))))
 
     return Succeeded(effects)

@@ -12,7 +12,7 @@ from counterfoil.documents.matching.compare import Feature
 from counterfoil.documents.matching.rules import Choice, Doubt, Link
 from counterfoil.documents.matching.score import Evidence, Score
 from counterfoil.documents.reading import model
-from counterfoil.documents.splitting.parts import Boundary, Split
+from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.documents.text.page import Page
 from functions.ingestion import boundaries
 

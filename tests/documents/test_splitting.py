@@ -237,7 +237,7 @@ def test_a_cover_is_a_part_of_its_own(cover: list[str]):
         ((2, 2), "document"),
         ((3, 3), "document"),
     ]
-    assert found.told == "The file holds 2 documents and a cover page, which were taken apart."
+    assert found.summary == "The file holds 2 documents and a cover page, which were taken apart."
 
 
 def test_separator_sheets_stand_between_documents():

@@ -191,4 +191,4 @@ def test_a_file_in_doubt_stays_whole_and_says_why(pipeline: Pipeline, admin: Con
     assert (children, parent["structured_data"], parent["type"]) == ([], None, "other")
     (job,) = rows(admin, "ingestion_job")
     assert job["status"] is None
-    assert job["reason"].startswith("The file may hold several documents, and it cannot be told whether one begins")
+    assert job["reason"].startswith("The file may hold several documents, and it is unclear whether one begins")

@@ -5,14 +5,220 @@ hand: none decides alone but in agreement with the rest. The confidence is the l
 strong sign stands on each side the page is in doubt, whatever the sum.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import exp
+from typing import Literal, NamedTuple
 
-from counterfoil.documents.splitting.covers import covers
-from counterfoil.documents.splitting.parts import Boundary, Split
+from counterfoil.documents.lexicon.folding import fold
+from counterfoil.documents.splitting import words
 from counterfoil.documents.splitting.signs import Mention, PagePlace, Signs, read
 from counterfoil.documents.text.page import Page
+
+SURE = 0.9
+"""The least confidence with which a boundary, or its absence, is acted upon."""
+
+Kind = Literal["document", "cover"]
+"""A cover belongs to no document: a separator sheet, a fax cover, a list of documents. It is a separate part, so
+that no page is lost and no document has a page about others."""
+
+
+class PageRange(NamedTuple):
+    """The pages of one part, both ends included, counted from 1."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Pages that belong together."""
+
+    pages: PageRange
+    kind: Kind = "document"
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Decision whether a part begins with a page."""
+
+    page: int
+    """2 to the number of pages."""
+    begins: bool
+    confidence: float
+    """Probability that `begins` is right, 0.5 to 1."""
+    evidence: tuple[str, ...] = ()
+    """A sentence for each thing that speaks for or against a beginning, the weightiest first."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Check if the confidence is high enough to split."""
+        return self.confidence >= SURE
+
+
+@dataclass(frozen=True)
+class Split:
+    """Parts of a file. If a single boundary is not sure, the whole file is one part."""
+
+    page_count: int
+    boundaries: tuple[Boundary, ...] = ()
+    """One for each page but the first."""
+    covers: frozenset[int] = frozenset()
+    """Pages that are covers."""
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts, which cover the whole file in order; one where there is any doubt."""
+        return self.proposed if self.is_sure else (Part(PageRange(1, self.page_count)),)
+
+    @cached_property
+    def proposed(self) -> tuple[Part, ...]:
+        """The parts that the evidence favours, however little."""
+        return tuple(self._proposed())
+
+    @property
+    def ranges(self) -> list[PageRange]:
+        """The pages of the parts."""
+        return [part.pages for part in self.parts]
+
+    @property
+    def confidence(self) -> float:
+        """Confidence of the least sure boundary; 1 for a single page."""
+        return min((boundary.confidence for boundary in self.boundaries), default=1.0)
+
+    @property
+    def is_sure(self) -> bool:
+        """Check if every boundary is sure."""
+        return not self.doubts
+
+    @property
+    def doubts(self) -> tuple[Boundary, ...]:
+        """The boundaries that are not sure."""
+        return tuple(boundary for boundary in self.boundaries if not boundary.is_sure)
+
+    @property
+    def doubt(self) -> str | None:
+        """Reason why the file stays whole, in one or two sentences; None if everything is sure."""
+        if self.is_sure:
+            return None
+        pages = [boundary.page for boundary in self.doubts]
+        least = min(self.doubts, key=lambda boundary: boundary.confidence)
+        why = f" At page {least.page}: {' '.join(least.evidence)}" if least.evidence else ""
+        return (
+            f"The file may hold several documents, and it is unclear whether one begins with {_pages(pages)}; it "
+            f"stays whole. Send its documents as separate files.{why}"
+        )
+
+    @property
+    def summary(self) -> str:
+        """Summary of the parts, in a sentence."""
+        covers = sum(part.kind == "cover" for part in self.parts)
+        documents = len(self.parts) - covers
+        beside = {0: "", 1: " and a cover page"}.get(covers, f" and {covers} cover pages")
+        return f"The file holds {documents} document{'s' * (documents != 1)}{beside}, which were taken apart."
+
+    def settled(self, decisions: Mapping[int, Boundary]) -> "Split":
+        """Replace doubtful boundaries by decisions. Sure ones stay."""
+        kept = (
+            boundary if boundary.is_sure else decisions.get(boundary.page, boundary) for boundary in self.boundaries
+        )
+        return replace(self, boundaries=tuple(kept))
+
+    def _proposed(self) -> Iterator[Part]:
+        begins = [1, *(boundary.page for boundary in self.boundaries if boundary.begins)]
+        ends = [page - 1 for page in begins[1:]] + [self.page_count]
+        for first, last in zip(begins, ends, strict=True):
+            yield Part(PageRange(first, last), "cover" if first in self.covers else "document")
+
+
+_NAMED = 5
+
+
+def _pages(numbers: Iterable[int]) -> str:
+    named = list(numbers)
+    shown = ", ".join(map(str, named[:_NAMED]))
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return f"page {shown}" if len(named) == 1 else f"pages {shown}{more}"
+
+
+_SEPARATOR_WORDS = 20
+"""A separator sheet says little more than that it is one."""
+_LISTED = 2
+"""Fewest later documents named on a page that lists them and has no number itself."""
+_FAX_LABELS = 2
+
+
+def covers(pages: Sequence[Page], signs: Sequence[Signs]) -> dict[int, str]:
+    """Return the covers by page index, each with a sentence that names its kind.
+
+    A separator sheet may stand anywhere. What goes with documents, or lists them, counts at the beginning of the file
+    alone: an invoice's later pages speak of enclosures, and list delivery notes that follow, just as well. Something
+    must come after it that begins as a document does.
+    """
+    found = {place: _told(place, "is a separator sheet") for place, page in enumerate(pages) if _is_separator(page)}
+    following = Counter(number for one in signs if (number := one.number) is not None)
+    leading: dict[int, str] = {}
+    for place, (page, own) in enumerate(zip(pages, signs, strict=True)):
+        if place in found:
+            continue
+        if own.number is not None:
+            following[own.number] -= 1
+        kind = _kind(page, own, {number for number, count in following.items() if count > 0})
+        if kind is None:
+            return found | leading if _begins(own) else found
+        leading[place] = _told(place, kind)
+    return found  # if all pages are covers, each may be a document
+
+
+def _told(place: int, kind: str) -> str:
+    return f"Page {place + 1} {kind}."
+
+
+def _is_separator(page: Page) -> bool:
+    return len(page.words) <= _SEPARATOR_WORDS and words.SEPARATOR.search(fold(page.text)) is not None
+
+
+def _kind(page: Page, own: Signs, following: Set[str]) -> str | None:
+    """Kind of cover of a page before documents with these numbers.
+
+    A page with its own number, a place in a document or a sum is not a cover. Only a list may have a sum.
+    """
+    if not own.words or any(place.place > 1 for place in own.places):
+        return None
+    listed = _words(page) & following
+    if len(listed) >= _LISTED and (own.number is None or (own.number in listed and _names_alike(own, listed))):
+        return "lists the documents that follow"
+    if own.has_total or own.number is not None:
+        return None
+    if _is_fax_cover(page):
+        return "is the cover of a fax"
+    return "goes with the documents that follow" if words.COVERING.search(fold(page.text)) else None
+
+
+def _names_alike(signs: Signs, listed: Set[str]) -> bool:
+    """Check if the page's apparent own number is one of several listed in the same way."""
+    alike = {mention.number for mention in signs.named if signs.own is not None and mention.style == signs.own.style}
+    return len(alike & listed) >= _LISTED
+
+
+def _begins(signs: Signs) -> bool:
+    if any(place.place > 1 for place in signs.places):
+        return False
+    return signs.number is not None or (signs.own is not None and signs.own.style != "label")
+
+
+def _words(page: Page) -> set[str]:
+    """Its words in the form of numbers."""
+    return {"".join(character for character in fold(word.text) if character.isalnum()) for word in page.words}
+
+
+def _is_fax_cover(page: Page) -> bool:
+    lines = [fold(line.text) for line in page.lines()]
+    labels = sum(any(pattern.search(line) for line in lines) for pattern in words.FAX_LABELS)
+    return labels >= _FAX_LABELS and any(words.FAX.match(line) for line in lines)
+
 
 _PRIOR = -1.5
 """Most pages of most files continue a document."""

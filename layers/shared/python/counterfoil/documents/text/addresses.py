@@ -403,7 +403,7 @@ _LONGEST = 120
 
 
 def labelled(layout: Layout) -> dict[str, Address]:
-    """The addresses by the roles of their headings; those without a name or a town are left out."""
+    """Return labeled addresses by the roles of their headings, if they have a name and a town."""
     found: dict[str, Address] = {}
     for cell in layout.cells:
         role = heading(cell)
@@ -418,7 +418,7 @@ def labelled(layout: Layout) -> dict[str, Address]:
 
 
 def _stated(layout: Layout, top: Cell) -> tuple[Mapping[str, str], tuple[Cell, ...]]:
-    """What the labels below a heading state, and the cells of its block."""
+    """Values of the labels below a heading, and the cells of its block."""
     stated: dict[str, str] = {}
     cells: list[Cell] = []
     above = top

@@ -9,7 +9,7 @@ from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import dates, identifiers
 from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.layout import OURS, Cell, Found, Layout, find
+from counterfoil.documents.text.layout import OURS, Cell, LabeledValue, Layout, find
 
 _REFERENCES = {
     DocumentType.INVOICE: {
@@ -95,7 +95,7 @@ def _may_follow(tail: str, order: dates.Order | None) -> bool:
     return following is not None and identifiers.reference(tail[following.end() :]) is not None
 
 
-def day_behind(found: Found, order: dates.Order | None) -> tuple[str, Evidence] | None:
+def day_behind(found: LabeledValue, order: dates.Order | None) -> tuple[str, Evidence] | None:
     """The date that stands behind a number: `Nr. 4711 vom 4. Juli 2024`."""
     tail = found.cell.text.partition(found.value)[2]
     day = next(iter(dates.find(tail, order)), None)
@@ -130,7 +130,7 @@ class Headings:
             self._read_references("po_reference", self._like(_IS_AN_ORDER, _ANY_REFERENCE))
         self._read_dates()
 
-    def _stated(self, other: DocumentType) -> Iterator[Found]:
+    def _stated(self, other: DocumentType) -> Iterator[LabeledValue]:
         def parse_loosely(text: str) -> tuple[str, float] | None:
             return parse_reference(text, self._order, strict=False)
 
@@ -140,17 +140,17 @@ class Headings:
         if other in _BARE:
             yield from find(self._layout, _BARE[other], self._reference, below=False)
 
-    def _like(self, form: "re.Pattern[str]", *labels: "re.Pattern[str]") -> Iterator[Found]:
+    def _like(self, form: "re.Pattern[str]", *labels: "re.Pattern[str]") -> Iterator[LabeledValue]:
         """What labels only call a reference, where it looks like the number of what is wanted."""
         for label in labels:
             for found in find(self._layout, label, self._reference):
                 if form.fullmatch(found.value):
-                    yield Found(found.value, 0.6, found.label, found.cell)
+                    yield LabeledValue(found.value, 0.6, found.label, found.cell)
 
     def _reference(self, text: str) -> tuple[str, float] | None:
         return parse_reference(text, self._order)
 
-    def _read_references(self, name: str, found: Iterator[Found]) -> None:
+    def _read_references(self, name: str, found: Iterator[LabeledValue]) -> None:
         values: dict[str, Evidence] = {}
         for one in found:
             for value in (one.value, *self._further(one)):
@@ -162,7 +162,7 @@ class Headings:
             self.fields[name] = next(iter(values)) if len(values) == 1 else list(values)
             self.evidence[name] = min(values.values(), key=lambda evidence: evidence.confidence)
 
-    def _further(self, found: Found) -> Iterator[str]:
+    def _further(self, found: LabeledValue) -> Iterator[str]:
         """Further numbers behind one, as in `4711, 4712 und 4713`."""
         tail = found.cell.text.partition(found.value)[2]
         while (separator := _LIST.match(tail)) and (following := identifiers.reference(tail[separator.end() :])):
@@ -216,10 +216,10 @@ class Headings:
         for found in (written, written | days):
             if len(found) == 1:
                 ((day, cell),) = found.items()
-                self._set(name, Found(day, 0.7, cell, cell), source="place")
+                self._set(name, LabeledValue(day, 0.7, cell, cell), source="place")
                 return
 
-    def _asked_until(self) -> Iterator[Found]:
+    def _asked_until(self) -> Iterator[LabeledValue]:
         """The day until which a sentence asks for payment; days for a discount are left aside."""
         for line in self._layout.lines:
             text = " ".join(cell.text for cell in line)
@@ -229,9 +229,9 @@ class Headings:
                 if asked is None and _IN_FULL.match(fold_letters(text[end:])):
                     asked = _UNTIL.search(before)
                 if asked and day is not None and not _DISCOUNT.search(asked[0]):
-                    yield Found(day, 0.85, line[0], line[0])
+                    yield LabeledValue(day, 0.85, line[0], line[0])
 
-    def _set(self, name: str, found: Found, source: str = "label") -> None:
+    def _set(self, name: str, found: LabeledValue, source: str = "label") -> None:
         self.fields[name] = found.value
         self.evidence[name] = Evidence(source, round(found.confidence, 2), found.cell.page)
 

@@ -13,7 +13,7 @@ from counterfoil.documents.lexicon import READER, pattern
 from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text import dates, identifiers
-from counterfoil.documents.text.layout import YOURS, Cell, Found, Layout, find, heads_a_column, heads_goods
+from counterfoil.documents.text.layout import YOURS, Cell, LabeledValue, Layout, find, heads_a_column, heads_goods
 
 _TITLES = {
     DocumentType(kind): READER.alternatives("titles.title", kind)
@@ -177,7 +177,7 @@ def _with_tail(
     return None
 
 
-def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[DocumentType, Found] | None:
+def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[DocumentType, LabeledValue] | None:
     """The type whose number is labelled, where there is no title; an invoice also where it may cite what a title names.
 
     Labels that every type may have tell no type against a title.
@@ -193,7 +193,7 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
     return _beside_its_name(layout, parse)
 
 
-def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, Found] | None:
+def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledValue] | None:
     """The type by whose name a number stands on the first page, where nothing else names a type.
 
     Not where the page asks for payment: a reminder names invoices, and is none.
@@ -210,13 +210,13 @@ def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, Found]
     return None
 
 
-def _labelled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Found]:
+def _labelled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
     """The numbers of a type by their labels, then those behind its name."""
     yield from find(layout, _NUMBER_OF[kind], parse)
     yield from named_numbers(layout, kind, parse)
 
 
-def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Found]:
+def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
     """The numbers that stand behind a cell which is the name of a type, or in it: `Sammelrechnung   R-1`."""
     name = _NAMES[kind]
     for found in find(layout, name, parse, below=False):
@@ -225,7 +225,7 @@ def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[
             yield found
 
 
-def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Found]:
+def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[LabeledValue]:
     """The numbers that stand beside a label of the type's own number, by the order of pages."""
     found = find(layout, OWN_NUMBER[kind], parse)
     if kind is DocumentType.INVOICE:
@@ -236,7 +236,7 @@ def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[Fo
     return own
 
 
-def number_beside(layout: Layout, title: Title, parse: Parse) -> Found | None:
+def number_beside(layout: Layout, title: Title, parse: Parse) -> LabeledValue | None:
     """The number whose label is the word for number alone: near a title, or in a row of labels on its page."""
     for found in find(layout, _BARE_NUMBER, parse):
         label = found.label

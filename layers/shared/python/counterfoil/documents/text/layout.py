@@ -162,14 +162,14 @@ _WITH_DATE = re.compile(r"[\s.]*[/,|]\s*(?:vom|datum|date|data|fecha|dato)\b[\s.
 """A label of a number that is one of its date, too: `Rechnungs-Nr./Datum`."""
 _NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|n\.?o|n)\b[\s.:]*")
 IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
-"""What stands between a label and the same in another language."""
+"""Marks between a label and its translation."""
 _ANOTHER = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
-"""What stands before a label that is not the first of its cell: `30 days net - Due date: 1 March`."""
+"""Text before a label that is not the first of its cell: `30 days net - Due date: 1 March`."""
 _GOES_ON = re.compile(r"[-/_]\w")
 
 
 @dataclass(frozen=True)
-class Found:
+class LabeledValue:
     """A value, the cell of its label and the cell that it stands in."""
 
     value: str
@@ -185,7 +185,7 @@ def find(
     *,
     anywhere: bool = False,
     below: bool = True,
-) -> Iterator[Found]:
+) -> Iterator[LabeledValue]:
     """Yield what `parse` reads beside each label, page by page.
 
     A label begins its cell, or stands `anywhere` in it. `parse` is given the text behind the label, or a neighbour's
@@ -196,7 +196,7 @@ def find(
             if not anywhere and not begins(cell, match.start()):
                 continue
             if _GOES_ON.match(cell.text, match.end()) and not _WITH_DATE.match(cell.plain, match.end()):
-                continue  # a word of its own, or the first letters of a number
+                continue  # another word, or the first letters of a number
             end = whole_end(label, cell, match.end())
             is_over = _is_over(layout, cell, below=below or _WITH_DATE.match(cell.plain, end) is not None)
             found = _beside(layout, cell, end, parse, below=is_over)
@@ -206,25 +206,25 @@ def find(
 
 
 def whole_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
-    """Where a label ends that says the same in a second language, as in `Datum / Date`."""
+    """End of a label, including its translation: `Datum / Date`."""
     while (mark := IN_OTHER_WORDS.match(cell.plain, end)) and (again := label.match(cell.plain, mark.end())):
         end = again.end()
     return end
 
 
 def begins(cell: Cell, start: int) -> bool:
-    """Tell whether nothing but marks, or whose it is, stands before a place in a cell."""
+    """Check that only marks or a possessive precede a place in a cell."""
     before = cell.plain[:start]
     return _MARKS_BEFORE.fullmatch(before) is not None or _ANOTHER.fullmatch(before) is not None
 
 
 def _is_over(layout: Layout, cell: Cell, *, below: bool) -> bool:
-    """Tell whether the value of a label may stand below it: `below` says so of labels that stand alone."""
+    """Check if the value of a label may be below it. `below` is the rule for single labels."""
     return (below and not heads_goods(layout, cell)) or heads_a_column(layout, cell)
 
 
 def heads_a_column(layout: Layout, cell: Cell) -> bool:
-    """Tell whether a cell is one of a row of labels: three at least without a digit, values below most of them."""
+    """Check for a row of labels: at least three, no digits, values below most of them."""
     row = layout.line(cell)
     if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
         return False
@@ -234,14 +234,14 @@ def heads_a_column(layout: Layout, cell: Cell) -> bool:
 
 
 def heads_goods(layout: Layout, cell: Cell) -> bool:
-    """Tell whether a cell stands in the heading of a table of goods: what is below it is said of a line."""
+    """Check if a cell is in the heading of a table of line items."""
     kinds = {kind for other in layout.line(cell) for kind in heading(other.text)}
     return Kind.DESCRIPTION in kinds and not _COUNTED.isdisjoint(kinds)
 
 
 def _beside(
     layout: Layout, cell: Cell, end: int, parse: Callable[[str], tuple[str, float] | None], *, below: bool
-) -> Found | None:
+) -> LabeledValue | None:
     if number_word := _NUMBER_WORD.match(cell.plain, end):
         end = number_word.end()
     if with_date := _WITH_DATE.match(cell.plain, end):
@@ -249,15 +249,15 @@ def _beside(
     rest = cell.text[end:]
     if not _ONLY_MARKS.fullmatch(rest):
         parsed = parse(rest)
-        return None if parsed is None else Found(parsed[0], parsed[1] * _CONFIDENCE["behind"], cell, cell)
+        return None if parsed is None else LabeledValue(parsed[0], parsed[1] * _CONFIDENCE["behind"], cell, cell)
     right = layout.right_of(cell)
     if right is not None and _ONLY_MARKS.fullmatch(right.text):
         right = layout.right_of(right)
         if right is None:
             return None  # a label with its colon, and nothing stated
     if right is not None and (parsed := parse(right.text)) is not None:
-        return Found(parsed[0], parsed[1] * _CONFIDENCE["right"], cell, right)
+        return LabeledValue(parsed[0], parsed[1] * _CONFIDENCE["right"], cell, right)
     under = layout.below(cell) if below else None
     if under is not None and (parsed := parse(under.text)) is not None:
-        return Found(parsed[0], parsed[1] * _CONFIDENCE["below"], cell, under)
+        return LabeledValue(parsed[0], parsed[1] * _CONFIDENCE["below"], cell, under)
     return None

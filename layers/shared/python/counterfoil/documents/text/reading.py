@@ -13,7 +13,7 @@ from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import dates, headings, kind, line_numbers, parties, table_lines, totals
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.headings import Headings, parse_reference
-from counterfoil.documents.text.layout import Found, Layout
+from counterfoil.documents.text.layout import LabeledValue, Layout
 from counterfoil.documents.text.page import Page
 
 _PRICED = frozenset(
@@ -96,7 +96,7 @@ def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
     return title.type, labelled.value, _evidence(labelled, share), day or headings.day_behind(labelled, order)
 
 
-def _evidence(found: Found, share: float) -> Evidence:
+def _evidence(found: LabeledValue, share: float) -> Evidence:
     return Evidence("label", round(found.confidence * share, 2), found.cell.page)
 
 
