@@ -12,7 +12,7 @@ from cli.dlq_options import AnyTenant
 from cli.failures import UsageError
 from cli.terminal import aside, page, print_json
 from cli.trail import By, Reason
-from functions.admin_api.queues import QueueMinutes, QueueOverview, QueuesOverview, QueueState
+from functions.admin_api.api.queues import QueueMinutes, QueueOverview, QueuesOverview, QueueState
 
 SUMMARY = "Show how full the queues of the workers are and what is done; pause and resume them."
 BARS = " ▁▂▃▄▅▆▇█"

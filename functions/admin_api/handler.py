@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.settings import settings
 from functions.admin_api import refusals
-from functions.admin_api.api import operations
+from functions.admin_api.api import operations, queues
 from functions.admin_api.claims import UnauthorizedError, checked
 from functions.admin_api.console import ROUTES, console
 from functions.admin_api.description import described, methods
@@ -27,7 +27,6 @@ from functions.admin_api.routes import (
     lookup,
     mail,
     offers,
-    queues,
     reviews,
     tasks,
     uploads,

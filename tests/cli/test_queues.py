@@ -18,7 +18,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.queues import add_up_minutes, record_depths
 from counterfoil.settings import settings
-from functions.admin_api.routes import queues as routes
+from functions.admin_api.api import queues as routes
 from tests.cli.reaching import let_them_ask
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs

@@ -12,8 +12,8 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.queues import firing_alarms, record_depths
 from counterfoil.settings import settings
-from functions.admin_api.queues import Kept
-from functions.admin_api.routes import queues as routes
+from functions.admin_api.api import queues as routes
+from functions.admin_api.api.queues import Kept
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask

@@ -7,36 +7,40 @@ however many people look.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
 from threading import Lock
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 from uuid import UUID
 
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.circuit_breaker import DESTINATION
 from counterfoil.db import Connection, Database
 from counterfoil.queues import (
-    Alarm,
     Depth,
     PauseRequest,
     QueueHistory,
     QueuePause,
     apply_pause,
+    firing_alarms,
     first_minute,
     last_hour,
     last_recorded_at,
     list_pauses,
+    queue_depths,
     request_pause,
     running_counts,
 )
-from counterfoil.settings import Queue
+from counterfoil.settings import Queue, settings
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role
-from functions.admin_api.etags import seen
-from functions.admin_api.problems import ForbiddenError, NotFoundError
+from functions.admin_api.etags import etag, seen
+from functions.admin_api.problems import ForbiddenError, NotFoundError, responses
+from functions.admin_api.routes.common import VERSIONED, IfMatch, OneTenant, Routes, answer, caller, change, database
 from functions.admin_api.tenancy import viewed
 
 DEPTHS_SECONDS = 3.0
@@ -167,118 +171,94 @@ class Kept(Generic[T]):
             return self._known[1]
 
 
-@dataclass(frozen=True)
-class Hall:
-    """Where the queues are looked at, paused and resumed."""
+def overview(tenant: str | None, caller: Caller, database: Database, now: datetime) -> QueuesOverview:
+    """All queues as the caller may see them."""
+    if tenant is None and caller.may(Role.VIEWER, EVERY_TENANT):
+        return _whole(database, now)
+    tenant_id, slug = viewed(database, tenant, caller)
+    return _of_tenant(database, tenant_id, slug, now)
 
-    database: Database
-    queues: Mapping[str, Queue]
-    depths: Callable[[], Mapping[str, Depth]]
-    alarms: Callable[[], list[Alarm] | None]
 
-    def overview(self, tenant: str | None, caller: Caller, now: datetime) -> QueuesOverview:
-        """All queues as the caller may see them.
+def paused(caller: Caller, database: Database) -> PausedQueues:
+    """Return the paused queues, for every caller with a role."""
+    if caller.role < Role.VIEWER or not caller.tenants:
+        raise ForbiddenError("This requires the role viewer for a tenant. Ask an admin for it.")
+    with database.delivery() as connection:
+        known = list_pauses(connection)
+    tells = caller.may(Role.VIEWER, EVERY_TENANT)
+    return PausedQueues(
+        queues=[
+            PausedQueue(
+                worker=worker,
+                since=pause.changed_at,
+                reason=pause.reason,
+                paused=_by(pause) if tells else None,
+            )
+            for worker, pause in known.items()
+            if pause.is_paused and worker in settings().queues
+        ]
+    )
 
-        Raises:
-            RejectedRequestError, ForbiddenError, NotFoundError: see `viewed`.
-            DatabaseUnavailableError: this cannot be known just now.
-        """
-        if tenant is None and caller.may(Role.VIEWER, EVERY_TENANT):
-            return self._whole(now)
-        tenant_id, slug = viewed(self.database, tenant, caller)
-        return self._of_tenant(tenant_id, slug, now)
 
-    def paused(self, caller: Caller) -> PausedQueues:
-        """The queues that are paused, for everybody who may look at anything.
+def switch(worker: str, asked: QueueSwitch, condition: str | None, change: Change, *, is_paused: bool) -> QueueState:
+    """Pause or resume a worker's queue. An unchanged state is applied to Lambda again."""
+    change.admit_for_all("Pausing" if is_paused else "Resuming")
+    queue = settings().queues.get(worker)
+    if queue is None:
+        raise NotFoundError("There is no such queue.")
+    wanted = PauseRequest(worker, is_paused, asked.reason, change.caller.subject, change.now, seen(condition))
+    pause = request_pause(change.database, wanted)
+    if pause is None:
+        return QueueState(worker=worker, is_paused=False, paused=None, in_effect=True, version=0)
+    is_so = apply_pause(change.database, worker, queue.mappings)
+    return QueueState(
+        worker=worker, is_paused=pause.is_paused, paused=_by(pause), in_effect=is_so, version=pause.version
+    )
 
-        Raises:
-            ForbiddenError: the caller may not.
-            DatabaseUnavailableError: this cannot be known just now.
-        """
-        if caller.role < Role.VIEWER or not caller.tenants:
-            raise ForbiddenError("Looking takes the role viewer for a tenant: ask an admin for it.")
-        with self.database.delivery() as connection:
-            known = list_pauses(connection)
-        tells = caller.may(Role.VIEWER, EVERY_TENANT)
-        return PausedQueues(
-            queues=[
-                PausedQueue(
-                    worker=worker,
-                    since=pause.changed_at,
-                    reason=pause.reason,
-                    paused=_by(pause) if tells else None,
-                )
-                for worker, pause in known.items()
-                if pause.is_paused and worker in self.queues
-            ]
-        )
 
-    def switch(
-        self, worker: str, asked: QueueSwitch, condition: str | None, change: Change, *, is_paused: bool
-    ) -> QueueState:
-        """Pause or resume a worker's queue. Where it is so already nothing changes, but Lambda is told once more.
+def _whole(database: Database, now: datetime) -> QueuesOverview:
+    workers = list(settings().queues)
+    with database.delivery() as connection:
+        last = last_recorded_at(connection, workers, now)
+        hour = last_hour(connection, workers, now, last=last, tenant_id=None)
+        running = running_counts(connection, workers)
+        known = list_pauses(connection)
+        breakers = _breakers(connection)
+    depths, alarms = _depths().get(), _alarms().get()
+    return QueuesOverview(
+        tenant=None,
+        measured_at=last,
+        queues=[
+            _queue(worker, hour[worker], running.get(worker, 0), now).model_copy(
+                update=_of_all(known.get(worker), queue, depths.get(worker))
+            )
+            for worker, queue in settings().queues.items()
+        ],
+        breakers=breakers,
+        alarms=None if alarms is None else [AlarmState.model_validate(vars(alarm)) for alarm in alarms],
+    )
 
-        Raises:
-            ForbiddenError, TooManyError: see `Change.admit_for_all`.
-            NotFoundError: there is no such worker, or none with a queue.
-            NoConditionError, VersionError, ChangedError: If-Match is missing, or names another version.
-            DatabaseUnavailableError: this cannot be done just now.
-        """
-        change.admit_for_all("Pausing" if is_paused else "Resuming")
-        queue = self.queues.get(worker)
-        if queue is None:
-            raise NotFoundError("There is no such queue.")
-        wanted = PauseRequest(worker, is_paused, asked.reason, change.caller.subject, change.now, seen(condition))
-        pause = request_pause(self.database, wanted)
-        if pause is None:
-            return QueueState(worker=worker, is_paused=False, paused=None, in_effect=True, version=0)
-        is_so = apply_pause(self.database, worker, queue.mappings)
-        return QueueState(
-            worker=worker, is_paused=pause.is_paused, paused=_by(pause), in_effect=is_so, version=pause.version
-        )
 
-    def _whole(self, now: datetime) -> QueuesOverview:
-        workers = list(self.queues)
-        with self.database.delivery() as connection:
-            last = last_recorded_at(connection, workers, now)
-            hour = last_hour(connection, workers, now, last=last, tenant_id=None)
-            running = running_counts(connection, workers)
-            known = list_pauses(connection)
-            breakers = _breakers(connection)
-        depths, alarms = self.depths(), self.alarms()
-        return QueuesOverview(
-            tenant=None,
-            measured_at=last,
-            queues=[
-                _queue(worker, hour[worker], running.get(worker, 0), now).model_copy(
-                    update=_of_all(known.get(worker), queue, depths.get(worker))
-                )
-                for worker, queue in self.queues.items()
-            ],
-            breakers=breakers,
-            alarms=None if alarms is None else [AlarmState.model_validate(vars(alarm)) for alarm in alarms],
-        )
-
-    def _of_tenant(self, tenant_id: UUID, slug: str, now: datetime) -> QueuesOverview:
-        workers = list(self.queues)
-        with self.database.delivery() as connection:
-            last = last_recorded_at(connection, workers, now)
-            known = list_pauses(connection)
-        with self.database.tenant(tenant_id) as connection:
-            hour = last_hour(connection, workers, now, last=last, tenant_id=tenant_id)
-            running = running_counts(connection, workers)
-        return QueuesOverview(
-            tenant=slug,
-            measured_at=last,
-            queues=[
-                _queue(worker, hour[worker], running.get(worker, 0), now).model_copy(
-                    update={"is_paused": worker in known and known[worker].is_paused}
-                )
-                for worker in workers
-            ],
-            breakers=None,
-            alarms=None,
-        )
+def _of_tenant(database: Database, tenant_id: UUID, slug: str, now: datetime) -> QueuesOverview:
+    workers = list(settings().queues)
+    with database.delivery() as connection:
+        last = last_recorded_at(connection, workers, now)
+        known = list_pauses(connection)
+    with database.tenant(tenant_id) as connection:
+        hour = last_hour(connection, workers, now, last=last, tenant_id=tenant_id)
+        running = running_counts(connection, workers)
+    return QueuesOverview(
+        tenant=slug,
+        measured_at=last,
+        queues=[
+            _queue(worker, hour[worker], running.get(worker, 0), now).model_copy(
+                update={"is_paused": worker in known and known[worker].is_paused}
+            )
+            for worker in workers
+        ],
+        breakers=None,
+        alarms=None,
+    )
 
 
 def _by(pause: QueuePause) -> PausedBy | None:
@@ -329,3 +309,66 @@ def _breakers(connection: Connection) -> list[BreakerState]:
         [DESTINATION],
     )
     return [BreakerState(name=name, since=since, until=until) for name, since, until in rows]
+
+
+routes = Routes()
+FORMS = (QueueSwitch,)
+"""Forms of request bodies."""
+
+
+Worker = Annotated[str, Path(description="The worker's name.")]
+_SWITCHED = responses({200: (QueueState, "It is so now.")}, 400, 404, 412, 413, 415, 422, 428, 429)
+_SWITCHED[200]["headers"] = VERSIONED
+
+
+@routes.get(
+    "/api/admin/queues",
+    summary="Show all queues",
+    tags=["queues"],
+    responses=responses({200: (QueuesOverview, "All queues.")}, 404, 422),
+)
+def show_queues(tenant: OneTenant = None) -> Response[QueuesOverview]:
+    """Show depth and work of all queues: for callers with all tenants in total, else for one tenant."""
+    return answer(200, overview(tenant, caller(), database(), datetime.now(UTC)))
+
+
+@routes.get(
+    "/api/admin/queues/paused",
+    summary="List paused queues",
+    tags=["queues"],
+    responses=responses({200: (PausedQueues, "Those that are.")}, 422),
+)
+def list_paused_queues() -> Response[PausedQueues]:
+    """List the queues that a person has paused, for every caller with a role."""
+    return answer(200, paused(caller(), database()))
+
+
+@routes.post("/api/admin/queues/<worker>/pause", summary="Pause a queue", tags=["queues"], responses=_SWITCHED)
+def pause_queue(
+    worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
+) -> Response[QueueState]:
+    """A worker's queue is not read until it is resumed. What waits there loses no attempt."""
+    return _switched(switch(worker, asked, condition, change(), is_paused=True))
+
+
+@routes.post("/api/admin/queues/<worker>/resume", summary="Resume a queue", tags=["queues"], responses=_SWITCHED)
+def resume_queue(
+    worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
+) -> Response[QueueState]:
+    """A worker's queue is read again."""
+    return _switched(switch(worker, asked, condition, change(), is_paused=False))
+
+
+@cache
+def _depths() -> Kept[Any]:
+    urls = {worker: queue.urls for worker, queue in settings().queues.items()}
+    return Kept(lambda: queue_depths(urls), DEPTHS_SECONDS)
+
+
+@cache
+def _alarms() -> Kept[Any]:
+    return Kept(firing_alarms, ALARMS_SECONDS)
+
+
+def _switched(state: QueueState) -> Response[QueueState]:
+    return answer(200, state, {"ETag": etag(state.version), "Cache-Control": "no-store"})
