@@ -13,8 +13,8 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import TenantAttempt
-from counterfoil.delivery.work import KINDS
 from counterfoil.documents.files import File
+from counterfoil.documents.kinds import ACQUISITION
 from counterfoil.documents.mail.attachments import Skipped
 from counterfoil.documents.mail.holds import Hold
 from counterfoil.documents.mail.message import NO_RESULTS, REFUSALS, Envelope, Refusal, SenderAuthentication
@@ -292,7 +292,7 @@ def _is_another(connection: Connection, arrival: Arrival) -> bool:
 
     A retry after another error accepts nothing.
     """
-    letter = KINDS["acquisition"].job_id(arrival.job_id)
+    letter = ACQUISITION.job_id(arrival.job_id)
     return connection.execute(_SENT_AGAIN, [letter, OtherFilesError.code]).rowcount > 0
 
 

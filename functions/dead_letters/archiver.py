@@ -15,9 +15,10 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy, RetryPolicy
 from counterfoil.delivery.settlement import enqueued_current, fail_exhausted, lease_left, unreadable_letter
 from counterfoil.delivery.sql import WORKER_LOST, Answer, Claim
-from counterfoil.delivery.work import KINDS, Intake, Kind, Message, Send, read_message
+from counterfoil.delivery.work import Intake, Message, Send, WorkKind, read_message
 from counterfoil.documents import uploads
 from counterfoil.errors import NewerSchemaError, PermanentError
+from counterfoil.kinds import KINDS
 from counterfoil.metrics import Metric
 from counterfoil.tasks.store import read_task_message
 
@@ -88,7 +89,7 @@ class Archiver:
             self._write_down(kind, record, error, is_of_ours=True)
             return None
 
-    def _write_down(self, kind: Kind, record: SQSRecord, error: BaseException, *, is_of_ours: bool) -> None:
+    def _write_down(self, kind: WorkKind, record: SQSRecord, error: BaseException, *, is_of_ours: bool) -> None:
         """The dead letter of a message whose work cannot be looked up: the message itself, as it is.
 
         Of one of our own, what its work's row has is left out.
@@ -104,7 +105,7 @@ class Archiver:
         sent_at = datetime.fromtimestamp(int(record.attributes.sent_timestamp) / 1000, UTC)
         return self._clock() - sent_at >= PATIENCE
 
-    def _settle(self, kind: Kind, intake: Intake, record: SQSRecord) -> Waiting | None:
+    def _settle(self, kind: WorkKind, intake: Intake, record: SQSRecord) -> Waiting | None:
         waiting: list[Waiting] = []
         lost: list[Claim] = []
         unattempted: list[Claim] = []
@@ -137,7 +138,7 @@ class Archiver:
     def _settle_work(  # one work item, and the lists of claims to count
         self,
         connection: Connection,
-        kind: Kind,
+        kind: WorkKind,
         message: Message,
         record: SQSRecord,
         now: datetime,
@@ -179,7 +180,7 @@ class Archiver:
         return sends
 
     @staticmethod
-    def _fail_returned(connection: Connection, kind: Kind, claim: Claim, most: int, now: datetime) -> list[Send]:
+    def _fail_returned(connection: Connection, kind: WorkKind, claim: Claim, most: int, now: datetime) -> list[Send]:
         """Work that comes back from the dead-letter queue again and again."""
         taken, _ = sql.take_abandoned(connection, kind, claim, now)
         sql.note_lost(connection, kind, taken, now)

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from psycopg.sql import SQL, Composed, Literal
 
 from counterfoil.db import Database
-from counterfoil.delivery.work import KINDS, Kind
+from counterfoil.delivery.work import WorkKind
+from counterfoil.kinds import KINDS
 from counterfoil.metrics import Metric, record
 from counterfoil.offers import pool_list
 
@@ -92,7 +93,7 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
     return measured
 
 
-def _of(kind: Kind) -> Composed:
+def _of(kind: WorkKind) -> Composed:
     return SQL(_WORK).format(worker=Literal(kind.worker), **kind.names)
 
 

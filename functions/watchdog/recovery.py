@@ -9,9 +9,10 @@ from aws_lambda_powertools import Logger
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.delivery.outbox import CALL_SECONDS, Outbox, TimeLeft
-from counterfoil.delivery.work import KINDS, Kind
+from counterfoil.delivery.work import WorkKind
 from counterfoil.errors import CounterfoilError
 from counterfoil.http import within
+from counterfoil.kinds import KINDS
 from counterfoil.metrics import Metric, record
 from counterfoil.queues import list_pauses
 from counterfoil.settings import Settings
@@ -117,7 +118,7 @@ class Watchdog:
                 break
         return Recovered(sent, resent)
 
-    def _resend(self, kind: Kind, asking: TimeLeft | None) -> int:
+    def _resend(self, kind: WorkKind, asking: TimeLeft | None) -> int:
         """Enqueue again the messages that must be lost, and record how many.
 
         Empty queues lost every message, so work is resent as soon as it is due and was not sent for

@@ -23,8 +23,9 @@ from psycopg.sql import SQL, Identifier
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import KINDS, owe
+from counterfoil.delivery.work import owe
 from counterfoil.documents import uploads
+from counterfoil.documents.kinds import ACQUISITION
 from counterfoil.documents.uploads import INBOX, PREFIX, UNVERSIONED, Upload
 from counterfoil.http import within
 from counterfoil.metrics import Metric, record
@@ -393,6 +394,6 @@ class _Run:
             return 0
         uploads.register(connection, lost, now)
         rows = connection.execute(_UNSENT, [[upload.job_id for upload in lost]]).fetchall()
-        owe(connection, KINDS["acquisition"], rows, now, now)
+        owe(connection, ACQUISITION, rows, now, now)
         logger.info("Jobs of uploads without a claimed S3 event", jobs=len(rows))
         return len(rows)

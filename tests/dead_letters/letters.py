@@ -6,7 +6,8 @@ from uuid import UUID, uuid4
 
 from counterfoil.db import Database
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
+from counterfoil.kinds import KINDS
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 Die = Callable[..., UUID]

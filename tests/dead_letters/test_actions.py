@@ -21,8 +21,9 @@ from counterfoil.dead_letters.actions import (
 from counterfoil.dead_letters.entries import Details
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError, VersionError
+from counterfoil.kinds import KINDS
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs, rows

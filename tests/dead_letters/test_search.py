@@ -11,7 +11,7 @@ from counterfoil.dead_letters import search
 from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.search import Found
 from counterfoil.delivery.dead_letter import words
-from counterfoil.delivery.work import KINDS
+from counterfoil.kinds import KINDS
 from tests.dead_letters.conftest import Die
 
 

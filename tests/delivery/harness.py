@@ -19,8 +19,9 @@ from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.sql import Claim
-from counterfoil.delivery.work import KINDS, Intake, Message, read_message
+from counterfoil.delivery.work import Intake, Message, read_message
 from counterfoil.errors import ServiceUnavailableError
+from counterfoil.kinds import KINDS
 from counterfoil.settings import Settings
 from tests.factories import NOW
 

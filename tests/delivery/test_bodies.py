@@ -16,9 +16,10 @@ from counterfoil.delivery.attempt import Succeeded, TenantAttempt
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy
-from counterfoil.delivery.work import KINDS, Message, owe
+from counterfoil.delivery.work import Message, owe
 from counterfoil.documents import uploads
 from counterfoil.errors import DatabaseUnavailableError, UnknownTenantError
+from counterfoil.kinds import KINDS
 from functions.acquisition.work import WORKER
 from functions.dead_letters.archiver import Archiver
 from functions.matching.work import match

@@ -12,8 +12,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.sql import Answer
-from counterfoil.delivery.work import KINDS, Message, owe
+from counterfoil.delivery.work import Message, owe
 from counterfoil.errors import RejectedRequestError
+from counterfoil.kinds import KINDS
 from functions.watchdog.recovery import Watchdog
 from tests.delivery.harness import (
     DONE,

@@ -11,8 +11,9 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.work import KINDS, Message, begin
+from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
+from counterfoil.kinds import KINDS
 from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 
 Pending = Callable[..., Message]

@@ -15,7 +15,8 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Succeeded, TenantAttempt
 from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
+from counterfoil.kinds import KINDS
 from tests.delivery.harness import (
     DONE,
     Clock,

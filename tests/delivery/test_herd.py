@@ -19,7 +19,8 @@ from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import KINDS, owe
+from counterfoil.delivery.work import owe
+from counterfoil.kinds import KINDS
 from counterfoil.tasks.store import read_task_message
 from tests.delivery.harness import Clock, Context, FakeSqs, done, event, fails, record, settings
 from tests.factories import make_task

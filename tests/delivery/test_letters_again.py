@@ -11,8 +11,9 @@ from counterfoil.dead_letters.actions import NotRetriableError, Wish
 from counterfoil.dead_letters.entries import Details
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import KINDS, Message, begin
+from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import InvalidDocumentError
+from counterfoil.kinds import KINDS
 from counterfoil.settings import Settings
 from functions.tasks.work import Means, carry_out
 from tests.dead_letters.trail import broken

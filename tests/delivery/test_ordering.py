@@ -19,7 +19,8 @@ from psycopg.sql import SQL, Identifier, Placeholder
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Attempt, Outcome
 from counterfoil.delivery.consumer import Consumer
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
+from counterfoil.kinds import KINDS
 from infra.worker_table import WORKERS, Row, mappings
 from tests.delivery.harness import Context, FakeSqs, event, record, task_body
 from tests.factories import NOW

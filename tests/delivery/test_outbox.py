@@ -13,8 +13,9 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import outbox
 from counterfoil.delivery.outbox import BATCH, Outbox
-from counterfoil.delivery.work import KINDS, Message, Send, begin, owe, wake
+from counterfoil.delivery.work import Message, Send, begin, owe, wake
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
+from counterfoil.kinds import KINDS
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, done
 from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, later, put_off, sent
 from tests.factories import NOW

@@ -16,8 +16,9 @@ from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_SENDS, RedeliverPolicy, RequeuePolicy
-from counterfoil.delivery.work import KINDS, Message, begin
+from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
+from counterfoil.kinds import KINDS
 from functions.admin_api.tasks import TaskTry
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (

@@ -17,8 +17,9 @@ from counterfoil.delivery import claims
 from counterfoil.delivery.attempt import Attempt, Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.heartbeat import Heartbeat, Received, Visibility, bounded
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
 from counterfoil.errors import ConflictError, DatabaseUnavailableError, StaleClaimError
+from counterfoil.kinds import KINDS
 from tests import faulty
 from tests.delivery.harness import (
     DONE,

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import KINDS
 from counterfoil.documents import matching, removal
 from counterfoil.documents.removal import Removal
 from counterfoil.errors import PermanentError, StaleClaimError
+from counterfoil.kinds import KINDS
 from counterfoil.webhooks.destinations import enqueue
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, contract, credit, delivery, invoice, order, pile

@@ -12,10 +12,10 @@ from psycopg.sql import SQL
 from counterfoil import db
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import KINDS
 from counterfoil.documents import reprocess
 from counterfoil.documents.reprocess import Reprocessing
 from counterfoil.errors import RejectedRequestError
+from counterfoil.kinds import KINDS
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Engine, Step
 from counterfoil.operations.store import NoOperationError, Operation, OperationStateError, Steer

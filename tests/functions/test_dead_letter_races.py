@@ -20,8 +20,9 @@ from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy
-from counterfoil.delivery.work import KINDS, Message, begin
+from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import DatabaseUnavailableError, InvalidDocumentError, ServiceUnavailableError
+from counterfoil.kinds import KINDS
 from functions.dead_letters.archiver import Archiver, Waiting
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 from tests.functions.test_dead_letters import actions, archiver, dead

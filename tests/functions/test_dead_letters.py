@@ -14,8 +14,9 @@ from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Effects, Succeeded
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy
-from counterfoil.delivery.work import KINDS, Message, begin
+from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import NewerSchemaError, ServiceUnavailableError, StaleClaimError
+from counterfoil.kinds import KINDS
 from functions.dead_letters.archiver import Archiver, Waiting
 from functions.watchdog.recovery import Watchdog
 from tests.delivery import bodies

@@ -12,10 +12,10 @@ import pytest
 
 from counterfoil import objects
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import KINDS
 from counterfoil.documents import erasure, removal
 from counterfoil.documents.erasure import LONGEST_ATTEMPT, Erasure
 from counterfoil.errors import ServiceUnavailableError
+from counterfoil.kinds import KINDS
 from functions.watchdog.erasures import erase as erase_objects
 from functions.watchdog.parts import PartsError
 from tests.delivery.harness import rows

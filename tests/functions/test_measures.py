@@ -10,7 +10,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import KINDS, Message, begin, owe
+from counterfoil.delivery.work import Message, begin, owe
+from counterfoil.kinds import KINDS
 from counterfoil.metrics import Metric
 from functions.watchdog.measures import measure
 from functions.watchdog.recovery import Watchdog

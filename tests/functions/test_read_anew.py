@@ -9,10 +9,11 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import TenantAttempt
-from counterfoil.delivery.work import KINDS, begin
+from counterfoil.delivery.work import begin
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.errors import InvalidDocumentError
+from counterfoil.kinds import KINDS
 from functions.matching.work import match
 from tests.delivery.harness import Clock, rows
 from tests.documents.matching.papers import credit, invoice, order

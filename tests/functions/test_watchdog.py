@@ -11,7 +11,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import CALL_SECONDS, MAX_DELAY, Outbox
-from counterfoil.delivery.work import KINDS, Message, begin, owe
+from counterfoil.delivery.work import Message, begin, owe
+from counterfoil.kinds import KINDS
 from functions.watchdog import recovery
 from functions.watchdog.recovery import ASKING_SECONDS, QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings

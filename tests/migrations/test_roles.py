@@ -4,7 +4,8 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import KINDS, LIFE_CYCLE
+from counterfoil.delivery.work import LIFE_CYCLE
+from counterfoil.kinds import KINDS
 from tests.factories import NOW
 from tests.migrations.tenants import Tenant, refused, rows
 

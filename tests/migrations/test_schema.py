@@ -4,7 +4,8 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS, LIFE_CYCLE, Kind
+from counterfoil.delivery.work import LIFE_CYCLE, WorkKind
+from counterfoil.kinds import KINDS
 from tests.migrations.tenants import Tenant
 from tools.schema import HEADER, SCHEMA, schema
 
@@ -45,7 +46,7 @@ def test_partial_index_on_matching_status_is_exact(admin: Connection):
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_every_kind_of_work_has_the_same_life_cycle(kind: Kind, admin: Connection):
+def test_every_kind_of_work_has_the_same_life_cycle(kind: WorkKind, admin: Connection):
     found = admin.execute(
         "SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = %s", [kind.table]
     ).fetchall()
@@ -71,7 +72,7 @@ def test_every_kind_of_work_has_the_same_life_cycle(kind: Kind, admin: Connectio
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_every_kind_of_work_has_the_same_states(kind: Kind, admin: Connection, ours: Tenant):
+def test_every_kind_of_work_has_the_same_states(kind: WorkKind, admin: Connection, ours: Tenant):
     if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics", "task", "offer_shard"}:
         ours.insert(admin, kind.table)
     for state in (None, "pending", "in-progress", "succeeded", "failed"):

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import KINDS, owe
+from counterfoil.delivery.work import owe
 from counterfoil.errors import RejectedStatementError
+from counterfoil.kinds import KINDS
 from tests.factories import NOW, make_task
 
 Bodies = Callable[..., dict[UUID, Any]]

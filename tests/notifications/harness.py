@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
+from counterfoil.kinds import KINDS
 from counterfoil.notifications.notice import Text
 from tests.delivery.harness import Clock
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.delivery.work import KINDS
+from counterfoil.kinds import KINDS
 from counterfoil.notifications import channels
 from counterfoil.notifications.notice import SUBJECTS, Failure, Notice, Tenant, one_line, worded
 

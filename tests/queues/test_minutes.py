@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database, keeper
-from counterfoil.delivery.work import KINDS, Kind, begin
+from counterfoil.delivery.work import WorkKind, begin
+from counterfoil.kinds import KINDS
 from counterfoil.queues import (
     Backlog,
     QueueHistory,
@@ -78,7 +79,7 @@ def history(
         return last_hour(connection, WORKERS, now, last=last, tenant_id=tenant_id)[worker]
 
 
-def kinds_of(admin: Connection, kind: Kind, tenant: Tenant) -> UUID:
+def kinds_of(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
     """A pending piece of work of this kind."""
     if kind.table == "document":
         return make_document(admin, tenant.id, matching_status="pending")
@@ -105,7 +106,7 @@ def kinds_of(admin: Connection, kind: Kind, tenant: Tenant) -> UUID:
     ],
 )
 def test_each_end_of_work_counts_and_nothing_else(
-    kind: Kind, before: str, after: str | None, counted: str | None, admin: Connection, acme: Tenant
+    kind: WorkKind, before: str, after: str | None, counted: str | None, admin: Connection, acme: Tenant
 ):
     id_ = kinds_of(admin, kind, acme)
     admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [before, id_])
@@ -264,7 +265,7 @@ def test_what_is_worked_on_is_counted_as_it_is(database: Database, admin: Connec
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("whose", ["counterfoil_delivery", "counterfoil_worker"])
-def test_what_is_worked_on_is_found_by_an_index(kind: Kind, whose: str, admin: Connection, acme: Tenant):
+def test_running_work_is_found_by_index(kind: WorkKind, whose: str, admin: Connection, acme: Tenant):
     with admin.transaction():
         admin.execute(f"SET LOCAL ROLE {whose}".encode())
         admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(acme.id)])

@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from counterfoil.db import IDLE_SECONDS
-from counterfoil.delivery.work import JOB_NAMESPACE, KINDS
+from counterfoil.delivery.work import JOB_NAMESPACE
 from counterfoil.errors import DatabaseUnavailableError, DeferredError, PermanentError, StaleClaimError, TransientError
+from counterfoil.kinds import KINDS
 from tools.simulation import oracle, retries
 from tools.simulation.ledger import Entry, Named, ledger, match_changes, named
 from tools.simulation.scheduler import ViolationError

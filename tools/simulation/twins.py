@@ -18,7 +18,7 @@ from counterfoil.delivery.heartbeat import Received, Visibility
 from counterfoil.delivery.retry import Requeue, RequeuePolicy
 from counterfoil.delivery.settlement import Verdict
 from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import Intake, Kind, Message, Send
+from counterfoil.delivery.work import Intake, Message, Send, WorkKind
 from counterfoil.documents import matching
 from counterfoil.documents.matching import matcher
 from counterfoil.documents.uploads import Upload
@@ -150,7 +150,9 @@ class _SendsLater(batch.Batch):
         return super().process()
 
     @staticmethod
-    def park_failed(connection: Any, kind: Kind, claim: Claim, *, error: str, due: datetime, **_now: datetime) -> Any:
+    def park_failed(
+        connection: Any, kind: WorkKind, claim: Claim, *, error: str, due: datetime, **_now: datetime
+    ) -> Any:
         """The state without its message."""
         values = {"id": claim.message.work_id, "token": claim.token, "error": error, "due": due}
         row = connection.execute(kind.sql(sql._PARK_FAILED), values).fetchone()

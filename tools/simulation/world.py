@@ -20,12 +20,13 @@ from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy, RequeuePolicy
-from counterfoil.delivery.work import KINDS, Intake, read_message
+from counterfoil.delivery.work import Intake, read_message
 from counterfoil.documents import uploads
 from counterfoil.documents.matching import matcher
 from counterfoil.documents.matching.reading import Documents
 from counterfoil.documents.sandbox import parsers
 from counterfoil.errors import CounterfoilError, ServiceUnavailableError
+from counterfoil.kinds import KINDS
 from counterfoil.settings import Settings
 from counterfoil.tasks.store import read_task_message
 from functions.acquisition.work import acquire

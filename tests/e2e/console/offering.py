@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from cli.tenants import Tenant
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS
+from counterfoil.kinds import KINDS
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 
 FAULT = "A trait of this person is no number."

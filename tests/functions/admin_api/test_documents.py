@@ -9,8 +9,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import KINDS
 from counterfoil.documents import browsing
+from counterfoil.kinds import KINDS
 from tests.dead_letters.letters import dying
 from tests.documents.matching.office import NOW, Office
 from tests.factories import make_destination, make_document

@@ -9,7 +9,8 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
+from counterfoil.kinds import KINDS
 from functions.admin_api import handler
 from functions.admin_api.caller import NOBODY, Caller, Role
 from functions.admin_api.description import described

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import KINDS
+from counterfoil.kinds import KINDS
 from tests.dead_letters.letters import dying
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import Answer, Ask

@@ -22,8 +22,9 @@ from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_RECEIVES, RedeliverPolicy, RequeuePolicy
 from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import KINDS, Message, Send
+from counterfoil.delivery.work import Message, Send
 from counterfoil.errors import ContextWindowError, CounterfoilError, ServiceUnavailableError
+from counterfoil.kinds import KINDS
 from counterfoil.llm import Question
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.chat.completion import NAME

@@ -12,7 +12,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import MAX_DELAY
 from counterfoil.delivery.settlement import fail_exhausted
 from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
 from counterfoil.errors import (
     ContextWindowError,
     DeferredError,
@@ -21,6 +21,7 @@ from counterfoil.errors import (
     ServiceUnavailableError,
     StaleClaimError,
 )
+from counterfoil.kinds import KINDS
 from counterfoil.llm import BudgetSpentError, Question, Turn
 from counterfoil.settings import Settings
 from counterfoil.tasks import store

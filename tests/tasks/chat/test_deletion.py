@@ -8,8 +8,9 @@ import pytest
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.delivery import sql as delivery
 from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import KINDS, Message
+from counterfoil.delivery.work import Message
 from counterfoil.errors import PermanentError, StaleClaimError
+from counterfoil.kinds import KINDS
 from counterfoil.tasks import store
 from counterfoil.tasks.chat import NoSessionError
 from counterfoil.tasks.chat.completion import NAME

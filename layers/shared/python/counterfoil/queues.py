@@ -31,9 +31,10 @@ from psycopg.sql import SQL, Composed, Literal
 from counterfoil import audit, aws
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.delivery.work import KINDS, Kind
+from counterfoil.delivery.work import WorkKind
 from counterfoil.errors import CounterfoilError, RejectedRequestError, sentence
 from counterfoil.http import within
+from counterfoil.kinds import KINDS
 
 T = TypeVar("T")
 
@@ -312,7 +313,7 @@ def _history(minutes: Mapping[datetime, tuple[int, ...]], begins: datetime, last
     return QueueHistory(series, Backlog(row[3], row[4], row[5] or 0))
 
 
-def _for_kind(template: str, kind: Kind) -> Composed:
+def _for_kind(template: str, kind: WorkKind) -> Composed:
     return SQL(template).format(worker=Literal(kind.worker), **kind.names)
 
 

@@ -20,8 +20,9 @@ from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.delivery import dead_letter
 from counterfoil.delivery.dead_letter import ClosedStatus
-from counterfoil.delivery.work import KINDS, Send, begin, owe_body
+from counterfoil.delivery.work import Send, begin, owe_body
 from counterfoil.errors import ConflictError, RejectedRequestError, VersionError
+from counterfoil.kinds import KINDS
 from counterfoil.tasks import store as tasks
 from counterfoil.tasks.types import TYPES
 

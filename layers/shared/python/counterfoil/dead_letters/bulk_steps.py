@@ -16,8 +16,9 @@ from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, Wish
 from counterfoil.dead_letters.entries import Status
 from counterfoil.delivery.dead_letter import ClosedStatus, settle
-from counterfoil.delivery.work import KINDS, Send
+from counterfoil.delivery.work import Send
 from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError, VersionError
+from counterfoil.kinds import KINDS
 from counterfoil.operations.engine import ACTOR, Applied, Definition, Outlook, Turns
 from counterfoil.operations.store import Operation, Result
 from counterfoil.tasks.registry import InvalidPayloadError

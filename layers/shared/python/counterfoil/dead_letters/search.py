@@ -13,7 +13,7 @@ from counterfoil.db import Connection
 from counterfoil.dead_letters import entries
 from counterfoil.dead_letters.entries import DeadLetterFilter, Entry, Place, about
 from counterfoil.delivery.dead_letter import words
-from counterfoil.delivery.work import KINDS
+from counterfoil.kinds import KINDS
 
 MAX_WORDS = 8
 """Of a search; further ones are left out."""

@@ -9,7 +9,7 @@ from counterfoil.delivery import sql
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_SENDS
 from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import Intake, Kind, Message, Send, owe
+from counterfoil.delivery.work import Intake, Message, Send, WorkKind, owe
 
 LOCK_SECONDS = 1
 """Longest wait of a claim for a row: a whole batch, and the end of its invocation, wait with it."""
@@ -22,7 +22,7 @@ class Claims:
 
     def __init__(  # one kind, one policy's bound, and the parts that carry claims out
         self,
-        kind: Kind,
+        kind: WorkKind,
         database: Database,
         outbox: Outbox,
         *,

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS, Kind, Message, Send, begin
+from counterfoil.delivery.work import KINDS, Message, Send, WorkKind, begin
 from counterfoil.notifications import notice
 from counterfoil.notifications.store import owe
 
@@ -243,7 +243,7 @@ LEFT_OUT = {"$left_out": "The task has it."}
 """In the place of a payload, where the body of a message is kept: it can still be read, and sent again."""
 
 
-def without_payload(kind: Kind, body: str) -> str:
+def without_payload(kind: WorkKind, body: str) -> str:
     """The body of a message of our own, JSON, as it may be kept: without what its work's row has.
 
     What a task was asked for may be told to its user alone, and goes when he deletes it; in its row it does.

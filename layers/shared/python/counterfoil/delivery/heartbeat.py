@@ -17,7 +17,7 @@ from counterfoil.db import SHORT_SECONDS, Database
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Attempt
 from counterfoil.delivery.concurrency import Concurrency
-from counterfoil.delivery.work import Intake, Kind
+from counterfoil.delivery.work import Intake, WorkKind
 from counterfoil.errors import CounterfoilError, sentence
 
 _TRACE_ID = re.compile("1-[0-9a-f]{8}-[0-9a-f]{24}")
@@ -142,7 +142,7 @@ class Heartbeat:
     def __init__(  # one collaborator for each thing it renews, and when
         self,
         *,
-        kind: Kind,
+        kind: WorkKind,
         database: Database,
         visibility: Visibility,
         protection_seconds: Callable[[], int],

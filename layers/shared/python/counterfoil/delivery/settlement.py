@@ -18,7 +18,7 @@ from counterfoil.delivery.heartbeat import Received
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_RECEIVES, MAX_SENDS, Decision, GiveUp, Redeliver, RetryPolicy
 from counterfoil.delivery.sql import WORKER_LOST, Answer, Claim, Ended
-from counterfoil.delivery.work import JOB_NAMESPACE, Kind, Message, Send, wake
+from counterfoil.delivery.work import JOB_NAMESPACE, Message, Send, WorkKind, wake
 from counterfoil.errors import (
     CirclingError,
     CounterfoilError,
@@ -61,7 +61,7 @@ class Settlement:
     """Settles one kind of work under one policy."""
 
     def __init__(
-        self, kind: Kind, policy: RetryPolicy, database: Database, outbox: Outbox, clock: Callable[[], datetime]
+        self, kind: WorkKind, policy: RetryPolicy, database: Database, outbox: Outbox, clock: Callable[[], datetime]
     ) -> None:
         self._kind = kind
         self._policy = policy
@@ -369,7 +369,7 @@ class Settlement:
 
 
 def fail_exhausted(
-    connection: Connection, kind: Kind, claim: Claim, max_attempts: int, actor: str, now: datetime
+    connection: Connection, kind: WorkKind, claim: Claim, max_attempts: int, actor: str, now: datetime
 ) -> list[Send]:
     """Fail work without attempts left. Returns the messages to send.
 
@@ -397,7 +397,7 @@ def _exhausted(claim: Claim, max_attempts: int) -> tuple[str, str]:
 
 
 def enqueued_current(  # which message, whose finding, and what the audit trail keeps of it
-    connection: Connection, kind: Kind, message: Message, actor: str, detail: dict[str, Any], now: datetime
+    connection: Connection, kind: WorkKind, message: Message, actor: str, detail: dict[str, Any], now: datetime
 ) -> list[Send]:
     """Enqueue the current message of work whose row is older than `message`, with an audit entry.
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
-from counterfoil.delivery.work import Kind, Message, Send, owe, wake_waiting
+from counterfoil.delivery.work import Message, Send, WorkKind, owe, wake_waiting
 from counterfoil.errors import StaleClaimError
 
 
@@ -98,7 +98,7 @@ FROM answered a LEFT JOIN claimed c USING (id)
 
 def claim(  # a claim is this many facts
     connection: Connection,
-    kind: Kind,
+    kind: WorkKind,
     messages: Sequence[Message],
     *,
     now: datetime,
@@ -152,7 +152,7 @@ RETURNING tenant_id, id, not_before, revision, send_number
 """
 
 
-def enqueue_current(connection: Connection, kind: Kind, message: Message, now: datetime) -> Send | None:
+def enqueue_current(connection: Connection, kind: WorkKind, message: Message, now: datetime) -> Send | None:
     """Enqueue the current message of work that has not ended and whose row is older than `message`.
 
     That is so after a restore or a fail-over in which the database lost transactions: the one that wrote `message`
@@ -179,7 +179,7 @@ def enqueue_current(connection: Connection, kind: Kind, message: Message, now: d
 _HOLDS = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(id)s AND {claim_token} = %(token)s"
 
 
-def holds(connection: Connection, kind: Kind, work_id: UUID, token: int) -> bool | None:
+def holds(connection: Connection, kind: WorkKind, work_id: UUID, token: int) -> bool | None:
     """Whether the try with this token is still running; None when a newer token exists, or this one never committed."""
     row = connection.execute(kind.sql(_HOLDS), {"id": work_id, "token": token}).fetchone()
     return None if row is None else bool(row[0])
@@ -198,7 +198,7 @@ SELECT h.id FROM held h JOIN {table} t ON t.id = h.id WHERE t.{claim_token} <> h
 """
 
 
-def renew(connection: Connection, kind: Kind, tokens: dict[UUID, int], lease: datetime) -> set[UUID]:
+def renew(connection: Connection, kind: WorkKind, tokens: dict[UUID, int], lease: datetime) -> set[UUID]:
     """Extend the leases of running tries, by work id and token. Returns the works on which a newer token was found."""
     rows = connection.execute(
         kind.sql(_RENEW), {"ids": list(tokens), "tokens": list(tokens.values()), "lease": lease}
@@ -222,7 +222,7 @@ RETURNING {table}.id
 """
 
 
-def succeed(connection: Connection, kind: Kind, ended: Sequence[tuple[Claim, str | None]]) -> None:
+def succeed(connection: Connection, kind: WorkKind, ended: Sequence[tuple[Claim, str | None]]) -> None:
     """Tries succeeded, each with a remark for people.
 
     Raises:
@@ -231,12 +231,14 @@ def succeed(connection: Connection, kind: Kind, ended: Sequence[tuple[Claim, str
     _end(connection, kind, ended, status="succeeded")
 
 
-def skip(connection: Connection, kind: Kind, claim_: Claim, reason: str) -> None:
+def skip(connection: Connection, kind: WorkKind, claim_: Claim, reason: str) -> None:
     """There is nothing to do for this work until a new revision: state NULL, with the reason. Raises as `succeed`."""
     _end(connection, kind, [(claim_, reason)], status=None)
 
 
-def _end(connection: Connection, kind: Kind, ended: Sequence[tuple[Claim, str | None]], *, status: str | None) -> None:
+def _end(
+    connection: Connection, kind: WorkKind, ended: Sequence[tuple[Claim, str | None]], *, status: str | None
+) -> None:
     rows = connection.execute(
         kind.sql(_END),
         {
@@ -264,7 +266,7 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 """
 
 
-def wait(connection: Connection, kind: Kind, claim_: Claim, error: str, due: datetime) -> None:
+def wait(connection: Connection, kind: WorkKind, claim_: Claim, error: str, due: datetime) -> None:
     """The try failed and the same message comes again at `due`. Raises as `succeed`."""
     cursor = connection.execute(
         kind.sql(_WAIT), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
@@ -282,7 +284,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 
 def park_failed(
-    connection: Connection, kind: Kind, claim_: Claim, *, error: str, due: datetime, now: datetime
+    connection: Connection, kind: WorkKind, claim_: Claim, *, error: str, due: datetime, now: datetime
 ) -> list[Send]:
     """The try failed and its message has no receive left: owe a new message, due then. Raises as `succeed`."""
     row = connection.execute(
@@ -301,7 +303,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 """
 
 
-def defer(connection: Connection, kind: Kind, claim_: Claim, *, due: datetime, now: datetime) -> list[Send]:
+def defer(connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime) -> list[Send]:
     """The try was none: give its attempt back, and owe a new message, due then. Raises as `succeed`."""
     row = connection.execute(
         kind.sql(_DEFER), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
@@ -319,7 +321,9 @@ RETURNING id, tenant_id, {revision}, {send_number}
 """
 
 
-def park_unclaimed(connection: Connection, kind: Kind, claim_: Claim, *, due: datetime, now: datetime) -> list[Send]:
+def park_unclaimed(
+    connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
+) -> list[Send]:
     """Put work that `claim` only looked at, in this transaction, behind a new message due then. Raises as `succeed`.
 
     Work whose last try never settled keeps that mark.
@@ -340,7 +344,7 @@ RETURNING {claim_token}, {claimed_at}, {error}
 """
 
 
-def take_abandoned(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
+def take_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
     """Take work from a try that ended without settling, without beginning another. Raises as `succeed`.
 
     A try that was slow, not dead, may meanwhile have given its attempt back; then there is one left to begin.
@@ -363,7 +367,7 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} IN ('in-progress', 
 """
 
 
-def fail(connection: Connection, kind: Kind, claim_: Claim, failure: Failure, now: datetime) -> list[Send]:
+def fail(connection: Connection, kind: WorkKind, claim_: Claim, failure: Failure, now: datetime) -> list[Send]:
     """The work has failed: its state, its dead letter, the audit entry and the notification. Raises as `succeed`.
 
     Returns the messages of the work that waited for its end.
@@ -412,7 +416,7 @@ VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(bega
 """
 
 
-def note(connection: Connection, kind: Kind, claim_: Claim, ended: Ended) -> None:
+def note(connection: Connection, kind: WorkKind, claim_: Claim, ended: Ended) -> None:
     """Write down the try of a claim, in the transaction that settles it."""
     message = claim_.message
     connection.execute(
@@ -438,7 +442,7 @@ SELECT coalesce(
 """
 
 
-def has_failed(connection: Connection, kind: Kind, claim_: Claim) -> bool:
+def has_failed(connection: Connection, kind: WorkKind, claim_: Claim) -> bool:
     """Whether the last that is known of the work before this try is a failure.
 
     Nothing is asked about the first try at work that is new, as most are.
@@ -455,7 +459,7 @@ WORKER_LOST = "WorkerLost"
 """What is named as the error of a try whose worker ended before it could say how it ended."""
 
 
-def note_lost(connection: Connection, kind: Kind, claim_: Claim, now: datetime) -> None:
+def note_lost(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> None:
     """Write down the try that `claim_` counts, if it began and never settled: who takes its work over calls it lost."""
     if claim_.unsettled_since is not None:
         error = f"The worker ended during attempt {claim_.attempts} of {claim_.max_attempts} without settling it"
@@ -472,7 +476,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 
 def give_back(
-    connection: Connection, kind: Kind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
+    connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
 ) -> list[Send]:
     """Return work from a dead-letter queue to its own.
 

@@ -100,17 +100,14 @@ LIFE_CYCLE = (
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One worker's kind of work: where its life cycle is kept."""
+class WorkKind:
+    """Work items of one worker, and the table of their life cycle."""
 
     worker: str
     table: str
+    about: LiteralString
+    """Selects the description and the creation time of the work item `id`, for its dead letter."""
     prefix: str = ""
-    about: str = """
-        SELECT jsonb_build_object('bucket', bucket, 'key', key, 'file_name', file_name), received_at FROM document
-        WHERE id = %(id)s
-    """
-    """Finds what a work is about, and when it came, for its dead letter."""
     created: str = "created_at"
     """The column that says when a work came."""
     max_attempts: LiteralString = "%(max_attempts)s"
@@ -146,67 +143,14 @@ class Kind:
         return uuid5(JOB_NAMESPACE, f"{self.worker}/{work_id}")
 
 
-KINDS = {
-    kind.worker: kind
-    for kind in (
-        Kind(
-            "acquisition",
-            "acquisition_job",
-            about="""
-                SELECT jsonb_build_object('bucket', bucket, 'key', key), created_at FROM acquisition_job
-                WHERE id = %(id)s
-            """,
-        ),
-        Kind("ingestion", "ingestion_job"),
-        Kind("matching", "document", "matching_", created="received_at"),
-        Kind(
-            "diagnostics",
-            "cluster_diagnostics",
-            about="""
-                SELECT jsonb_build_object('cluster', id), created_at FROM cluster_diagnostics WHERE id = %(id)s
-            """,
-        ),
-        Kind(
-            "document_output",
-            "output_job",
-            about="""
-                SELECT jsonb_build_object('destination', d.name, 'subject', j.subject, 'subject_id', j.subject_id),
-                       j.created_at
-                FROM output_job j JOIN destination d ON d.id = j.destination_id WHERE j.id = %(id)s
-            """,
-        ),
-        Kind(
-            "tasks",
-            "task",
-            about="SELECT jsonb_build_object('task_type', task_type), created_at FROM task WHERE id = %(id)s",
-            max_attempts="t.max_retry + 1",
-            envelope="SELECT id, body FROM task_messages(%(ids)s)",
-            # The next message of the same conversation, if no earlier one is unanswered. Who locks it after a wait sees
-            # it as it is then; one that has ended meanwhile leaves its place to the one after it.
-            waiting="""
-                SELECT t.id, t.next_attempt_at IS NOT NULL FROM chat_message mine
-                JOIN chat_message next ON next.session_id = mine.session_id AND next.number > mine.number
-                    AND next.role = 'user'
-                JOIN task t ON t.id = next.job_id AND t.status IN ('pending', 'in-progress')
-                WHERE mine.job_id = %(id)s AND mine.role = 'user' AND NOT EXISTS (
-                    SELECT FROM chat_message before JOIN task b ON b.id = before.job_id
-                    WHERE before.session_id = mine.session_id AND before.number < mine.number AND before.role = 'user'
-                      AND b.status IN ('pending', 'in-progress')
-                )
-                ORDER BY next.number LIMIT 1 FOR NO KEY UPDATE OF t
-            """,
-            keeps_successes=True,
-        ),
-        Kind(
-            "offers",
-            "offer_shard",
-            about="""
-                SELECT jsonb_build_object('date', date, 'timezone', timezone, 'shard', name), created_at
-                FROM offer_shard WHERE id = %(id)s
-            """,
-        ),
-    )
-}
+KINDS: dict[str, WorkKind] = {}
+"""Registered kinds by worker. `counterfoil.kinds` has all; a function has those of the domains that it imports."""
+
+
+def register(kind: WorkKind) -> WorkKind:
+    """Register the kind of a domain's worker."""
+    KINDS[kind.worker] = kind
+    return kind
 
 
 @dataclass(frozen=True)
@@ -232,7 +176,7 @@ RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
 
 
 def owe(
-    connection: Connection, kind: Kind, rows: Sequence[tuple[Any, ...]], not_before: datetime, now: datetime
+    connection: Connection, kind: WorkKind, rows: Sequence[tuple[Any, ...]], not_before: datetime, now: datetime
 ) -> list[Send]:
     """Owe the messages of `rows` of (work id, tenant id, revision, send number), in the caller's transaction.
 
@@ -334,7 +278,7 @@ WHERE 'deferred' = (
 """
 
 
-def wake_waiting(connection: Connection, kind: Kind, work_id: UUID, now: datetime) -> list[Send]:
+def wake_waiting(connection: Connection, kind: WorkKind, work_id: UUID, now: datetime) -> list[Send]:
     """Wake what waits for the end of this work, in the transaction that ends it.
 
     Work that is just finding out that it has to wait is waited for: whoever comes second, it or this, sees the other.

@@ -9,7 +9,8 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import settle
-from counterfoil.delivery.work import KINDS, Message, Send
+from counterfoil.delivery.work import Message, Send
+from counterfoil.documents.kinds import DIAGNOSTICS
 from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.three_way_match import (
     Code,
@@ -34,7 +35,7 @@ CHANGED = "The cluster has changed, and is computed anew."
 # writes, since its row is locked until then (ON CONFLICT locks also what its condition leaves as it is). Any other
 # begins a new revision, as `work.begin` does: a try that is under way has seen too little, and its claim token is no
 # longer the latest. Rows are taken in the order of their ids, as claims take them.
-_REQUEST = KINDS[WORKER].sql("""
+_REQUEST = DIAGNOSTICS.sql("""
 WITH wanted AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
     WHERE NOT EXISTS (SELECT FROM document WHERE document.id = c.id AND type = 'contract')
@@ -88,7 +89,7 @@ def request(
     ).fetchall()
     failed = [row[3] for row in found if row[-1]]
     if failed:
-        settle(connection, [KINDS[WORKER].job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
+        settle(connection, [DIAGNOSTICS.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
     return [
         Send(id_, worker, tenant, Message(work_id=work, revision=revision, send_number=send), due)
         for id_, worker, tenant, work, revision, send, due, _ in found

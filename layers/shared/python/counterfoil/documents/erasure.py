@@ -12,8 +12,8 @@ from uuid import UUID
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS
 from counterfoil.documents import matching
+from counterfoil.documents.kinds import ACQUISITION, BY_WORKER
 from counterfoil.documents.removal import Removal, remove
 
 LONGEST_ATTEMPT = timedelta(minutes=20)
@@ -57,8 +57,8 @@ def erase(
         removal = Removal(before, (), 0, ())
     ids = list(removal.documents)
     ((jobs, retained),) = connection.execute(_ERASE, [ids, now, now + LONGEST_ATTEMPT]).fetchall()
-    dead_letters = [KINDS[worker].job_id(id_) for worker in _JOBS for id_ in ids]
-    dead_letters += [KINDS["acquisition"].job_id(id_) for id_ in jobs]
+    dead_letters = [BY_WORKER[worker].job_id(id_) for worker in _JOBS for id_ in ids]
+    dead_letters += [ACQUISITION.job_id(id_) for id_ in jobs]
     connection.execute(_ERASE_DEAD_LETTERS, [dead_letters])
     matching.note_loss(connection, tenant_id)
     detail = {"documents": len(ids), "files": len(jobs), "retained_files": retained}

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS
 from counterfoil.documents import browsing
 from counterfoil.documents.browsing import Stage, Summary
+from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.documents.matching.evidence import Step, waterfall
 
 MOST_LINES = 1_000
@@ -270,5 +270,5 @@ ORDER BY dlq_timestamp DESC, job_id
 
 
 def _letters(connection: Connection, works: Sequence[Work]) -> list[Letter]:
-    ids = [KINDS[work.worker].job_id(work.id) for work in works]
+    ids = [BY_WORKER[work.worker].job_id(work.id) for work in works]
     return [Letter(*row) for row in connection.execute(_LETTERS, [ids])]

@@ -18,8 +18,9 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import renew, settle
-from counterfoil.delivery.work import KINDS, Send
+from counterfoil.delivery.work import Send
 from counterfoil.documents import diagnostics, matching
+from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.webhooks.destinations import enqueue
 
 _JOBS = ("ingestion", "matching")
@@ -74,7 +75,7 @@ def remove(
     leaving = matching.leaving(connection, tenant_id, ids)
     for worker in _JOBS:
         notes = "The document was removed." if reason is None else f"The document was removed: {reason}"
-        settle(connection, [KINDS[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=notes)
+        settle(connection, [BY_WORKER[worker].job_id(id_) for id_ in ids], "resolved", now, actor=by, note=notes)
     if erase:
         connection.execute(_ERASE_JUDGMENTS, [ids])
     connection.execute(_REMOVE, {"ids": ids, "by": by, "reason": reason, "replaced_by": replaced_by, "now": now})

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import settle
-from counterfoil.delivery.work import KINDS
+from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import store
 from counterfoil.operations.engine import Applied, Definition, Turns
@@ -81,7 +81,7 @@ class Reprocessing(Definition):
         found = connection.execute(_NEXT, values).fetchall()
         worker = REPROCESSING[operation.action]
         sends = turns.begin(connection, [(worker, id_) for id_, _ in found])
-        jobs = [KINDS[worker].job_id(id_) for id_, _ in found]
+        jobs = [BY_WORKER[worker].job_id(id_) for id_, _ in found]
         if jobs:
             by, why = operation.requested_by, WHY[operation.action]
             settle(connection, jobs, "retried", turns.now, actor=by, note=why)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS
+from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.documents.particulars import works_of
 
 LAST = 100
@@ -150,7 +150,7 @@ def of(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[Event
         "id": document_id,
         "workers": [work.worker for work in works],
         "works": [work.id for work in works],
-        "jobs": [KINDS[work.worker].job_id(work.id) for work in works],
+        "jobs": [BY_WORKER[work.worker].job_id(work.id) for work in works],
         "most": LAST,
     }
     tries = [Event(*row) for row in connection.execute(_TRIES, asked)]

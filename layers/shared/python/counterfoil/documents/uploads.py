@@ -15,7 +15,8 @@ from uuid import UUID, uuid5
 from pydantic_core import from_json
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import JOB_NAMESPACE, KINDS, Intake, Message, Send, owe, read_message
+from counterfoil.delivery.work import JOB_NAMESPACE, Intake, Message, Send, owe, read_message
+from counterfoil.documents.kinds import ACQUISITION
 from counterfoil.errors import InvalidMessageError
 
 PREFIX = "uploads/"
@@ -149,7 +150,7 @@ def find_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
 
     So does the dead letter of such a job: the tenant's next failure could not open it again otherwise.
     """
-    letters = [KINDS["acquisition"].job_id(id_) for id_ in job_ids]
+    letters = [ACQUISITION.job_id(id_) for id_ in job_ids]
     connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "letters": letters, "pattern": f"{PREFIX}%/%"})
 
 
@@ -202,4 +203,4 @@ def pass_on(connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now
     """Make the job of each tenant of a mail and owe its message, as the delivery role; one that exists stays."""
     ids = [job_of_tenant(mail_job, tenant_id) for tenant_id in tenants]
     rows = connection.execute(_JOBS_OF_TENANTS, {"ids": ids, "tenants": list(tenants), "mail": mail_job}).fetchall()
-    return owe(connection, KINDS["acquisition"], rows, now, now)
+    return owe(connection, ACQUISITION, rows, now, now)

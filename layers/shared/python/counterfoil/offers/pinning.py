@@ -14,7 +14,8 @@ from uuid import UUID, uuid5
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS, Send, owe
+from counterfoil.delivery.work import Send, owe
+from counterfoil.offers.kinds import OFFERS
 from counterfoil.offers.schedule import VERSION, Due, Rules
 
 _MANY = "SELECT set_config('enable_nestloop', 'off', true), set_config('work_mem', '64MB', true)"
@@ -199,4 +200,4 @@ def _share_out(
     }
     with of_many(connection):
         rows = connection.execute(statement, values).fetchall()
-    return owe(connection, KINDS[WORKER], rows, now, now)
+    return owe(connection, OFFERS, rows, now, now)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS
+from counterfoil.offers.kinds import OFFERS
 from counterfoil.offers.profiles import JobState, internal_id, withdrawn
 
 PoolState = Literal["running", "completed", "failed"]
@@ -180,7 +180,7 @@ def shards(connection: Connection, pool_id: UUID) -> list[Shard]:
 
 def _letters(connection: Connection, works: Sequence[UUID]) -> dict[UUID, UUID]:
     """The dead letters of these shards that there are, by the shard's id."""
-    ids = {KINDS[_WORKER].job_id(work): work for work in works}
+    ids = {OFFERS.job_id(work): work for work in works}
     found = connection.execute(
         "SELECT job_id FROM dead_letter WHERE job_id = ANY(%s) AND purged_at IS NULL", [list(ids)]
     ).fetchall()

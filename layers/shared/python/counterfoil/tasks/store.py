@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.delivery.work import KINDS, LARGEST, NEWEST_SCHEMA, Intake, Message, Send, opened, owe
+from counterfoil.delivery.work import LARGEST, NEWEST_SCHEMA, Intake, Message, Send, opened, owe
 from counterfoil.errors import InvalidMessageError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
 from counterfoil.tasks import claim_check
+from counterfoil.tasks.kinds import TASKS
 from counterfoil.tasks.registry import TYPES, Accepted, TaskType
 from counterfoil.validation import Problem, validate
 
@@ -271,7 +272,7 @@ def _submit(
     if wanted.type.on_accept is not None:
         accepted = Accepted(job_id, tenant_id, wanted.user_id, now, wanted.settings)
         wanted.type.on_accept(connection, accepted, wanted.form)
-    sends = owe(connection, KINDS[WORKER], [(job_id, tenant_id, *inserted)], now, now)
+    sends = owe(connection, TASKS, [(job_id, tenant_id, *inserted)], now, now)
     task = show(connection, job_id)
     assert task is not None  # it was inserted in this transaction
     return Submitted(task, is_new=True, sends=sends)
@@ -347,7 +348,7 @@ def dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
     Runs in a transaction of the task's tenant.
     """
     row = connection.execute(
-        "SELECT job_id FROM dead_letter WHERE job_id = %s AND purged_at IS NULL", [KINDS[WORKER].job_id(job_id)]
+        "SELECT job_id FROM dead_letter WHERE job_id = %s AND purged_at IS NULL", [TASKS.job_id(job_id)]
     ).fetchone()
     return None if row is None else UUID(str(row[0]))
 

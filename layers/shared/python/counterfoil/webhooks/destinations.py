@@ -10,7 +10,8 @@ from uuid import UUID, uuid5
 
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import settle
-from counterfoil.delivery.work import JOB_NAMESPACE, KINDS, Send, begin
+from counterfoil.delivery.work import JOB_NAMESPACE, Send, begin
+from counterfoil.webhooks.kinds import DOCUMENT_OUTPUT
 from counterfoil.webhooks.payload import SCHEMA_VERSION, Job
 
 WORKER = "document_output"
@@ -206,5 +207,5 @@ def enqueue(  # subject, data and time of one event
     ).fetchall()
     failed = [id_ for id_, had_failed in changed if had_failed]
     if failed:
-        settle(connection, [KINDS[WORKER].job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
+        settle(connection, [DOCUMENT_OUTPUT.job_id(id_) for id_ in failed], "retried", now, actor=WORKER, note=CHANGED)
     return begin(connection, WORKER, [row[0] for row in changed], now) if changed else []

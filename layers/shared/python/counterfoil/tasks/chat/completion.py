@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil import llm
 from counterfoil.db import Connection
-from counterfoil.delivery.work import KINDS, Send, wake_waiting
+from counterfoil.delivery.work import Send, wake_waiting
 from counterfoil.errors import DeferredError, InvalidSettingsError, PermanentError
 from counterfoil.llm import Turn
 from counterfoil.tasks.chat import sessions
 from counterfoil.tasks.chat.tokens import estimate
+from counterfoil.tasks.kinds import TASKS
 from counterfoil.tasks.registry import Accepted, NotBeforeError, TaskContext, TaskResult, task
 
 NAME = "chat_completion"
@@ -55,7 +56,7 @@ def accept(connection: Connection, accepted: Accepted, payload: Message) -> None
 
 def cancelled(connection: Connection, job_id: UUID, now: datetime) -> Sequence[Send]:
     """Let the next message have its turn."""
-    return wake_waiting(connection, KINDS["tasks"], job_id, now)
+    return wake_waiting(connection, TASKS, job_id, now)
 
 
 @task(NAME, Message, on_accept=accept, on_cancel=cancelled, enabled_by="llm_provider", private=True)
@@ -95,7 +96,7 @@ def complete(context: TaskContext, _payload: Message) -> TaskResult:
         sessions.answer(connection, asked.session_id, context.job_id, said.said, context.now())
         if sessions.must_wait(connection, context.job_id):  # an earlier one was begun anew meanwhile
             raise _not_yet(context)
-        return wake_waiting(connection, KINDS["tasks"], context.job_id, context.now())
+        return wake_waiting(connection, TASKS, context.job_id, context.now())
 
     return TaskResult({"session_id": str(asked.session_id), "message": said.said}, effects)
 

@@ -1,0 +1,32 @@
+"""Work items of documents."""
+
+from typing import LiteralString
+
+from counterfoil.delivery.work import WorkKind, register
+
+_DOCUMENT: LiteralString = """
+SELECT jsonb_build_object('bucket', bucket, 'key', key, 'file_name', file_name), received_at FROM document
+WHERE id = %(id)s
+"""
+ACQUISITION = register(
+    WorkKind(
+        "acquisition",
+        "acquisition_job",
+        about="""
+        SELECT jsonb_build_object('bucket', bucket, 'key', key), created_at FROM acquisition_job
+        WHERE id = %(id)s
+    """,
+    )
+)
+INGESTION = register(WorkKind("ingestion", "ingestion_job", about=_DOCUMENT))
+MATCHING = register(WorkKind("matching", "document", about=_DOCUMENT, prefix="matching_", created="received_at"))
+DIAGNOSTICS = register(
+    WorkKind(
+        "diagnostics",
+        "cluster_diagnostics",
+        about="""
+        SELECT jsonb_build_object('cluster', id), created_at FROM cluster_diagnostics WHERE id = %(id)s
+    """,
+    )
+)
+BY_WORKER = {kind.worker: kind for kind in (ACQUISITION, INGESTION, MATCHING, DIAGNOSTICS)}

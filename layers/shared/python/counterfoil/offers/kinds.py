@@ -1,0 +1,14 @@
+"""Work items of offers."""
+
+from counterfoil.delivery.work import WorkKind, register
+
+OFFERS = register(
+    WorkKind(
+        "offers",
+        "offer_shard",
+        about="""
+        SELECT jsonb_build_object('date', date, 'timezone', timezone, 'shard', name), created_at
+        FROM offer_shard WHERE id = %(id)s
+    """,
+    )
+)
