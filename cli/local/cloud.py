@@ -255,6 +255,8 @@ class Cloud:
         os.environ.update(self.state.emulator.environment)  # how the app's own code finds AWS
         names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in sends}
         urls = {worker: url for worker, name in names.items() if (url := self.outputs.get(f"{name}QueueUrl"))}
+        import counterfoil.kinds  # noqa: F401  # registers the kinds of every worker
+
         Outbox(self.database, urls).send(sends)
 
     @property
