@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from email.message import EmailMessage
 from typing import Any
 
+from tests.documents.reading.papers import picture
+
 PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj <<>> endobj trailer <<>>\n%%EOF\n"
 XML = b'<?xml version="1.0"?>\n<Invoice xmlns="urn:oasis:names:specification:ubl:schema:xsd:Invoice-2"/>\n'
-LOGO = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (180).to_bytes(4, "big") + (60).to_bytes(4, "big") + bytes(20)
-SCAN = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (1240).to_bytes(4, "big") + (1754).to_bytes(4, "big") + bytes(20)
+LOGO = picture("PNG", (180, 60))
+SCAN = picture("PNG", (1240, 1754))
 
 Attached = tuple[str | None, bytes]
 """File name, or None, and content."""

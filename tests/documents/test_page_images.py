@@ -1,21 +1,39 @@
 """Pages as images: bounded, whatever the file is, and the same picture as the file holds."""
 
 import io
+import struct
+import tracemalloc
 import zlib
 from contextlib import suppress
 
 import pytest
 from fpdf import FPDF
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageDraw
 from pypdf import PdfWriter
 
-from counterfoil.documents import page_images, page_rendering
-from counterfoil.documents.page_images import NoPageError, Picture, UnshowableError, picture
-from counterfoil.documents.page_rendering import MAX_BYTES, SIDES
+from counterfoil.documents import page_images
+from counterfoil.documents.page_images import (
+    MAX_BYTES,
+    MAX_PAGES,
+    SIDES,
+    SMALLEST_PAGE,
+    NoPageError,
+    Picture,
+    Rendered,
+    UnshowableError,
+    is_small,
+    page_sizes,
+    picture,
+    render_image,
+    tiff_pages,
+)
 from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.sandbox.process import Limits
 from tests.documents.einvoice_samples import pdf as make_pdf
 from tests.documents.einvoice_samples import written
+from tests.documents.reading.papers import tiff as tiff_of
 from tools.sample_generator import generate
 
 
@@ -24,6 +42,11 @@ def opened(found: Picture) -> Image.Image:
     image = Image.open(io.BytesIO(found.content))
     image.load()
     return image
+
+
+def decoded(made: Rendered) -> Image.Image:
+    assert made.problem is None
+    return opened(Picture(made.content, made.media_type, made.pages))
 
 
 def drawing(mode: str = "RGB") -> Image.Image:
@@ -178,7 +201,7 @@ def test_a_larger_one_is_drawn_anew(form: str, mode: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(page_images, "MAX_PIXELS", 1)
     image = drawing("L" if form == "JPEG" and mode in {"1", "P"} else mode)
 
-    assert is_alike(opened(picture(saved(image, form), 1)), image, within=140 if form == "JPEG" else 0)
+    assert is_alike(decoded(render_image(saved(image, form), 1)), image, within=140 if form == "JPEG" else 0)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +254,8 @@ def test_a_fax_is_drawn_as_high_as_it_is() -> None:
         (b"hello", "unknown kind"),
         (b"\x89PNG\r\n\x1a\n", "form"),
         (b"II*\x00\xff\xff\xff\x7f", "form"),
-        (saved(drawing("RGBA"), "TIFF"), "not known"),
+        (saved(drawing("F"), "TIFF"), "not known"),
+        (saved(Image.new("1", (20_000, 10_000)), "PNG"), "more than 100 million pixels"),
     ],
 )
 def test_what_has_no_pages_is_refused_with_a_sentence(content: bytes, says: str) -> None:
@@ -245,5 +269,174 @@ def test_images_that_are_cut_or_changed_anywhere_are_drawn_or_refused() -> None:
         content = saved(drawing("1"), form, **options)
         for place in range(0, len(content), max(1, len(content) // 60)):
             for damaged in (content[:place], content[:place] + b"\xff" + content[place + 1 :]):
-                made = page_rendering.make(damaged, "image", 1)
-                assert made.problem in {None, "damaged", "form", "pages"}
+                made = render_image(damaged, 1)
+                assert made.problem in {None, "damaged", "form", "format", "large"}
+
+
+@pytest.mark.parametrize("form", ["JPEG", "TIFF"])
+def test_cmyk_image_is_drawn_in_its_colors(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_images, "MAX_PIXELS", 1)
+
+    image = decoded(render_image(saved(drawing("CMYK"), form), 1))
+
+    assert image.getpixel((290, 190)) == pytest.approx((255, 255, 255), abs=4)
+    assert image.getpixel((70, 40)) == pytest.approx((255, 0, 0), abs=12)
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_16_bit_grays_keep_their_shades(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_images, "MAX_PIXELS", 1)
+    shades = Image.new("I;16", (4, 1))
+    for x, shade in enumerate((0, 0x4000, 0x8000, 0xFFFF)):
+        shades.putpixel((x, 0), shade)
+
+    image = decoded(render_image(saved(shades, form), 1))
+
+    assert [image.getpixel((x, 0)) for x in range(4)] == [0, 0x40, 0x80, 0xFF]
+
+
+@pytest.mark.parametrize("mode", ["LA", "RGBA"])
+def test_transparent_image_is_drawn_over_white(mode: str) -> None:
+    image = Image.new(mode, (30, 20), (0,) * len(mode))
+
+    assert decoded(render_image(saved(image, "TIFF"), 1)).convert("RGB").getextrema() == ((255, 255),) * 3
+
+
+def test_large_image_is_drawn_smaller() -> None:
+    image = decoded(render_image(saved(Image.new("RGB", (9000, 6000), "white"), "JPEG"), 1))
+
+    assert image.size == (1800, 1200)
+
+
+# Sizes and pages for OCR
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF"])
+def test_page_sizes_are_read_from_headers(form: str) -> None:
+    assert page_sizes(saved(drawing(), form)) == [(300, 200)]
+
+
+@pytest.mark.parametrize("form", ["BMP", "GIF", "WEBP"])
+def test_other_formats_have_no_pages(form: str) -> None:
+    assert page_sizes(saved(drawing("L"), form)) is None
+
+
+def test_oversized_image_is_measured_as_too_large() -> None:
+    assert page_sizes(saved(Image.new("1", (20_000, 10_000)), "PNG")) == [None]
+
+
+@pytest.mark.parametrize("compression", ["raw", "tiff_deflate", "tiff_lzw", "packbits", "jpeg"])
+def test_tiff_pages_keep_their_pixels(compression: str) -> None:
+    content = tiff_of(10, 120, 250, size=(40, 900), compression=compression)
+
+    pages = [Image.open(io.BytesIO(page)) for page in tiff_pages(content, (1, 2, 3))]
+
+    for page, shade in zip(pages, (10, 120, 250), strict=True):
+        assert page.size == (40, 900)
+        assert all(abs(seen - shade) <= 2 for seen in page.convert("L").getextrema())  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("compression", ["group3", "group4"])
+def test_fax_pages_keep_their_pixels(compression: str) -> None:
+    content = saved(
+        drawing("1"), "TIFF", compression=compression, save_all=True, append_images=[drawing("1").rotate(180)]
+    )
+
+    (page,) = tiff_pages(content, (2,))
+
+    assert Image.open(io.BytesIO(page)).tobytes() == drawing("1").rotate(180).tobytes()
+
+
+def test_tiff_of_a_thousand_pages_is_read_whole() -> None:
+    pages = [Image.new("1", (8, 8), shade % 2) for shade in range(MAX_PAGES)]
+    content = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+
+    sizes = page_sizes(content)
+
+    assert sizes == [(8, 8)] * MAX_PAGES
+    assert picture(content, MAX_PAGES).pages == MAX_PAGES
+    assert opened(picture(content, MAX_PAGES)).getextrema() == (255, 255)
+
+
+def test_page_too_large_for_ocr_as_png_is_a_jpeg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_images, "MAX_OCR_BYTES", 100)
+
+    (page,) = tiff_pages(saved(drawing(), "TIFF"), (1,))
+
+    assert Image.open(io.BytesIO(page)).format == "JPEG"
+
+
+def test_tiff_cut_anywhere_never_loses_pages_silently() -> None:
+    content = tiff_of(10, 120)
+    for length in range(len(content)):
+        sizes = page_sizes(content[:length])
+        assert sizes is None or len(sizes) == 2
+
+
+def test_directories_that_form_a_cycle_end() -> None:
+    entries = ((256, 7), (257, 7), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 7))
+    table = b"".join(struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries)
+    content = b"II*\x00" + struct.pack("<IH", 8, len(entries)) + table + struct.pack("<I", 8)
+
+    assert page_sizes(content) == [(7, 7)]
+
+
+BLOCK = 100_000
+"""Bytes that each entry of a hostile directory points to."""
+STRIP = [(273, 1, 0), (279, 1, BLOCK)]
+"""One strip, of the first bytes of the file: tag, number of values, value."""
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [[*STRIP, *((tag, BLOCK // 4, 0) for tag in range(1000, 4000))], [*STRIP, *[(273, 1, 0)] * 3000]],
+    ids=["each entry is the whole file", "each entry is the same strip"],
+)
+def test_hostile_directory_needs_memory_in_proportion(entries: list[tuple[int, int, int]]) -> None:
+    table = b"".join(struct.pack("<HHII", tag, 4, values, value) for tag, values, value in entries)
+    content = b"II*\0" + struct.pack("<IH", 8, len(entries)) + table + b"\0\0\0\0" + bytes(BLOCK)
+    tracemalloc.start()
+    try:
+        page_sizes(content)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 20 * len(content)
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_damaged_tiff_gives_pages_or_none(data: st.DataObject) -> None:
+    content = bytearray(tiff_of(10, 120))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
+
+    sizes = page_sizes(bytes(content))
+
+    assert sizes is None or 1 <= len(sizes) <= MAX_PAGES
+    assert render_image(bytes(content), 1).problem in {None, "damaged", "form", "format", "large"}
+
+
+@given(st.sampled_from([b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"II*\x00", b"MM\x00*"]), st.binary(max_size=200))
+@settings(deadline=None)
+def test_any_bytes_give_sizes_or_none(start: bytes, rest: bytes) -> None:
+    sizes = page_sizes(start + rest)
+
+    assert sizes is None or 1 <= len(sizes) <= MAX_PAGES
+
+
+# Decoration of mails
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP"])
+@pytest.mark.parametrize(("size", "small"), [((SMALLEST_PAGE - 1, 700), True), ((SMALLEST_PAGE,) * 2, False)])
+def test_image_is_small_where_a_page_would_be_unreadable(form: str, size: tuple[int, int], small: bool) -> None:
+    assert is_small(saved(Image.new("L", size), form)) is small
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"RIFF\x00\x00\x00\x00WEBP", saved(drawing(), "PNG")[:20], b"\xff\xd8" + b"\xff" * 5000]
+)
+def test_image_of_unknown_size_is_not_small(content: bytes) -> None:
+    assert not is_small(content)

@@ -15,10 +15,10 @@ from pathlib import Path
 from uuid import UUID
 
 from counterfoil.delivery.work import Message
-from counterfoil.documents import extraction, text, uploads
+from counterfoil.documents import extraction, page_images, text, uploads
 from counterfoil.documents.mail import archive, attachments, message
 from counterfoil.documents.matching import judge
-from counterfoil.documents.reading import images, model, tiff
+from counterfoil.documents.reading import model
 from counterfoil.documents.reading.grounds import Grounds
 from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.splitting import split
@@ -163,9 +163,10 @@ def _read_pages(content: bytes) -> None:
 
 
 def _image(content: bytes) -> None:
-    found = images.measure(content)
-    for number in range(1, min(found.pages, 3) + 1) if found is not None and found.format == "TIFF" else ():
-        assert len(tiff.page(content, number)) <= 100 + 20 * len(content)
+    page_images.is_small(content)
+    pages = page_images.page_sizes(content)
+    for number in range(min(len(pages or ()), 3)):
+        page_images.render_image(content, number + 1)
 
 
 def _split(content: bytes) -> None:

@@ -30,7 +30,7 @@ from tools.sample_generator.bundle import write_bundle
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-PAGE = {"kind": "pdf", "number": 1}
+PAGE = {"is_pdf": True, "number": 1}
 ENDLESS = drawing_forever()
 linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no /proc")
 

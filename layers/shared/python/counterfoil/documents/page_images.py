@@ -1,30 +1,53 @@
-"""A page of a document as an image, made of its file: bounded in pixels, bytes, memory and time.
+"""Pages of documents' files as images, and sizes of images: bounded in pixels, bytes, memory and time.
 
-Rendering runs in a child process (`sandbox`), so a crash or an endless page does not take the caller along. Small JPEG
-and PNG files are returned as they are.
+`picture` is for the parent. Everything else runs in a child process (`sandbox`), because Pillow and pdfium read files
+that anyone may send: a crash or an endless page does not end the caller.
 """
 
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from counterfoil.documents.page_rendering import MAX_BYTES
-from counterfoil.documents.reading import images
 from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.sandbox.process import Limits, run
 from counterfoil.errors import InvalidDocumentError, ParserError, RejectedRequestError
 
-LIMITS = Limits(cpu_seconds=10, seconds=14, answer_bytes=MAX_BYTES)
-MAX_PIXELS = 50_000_000
-"""Of an image that is handed on as it is: a page of A4 at 600 dots an inch has 35 million."""
-VERSION = "1"
-"""Of how pages are made: another one where the same file gives other bytes."""
+if TYPE_CHECKING:
+    from PIL import Image
 
+MAX_BYTES = 4_000_000
+"""Limit of a page for the browser: a response of Lambda has 6 MB, and base64 takes a third more."""
+MAX_PIXELS = 50_000_000
+"""Limit of an image that is returned unchanged: a page of A4 at 600 dots per inch has 35 million."""
+MAX_DECODED_PIXELS = 100_000_000
+"""Limit of an image that is decoded, in 400 MB of memory."""
+MAX_PAGES = 1000
+"""Limit of a TIFF."""
+MAX_OCR_BYTES = 10 * 1024 * 1024
+"""Limit of one page for Textract."""
+SMALLEST_PAGE = 496
+"""Pixels of the shorter side of A4 at 60 dots per inch: fewer are not readable."""
+SIDES = (1800, 1300, 900)
+"""Pixels of the longer side: of A4, 154, 111 and 77 dots per inch. The first one within `MAX_BYTES` is used."""
+MAX_SCALE = 5.0
+"""Pixels per point: limits the enlargement of small PDF pages."""
+LIMITS = Limits(cpu_seconds=10, seconds=14, answer_bytes=MAX_BYTES)
+VERSION = "2"
+"""Changes when the same file gives other bytes."""
+
+PAGE_FORMATS = ("PNG", "JPEG", "TIFF")
+"""Formats of scanned pages."""
 MediaType = Literal["image/png", "image/jpeg"]
-_MEDIA_TYPES: dict[images.Format, MediaType] = {"PNG": "image/png", "JPEG": "image/jpeg"}
+_MEDIA_TYPES: dict[str, MediaType] = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg"}
+_STRETCH = (0.25, 4.0)
+"""Plausible ratios of the two resolutions of a fax."""
 
 
 class UnshowableError(RejectedRequestError):
-    """A file has no page that could be shown, or this one cannot be."""
+    """A file has no pages that could be shown, or this page cannot be shown."""
 
 
 class NoPageError(RejectedRequestError):
@@ -42,37 +65,25 @@ class Picture:
 
 
 def picture(content: bytes, number: int) -> Picture:
-    """The page of this number, from 1, of a file: at most MAX_BYTES.
+    """Return a page of a file as an image of at most `MAX_BYTES`. Pages count from 1.
 
     Raises:
         NoPageError: the file has fewer pages.
-        UnshowableError: it is no PDF, JPEG, PNG or TIFF, is damaged, or takes too much time or memory.
+        UnshowableError: the file is not a PDF, JPEG, PNG or TIFF, is damaged, or takes too much time or memory.
     """
     kind = recognise(content)
-    if kind is FileKind.PDF:
-        return _rendered(content, "pdf", number)
-    measured = images.measure(content) if kind is FileKind.IMAGE else None
-    if measured is None:
-        raise UnshowableError(_SENTENCES[kind])
-    if number > measured.pages:
-        raise NoPageError(_pages(measured.pages))
-    media_type = _MEDIA_TYPES.get(measured.format)
-    if media_type is not None and len(content) <= MAX_BYTES and measured.width * measured.height <= MAX_PIXELS:
-        return Picture(content, media_type, 1)
-    return _rendered(content, "image", number)
-
-
-def _rendered(content: bytes, kind: Literal["pdf", "image"], number: int) -> Picture:
+    if kind not in {FileKind.PDF, FileKind.IMAGE}:
+        raise UnshowableError(_UNSHOWABLE[kind])
     try:
-        (frame,) = run("render", content, {"kind": kind, "number": number}, LIMITS)
+        (frame,) = run("render", content, {"is_pdf": kind is FileKind.PDF, "number": number}, LIMITS)
     except (InvalidDocumentError, ParserError):
         raise UnshowableError(_GAVE_UP) from None
-    problem, pages = frame.value["problem"], frame.value["pages"]
+    problem, pages, media_type = frame.value["problem"], frame.value["pages"], frame.value["media_type"]
     if problem == "pages":
-        raise NoPageError(_pages(pages))
+        raise NoPageError(f"The document has {pages} page{'s' if pages != 1 else ''}.")
     if problem is not None:
         raise UnshowableError(_PROBLEMS[problem])
-    return Picture(frame.content, "image/png", pages)
+    return Picture(frame.content or content, media_type, pages)
 
 
 _GAVE_UP = (
@@ -81,14 +92,223 @@ _GAVE_UP = (
 _PROBLEMS = {
     "damaged": "This page cannot be shown: the file is damaged or encrypted.",
     "form": "This page cannot be shown: it is in a form of image that is not known here.",
+    "large": f"This page cannot be shown: it has more than {MAX_DECODED_PIXELS // 1_000_000} million pixels.",
+    "format": "The file is an image in a form that cannot be shown: PDF, JPEG, PNG and TIFF can.",
 }
-_SENTENCES = {
+_UNSHOWABLE = {
     FileKind.XML: "The file is XML, and has no pages that could be shown; what it states are the document's fields.",
-    FileKind.IMAGE: "The file is an image in a form that cannot be shown: PDF, JPEG, PNG and TIFF can.",
     FileKind.ZIP: "The file is an archive or an office document, and its pages cannot be shown.",
     FileKind.UNKNOWN: "The file is of an unknown kind, and has no pages that could be shown.",
 }
 
 
-def _pages(number: int) -> str:
-    return f"The document has {number} page{'s' if number != 1 else ''}."
+# -- in the child ----------------------------------------------------------------------------------------------------
+
+
+class Rendered(NamedTuple):
+    """A page, or the problem with it."""
+
+    problem: Literal["damaged", "form", "large", "format", "pages"] | None
+    pages: int = 0
+    content: bytes = b""
+    """Empty if the file itself is the page."""
+    media_type: MediaType = "image/png"
+
+
+def render_pdf(content: bytes, number: int) -> Rendered:
+    """Draw a page of a PDF as a PNG of at most `MAX_BYTES`."""
+    import pypdfium2  # type: ignore[import-untyped]
+
+    try:
+        with pypdfium2.PdfDocument(content) as document:
+            pages = len(document)
+            if not 1 <= number <= pages:
+                return Rendered("pages", pages)
+            page = document[number - 1]
+            width, height = page.get_size()
+            if not (0 < width < float("inf") and 0 < height < float("inf")):
+                return Rendered("damaged", pages)
+            scales = (min(MAX_SCALE, side / max(width, height)) for side in SIDES)
+            drawn = (page.render(scale=scale, rev_byteorder=True, limit_image_cache=True) for scale in scales)
+            return _smallest((bitmap.to_pil().convert("RGB") for bitmap in drawn), pages)
+    except (pypdfium2.PdfiumError, MemoryError):
+        return Rendered("damaged")
+
+
+def render_image(content: bytes, number: int) -> Rendered:
+    """Return a page of an image as a PNG, or a small JPEG or PNG as it is."""
+    from PIL import Image
+
+    pages = page_sizes(content)
+    if pages is None:
+        return Rendered("format")
+    if not 1 <= number <= len(pages):
+        return Rendered("pages", len(pages))
+    try:
+        with _opened(content) as image:
+            return _rendered(image, content, number, len(pages))
+    except MemoryError:
+        raise
+    except Image.DecompressionBombError:
+        return Rendered("large", len(pages))
+    except Exception:  # noqa: BLE001  # Pillow's plugins raise many kinds over damaged files
+        return Rendered("damaged", len(pages))
+
+
+def _rendered(image: "Image.Image", content: bytes, number: int, pages: int) -> Rendered:
+    media_type = _MEDIA_TYPES.get(image.format or "")
+    if media_type is not None and len(content) <= MAX_BYTES and image.width * image.height <= MAX_PIXELS:
+        return Rendered(None, pages, b"", media_type)
+    if number > 1:
+        image.seek(number - 1)
+    image.draft(None, (2 * SIDES[0], 2 * SIDES[0]))  # decodes a large JPEG at a fraction of its size
+    stretch = _stretch(image)
+    whole = _resizable(image)
+    if whole is None:
+        return Rendered("form", pages)
+    return _smallest((_shown(whole, side, stretch) for side in SIDES), pages)
+
+
+def page_sizes(content: bytes) -> list[tuple[int, int] | None] | None:
+    """Return width and height of each page of a PNG, JPEG or TIFF.
+
+    Only the headers of at most `MAX_PAGES` are read. A page is None if it is too large or unknown. The result is None
+    for another format or a damaged header.
+    """
+    from PIL import Image
+
+    sizes: list[tuple[int, int] | None] = []
+    try:
+        with _opened(content) as image:
+            sizes.append(image.size)
+            while image.format == "TIFF" and len(sizes) < MAX_PAGES:
+                try:
+                    image.seek(len(sizes))
+                except EOFError:
+                    break
+                except (Image.DecompressionBombError, SyntaxError, OSError) as error:
+                    if "orrupt EXIF" in str(error):  # the file ends within this page's directory
+                        return None
+                    sizes.append(None)
+                else:
+                    sizes.append(image.size)
+    except MemoryError:
+        raise
+    except Image.DecompressionBombError:
+        return [None]
+    except Exception:  # noqa: BLE001  # as in `render_image`
+        return None
+    return sizes
+
+
+def tiff_pages(content: bytes, numbers: Sequence[int]) -> Iterator[bytes]:
+    """Yield pages of a TIFF as PNG, or as JPEG to stay within `MAX_OCR_BYTES`.
+
+    A damaged page is empty.
+    """
+    with _opened(content) as image:
+        for number in numbers:
+            try:
+                image.seek(number - 1)
+                image.load()
+                yield _for_ocr(image)
+            except MemoryError:
+                raise
+            except Exception:  # noqa: BLE001  # as in `render_image`
+                yield b""
+
+
+def is_small(content: bytes) -> bool:
+    """Return whether an image is too small to be a page, such as a logo. False if unreadable."""
+    try:
+        with _opened(content, ("PNG", "JPEG", "GIF", "BMP")) as image:
+            return min(image.size) < SMALLEST_PAGE
+    except Exception:  # noqa: BLE001  # as in `render_image`
+        return False
+
+
+@contextmanager
+def _opened(content: bytes, formats: tuple[str, ...] = PAGE_FORMATS) -> "Iterator[Image.Image]":
+    """Open an image without decoding it."""
+    from PIL import Image, TiffImagePlugin  # noqa: F401  # without its plugin, a TIFF has Pillow import them all
+
+    Image.MAX_IMAGE_PIXELS = MAX_DECODED_PIXELS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        warnings.filterwarnings("error", message="Corrupt EXIF data")  # otherwise the pages after it are lost silently
+        try:
+            with Image.open(io.BytesIO(content), formats=formats) as image:
+                yield image
+        except Image.DecompressionBombWarning as warning:
+            raise Image.DecompressionBombError(str(warning)) from None
+
+
+def _stretch(image: "Image.Image") -> float:
+    """Return how much higher than wide a pixel is: 204 by 98 dots per inch are usual for a fax."""
+    across, down = map(float, image.info.get("dpi", (1, 1))) if image.format == "TIFF" else (1.0, 1.0)
+    stretch = across / down if down else 1.0
+    return stretch if _STRETCH[0] <= stretch <= _STRETCH[1] else 1.0
+
+
+def _resizable(image: "Image.Image") -> "Image.Image | None":
+    """Return the image upright in a mode that can be resized; None for numbers without a known range."""
+    from PIL import ImageOps
+
+    if image.mode in {"I", "F"}:
+        return None
+    if image.mode in {"P", "PA"}:
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    elif image.mode == "1":
+        image = image.convert("L")
+    return ImageOps.exif_transpose(image)
+
+
+def _shown(image: "Image.Image", side: int, stretch: float) -> "Image.Image":
+    """Return the image at most `side` pixels long, with 8 bits per channel, over white."""
+    width, height = image.width, image.height * stretch
+    scale = min(1.0, side / max(width, height))
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    return _eight_bit(image if size == image.size else image.resize(size, reducing_gap=2.0))
+
+
+def _eight_bit(image: "Image.Image") -> "Image.Image":
+    """Return the image in mode L or RGB."""
+    from PIL import Image
+
+    if image.mode.startswith("I;16"):
+        return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        white.alpha_composite(image.convert("RGBA"))
+        return white.convert("RGB")
+    return image if image.mode == "L" else image.convert("RGB")
+
+
+def _smallest(drawn: "Iterator[Image.Image]", pages: int) -> Rendered:
+    """Return the first image within `MAX_BYTES`."""
+    for image in drawn:
+        png = _png(image)
+        if len(png) <= MAX_BYTES:
+            return Rendered(None, pages, png)
+    return Rendered("form", pages)
+
+
+def _png(image: "Image.Image") -> bytes:
+    """Encode an image: with one channel if none of its pixels has a color."""
+    if image.mode == "RGB":
+        red, green, blue = (channel.tobytes() for channel in image.split())
+        if red == green == blue:
+            image = image.getchannel(0)
+    return _saved(image, "PNG")
+
+
+def _for_ocr(image: "Image.Image") -> bytes:
+    png = _saved(image if image.mode == "1" else _eight_bit(image), "PNG")
+    return png if len(png) <= MAX_OCR_BYTES else _saved(_eight_bit(image), "JPEG", quality=90)
+
+
+def _saved(image: "Image.Image", format_: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format_, **options)
+    return file.getvalue()

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from counterfoil.deadline import Deadline
-from counterfoil.documents.reading import images, ocr, scans, tiff
+from counterfoil.documents.reading import ocr, scans
 from counterfoil.documents.reading.memory import Memory
 from counterfoil.documents.reading.ocr import Ocr, Recognised
+from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.text.page import Page
 
 MAX_SCANNED_PAGES = 200
@@ -138,25 +139,24 @@ def of_image(content: bytes, recogniser: Recogniser | None) -> Recognition:
     """Have an image recognised, each page of a TIFF by itself. Raises as `Recogniser.recognise`."""
     if recogniser is None:
         return Recognition((), unread=(1,), reason=OFF)
-    image = images.measure(content)
-    if image is None:
+    pages = parsers.page_sizes(content, recogniser.deadline.check)
+    if pages is None:
         return Recognition((), unread=(1,), reason="only PNG, JPEG and TIFF are; send it as one of them, or as a PDF")
-    if image.pages > MAX_SCANNED_PAGES:
+    if len(pages) > MAX_SCANNED_PAGES:
         reason = f"a TIFF of more than {MAX_SCANNED_PAGES} pages is not; send it in smaller parts"
         return Recognition((), unread=(1,), reason=reason)
-    if image.pages == 1:
-        return _of_images({1: _size(image)}, lambda missing: [content] * len(missing), 1, recogniser)
-    measured = {number: images.measure(tiff.page(content, number)) for number in range(1, image.pages + 1)}
-    sizes = {number: _size(one) for number, one in measured.items() if one is not None}
+    sizes = {number: _points(*size) for number, size in enumerate(pages, 1) if size is not None}
+    if len(pages) == 1:
+        return _of_images(sizes, lambda missing: [content] * len(missing), 1, recogniser)
     return _of_images(
-        sizes, lambda missing: (tiff.page(content, number) for number in missing), image.pages, recogniser
+        sizes, lambda missing: parsers.tiff_pages(content, missing, recogniser.deadline.check), len(pages), recogniser
     )
 
 
-def _size(image: images.Image) -> tuple[float, float]:
-    """Width and height in points, as if the image were printed on A4."""
-    scale = _LONG_SIDE / max(image.width, image.height)
-    return image.width * scale, image.height * scale
+def _points(width: int, height: int) -> tuple[float, float]:
+    """Return width and height in points, as if the image were printed on A4."""
+    scale = _LONG_SIDE / max(width, height)
+    return width * scale, height * scale
 
 
 def _of_images(

@@ -73,11 +73,24 @@ def _cut(content: bytes, *, ranges: Sequence[Sequence[int]]) -> Iterator[Part]:
         yield None, part
 
 
-def _render(content: bytes, *, kind: Any, number: int) -> Iterator[Part]:
-    from counterfoil.documents import page_rendering
+def _render(content: bytes, *, is_pdf: bool, number: int) -> Iterator[Part]:
+    from counterfoil.documents import page_images
 
-    made = page_rendering.make(content, kind, number)
-    yield {"problem": made.problem, "pages": made.pages}, made.png
+    page = (page_images.render_pdf if is_pdf else page_images.render_image)(content, number)
+    yield {"problem": page.problem, "pages": page.pages, "media_type": page.media_type}, page.content
+
+
+def _page_sizes(content: bytes) -> Iterator[Part]:
+    from counterfoil.documents import page_images
+
+    yield page_images.page_sizes(content), b""
+
+
+def _tiff_pages(content: bytes, *, numbers: Sequence[int]) -> Iterator[Part]:
+    from counterfoil.documents import page_images
+
+    for page in page_images.tiff_pages(content, numbers):
+        yield None, page
 
 
 def _mail(content: bytes) -> Iterator[Part]:
@@ -114,9 +127,11 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "cut": _cut,
         "extract": _extract,
         "mail": _mail,
+        "page_sizes": _page_sizes,
         "read": _read,
         "read_pages": _read_pages,
         "render": _render,
         "split_pages": _split_pages,
+        "tiff_pages": _tiff_pages,
     }
 )

@@ -96,6 +96,17 @@ def cut(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_ch
     return (frame.content for frame in run("cut", content, {"ranges": ranges}, CUT, check))
 
 
+def page_sizes(content: bytes, check: Check = _no_check) -> list[tuple[int, int] | None] | None:
+    """Do the same as `page_images.page_sizes`. Raises as `process.run`."""
+    (frame,) = run("page_sizes", content, {}, READ, check)
+    return None if frame.value is None else [None if size is None else (size[0], size[1]) for size in frame.value]
+
+
+def tiff_pages(content: bytes, numbers: Sequence[int], check: Check = _no_check) -> Iterator[bytes]:
+    """Do the same as `page_images.tiff_pages`. Raises as `process.run`."""
+    return (frame.content for frame in run("tiff_pages", content, {"numbers": numbers}, CUT, check))
+
+
 def take_mail_apart(content: bytes, check: Check = _no_check) -> tuple[Envelope, SenderAuthentication, Iterator[Found]]:
     """Return the envelope of a mail, the results about its sender, and its files.
 
