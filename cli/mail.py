@@ -12,7 +12,7 @@ from cli.tables import of_tenants
 from cli.terminal import page, print_json
 from cli.trail import By, Reason
 from counterfoil.documents.mail.holds import DmarcPolicy, Hold
-from functions.admin_api.mail import HeldMail, HeldMailPage, MailDecided, MailPolicy
+from functions.admin_api.api.mail import HeldMail, HeldMailPage, MailDecided, MailPolicy
 
 SUMMARY = "List mail that failed DMARC; release or reject it."
 PATH = "/api/admin/mail"

@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.settings import settings
 from functions.admin_api import refusals
-from functions.admin_api.api import operations, queues
+from functions.admin_api.api import chat, mail, offers, operations, queues, reviews, users
 from functions.admin_api.claims import UnauthorizedError, checked
 from functions.admin_api.console import ROUTES, console
 from functions.admin_api.description import described, methods
@@ -18,19 +18,14 @@ from functions.admin_api.etags import conditional
 from functions.admin_api.problems import responses
 from functions.admin_api.request import UnreadableError, read_json, readable
 from functions.admin_api.routes import (
-    chat,
     dead_letters,
     documents,
     erasing,
     exporting,
     letter_changes,
     lookup,
-    mail,
-    offers,
-    reviews,
     tasks,
     uploads,
-    users,
 )
 from functions.admin_api.routes.common import DESCRIPTION, Routes, count_reads
 

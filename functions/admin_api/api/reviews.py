@@ -11,6 +11,8 @@ from decimal import Decimal
 from typing import Annotated, Literal, TypeVar
 from uuid import UUID
 
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.db import Connection, Database, retry_conflicts
@@ -20,11 +22,25 @@ from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.matching.sql import State
 from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Wanted
+from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import Code
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import EVERY_TENANT, Caller, Role
-from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError
+from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError, responses
+from functions.admin_api.request import after
+from functions.admin_api.routes.common import (
+    PAGE,
+    Cursor,
+    Id,
+    Limit,
+    OneTenant,
+    Routes,
+    answer,
+    caller,
+    change,
+    database,
+)
 from functions.admin_api.tenancy import id_of
 
 NO_REVIEW = "There is no such review."
@@ -238,7 +254,7 @@ def _owner(id_: UUID, caller: Caller, database: Database) -> tuple[UUID, str]:
 # -- deciding -------------------------------------------------------------------------------------------------------
 
 
-def confirm(document_id: str, asked: Confirm, change: Change) -> Decided:
+def _confirm(document_id: str, asked: Confirm, change: Change) -> Decided:
     """The document belongs to another one. All that decide raise alike.
 
     Raises:
@@ -254,7 +270,7 @@ def confirm(document_id: str, asked: Confirm, change: Change) -> Decided:
     )
 
 
-def reject(document_id: str, asked: Reject, change: Change) -> Decided:
+def _reject(document_id: str, asked: Reject, change: Change) -> Decided:
     """The document belongs to none of others. Raises as `confirm`."""
     id_ = id_of(document_id, NO_REVIEW)
     return _carried_out(
@@ -262,7 +278,7 @@ def reject(document_id: str, asked: Reject, change: Change) -> Decided:
     )
 
 
-def merge(asked: Merge, change: Change) -> Decided:
+def _merge(asked: Merge, change: Change) -> Decided:
     """The clusters of two documents are one. Raises as `confirm`."""
     one, other = asked.documents
     return _carried_out(
@@ -273,7 +289,7 @@ def merge(asked: Merge, change: Change) -> Decided:
     )
 
 
-def split(asked: Split, change: Change) -> Decided:
+def _split(asked: Split, change: Change) -> Decided:
     """A document does not belong to its cluster. Raises as `confirm`."""
     return _carried_out(
         asked.document,
@@ -335,3 +351,89 @@ def _decided(
         raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.sentence)
     change.send(answer.sends)
     return slug, answer
+
+
+routes = Routes()
+FORMS = (Difference, Confirm, Reject, Merge, Split)
+"""Forms of request bodies."""
+
+
+_DECISION = responses({200: (Decided, "It is decided.")}, 400, 404, 409, 413, 415, 422, 429)
+_WORD = responses({200: (DifferenceSettled, "It is settled.")}, 400, 404, 409, 413, 415, 422, 429)
+
+
+@routes.get(
+    "/api/admin/reviews",
+    summary="List documents in doubt",
+    tags=["reviews"],
+    responses=responses({200: (ReviewPage, "A page.")}, 422),
+)
+def list_reviews(  # a query is this many parameters
+    tenant: OneTenant = None,
+    kind: Annotated[DocumentType | None, Query()] = None,
+    min_chance: Annotated[float | None, Query(ge=0, le=1, description="Of the likeliest candidate.")] = None,
+    max_chance: Annotated[float | None, Query(ge=0, le=1, description="Of the likeliest candidate.")] = None,
+    state: Annotated[State, Query()] = "open",
+    cursor: Cursor = None,
+    limit: Limit = PAGE,
+) -> Response[ReviewPage]:
+    """A page of the documents that are in doubt."""
+    wanted = Wanted(
+        state=state,
+        kind=None if kind is None else kind.value,
+        min_chance=min_chance,
+        max_chance=max_chance,
+        after=None if cursor is None else after(cursor),
+    )
+    return answer(200, listed(wanted, limit, tenant, caller(), database()))
+
+
+@routes.get(
+    "/api/admin/reviews/<document_id>",
+    summary="Show a document in doubt",
+    tags=["reviews"],
+    responses=responses({200: (Review, "The document, its candidates and their evidence.")}, 404, 422),
+)
+def show_review(document_id: Id) -> Response[Review]:
+    """One document in doubt, with its candidates and their evidence."""
+    return answer(200, shown(document_id, caller(), database()))
+
+
+@routes.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
+def merge(asked: Annotated[Merge, Body()]) -> Response[Decided]:
+    """Two clusters are one."""
+    return answer(200, _merge(asked, change()))
+
+
+@routes.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION)
+def split(asked: Annotated[Split, Body()]) -> Response[Decided]:
+    """A document does not belong to its cluster."""
+    return answer(200, _split(asked, change()))
+
+
+@routes.post("/api/admin/reviews/accept", summary="Accept a difference", tags=["reviews"], responses=_WORD)
+def accept(asked: Annotated[Difference, Body()]) -> Response[DifferenceSettled]:
+    """A difference may be."""
+    return answer(200, say("accepted", asked, change()))
+
+
+@routes.post("/api/admin/reviews/dispute", summary="Dispute a difference", tags=["reviews"], responses=_WORD)
+def dispute(asked: Annotated[Difference, Body()]) -> Response[DifferenceSettled]:
+    """A difference may not be."""
+    return answer(200, say("disputed", asked, change()))
+
+
+@routes.post(
+    "/api/admin/reviews/<document_id>/confirm", summary="Confirm a candidate", tags=["reviews"], responses=_DECISION
+)
+def confirm(document_id: Id, asked: Annotated[Confirm, Body()]) -> Response[Decided]:
+    """A document belongs to another one."""
+    return answer(200, _confirm(document_id, asked, change()))
+
+
+@routes.post(
+    "/api/admin/reviews/<document_id>/reject", summary="Reject candidates", tags=["reviews"], responses=_DECISION
+)
+def reject(document_id: Id, asked: Annotated[Reject, Body()]) -> Response[Decided]:
+    """A document does not belong to others."""
+    return answer(200, _reject(document_id, asked, change()))

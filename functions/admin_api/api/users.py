@@ -7,10 +7,12 @@ version in If-Match; without it, and when deleting and blocking, whatever there 
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Literal, TypeVar
 from uuid import UUID
 
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from counterfoil.db import Connection, Database, retry_conflicts
@@ -20,8 +22,22 @@ from counterfoil.offers.profiles import MOST_TRAITS, Gender, JobState
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller
-from functions.admin_api.etags import seen
-from functions.admin_api.problems import NotFoundError
+from functions.admin_api.etags import etag, names, seen
+from functions.admin_api.problems import NotFoundError, responses
+from functions.admin_api.routes.common import (
+    PAGE,
+    VERSIONED,
+    Cursor,
+    Id,
+    IfNoneMatch,
+    Limit,
+    OneTenant,
+    Routes,
+    answer,
+    caller,
+    change,
+    database,
+)
 from functions.admin_api.tenancy import slug_of, viewed
 
 T = TypeVar("T")
@@ -75,7 +91,7 @@ class ProfileForm(BaseModel):
 
 
 class UserProfile(BaseModel):
-    """A profile as it is kept."""
+    """Show a stored profile."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -282,3 +298,110 @@ def _must(found: bool) -> None:
 
 def _told(user_id: UUID, slug: str, profile: profiles.Profile) -> UserProfile:
     return UserProfile(user_id=user_id, tenant=slug, version=profile.version, **vars(profile))
+
+
+routes = Routes()
+FORMS = (ProfileForm,)
+"""Forms of request bodies."""
+_KEPT = responses(
+    {201: (UserProfile, "It is new."), 200: (UserProfile, "It replaces the one before.")},
+    *(400, 404, 412, 413, 415, 422, 428, 429),
+)
+_KEPT[200]["headers"] = _KEPT[201]["headers"] = VERSIONED
+_SHOWN = responses(
+    {200: (UserProfile, "The profile."), 304: (None, "It is still the one that If-None-Match names.")}, 404, 422
+)
+_SHOWN[200]["headers"] = VERSIONED
+_BLOCK = "/api/users/<user_id>/blocks/<blocked_id>"
+
+
+@routes.put("/api/users/<user_id>/profile", summary="Keep a user's profile", tags=["users"], responses=_KEPT)
+def put_profile(
+    user_id: Id,
+    profile: Annotated[ProfileForm, Body()],
+    tenant: OneTenant = None,
+    condition: Annotated[
+        str | None,
+        Header(
+            alias="If-Match",
+            description="The ETag of the profile that is replaced; without it, whichever there is.",
+        ),
+    ] = None,
+) -> Response[UserProfile]:
+    """Store a whole profile. The user is offered to others from the next 9:00 in their time zone."""
+    status, kept = put(user_id, tenant, profile, condition, change())
+    return answer(status, kept, {"ETag": etag(kept.version)})
+
+
+@routes.get("/api/users/<user_id>/profile", summary="Show a user's profile", tags=["users"], responses=_SHOWN)
+def show_profile(user_id: Id, tenant: OneTenant = None, known: IfNoneMatch = None) -> Response[UserProfile | None]:
+    """Show a stored profile."""
+    found = show(user_id, tenant, caller(), database())
+    headers = {"ETag": etag(found.version)}
+    return Response(304, headers=headers) if names(known, found.version) else answer(200, found, headers)
+
+
+@routes.delete(
+    "/api/users/<user_id>/profile",
+    summary="Delete a user's profile",
+    tags=["users"],
+    responses=responses(
+        {204: (None, "It is removed, with the user's blocks and offers.")}, *(400, 404, 413, 415, 422, 429)
+    ),
+)
+def delete_profile(user_id: Id, tenant: OneTenant = None) -> Response[None]:
+    """Remove a user, who is no longer offered to others. Earlier offers of the user are withdrawn."""
+    remove(user_id, tenant, change())
+    return Response(204)
+
+
+@routes.get(
+    "/api/users/<user_id>/blocks",
+    summary="List blocked users",
+    tags=["users"],
+    responses=responses({200: (BlockedUsers, "A page, the latest first.")}, 404, 422),
+)
+def list_blocks(
+    user_id: Id, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
+) -> Response[BlockedUsers]:
+    """List the users that this user has blocked. Nothing shows the users that have blocked this one."""
+    return answer(200, blocks(user_id, tenant, cursor, limit, caller(), database()))
+
+
+@routes.put(
+    _BLOCK,
+    summary="Block a user",
+    tags=["users"],
+    responses=responses({204: (None, "They are not offered to each other again.")}, 400, 404, 413, 415, 422, 429),
+)
+def block_user(user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
+    """Never offer two users to each other again. Earlier offers of each other are withdrawn."""
+    block(user_id, blocked_id, tenant, change())
+    return Response(204)
+
+
+@routes.delete(
+    _BLOCK,
+    summary="Unblock a user",
+    tags=["users"],
+    responses=responses({204: (None, "There is no such block, any more or at all.")}, *(400, 404, 413, 415, 422, 429)),
+)
+def unblock_user(user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
+    """A block is taken back. One of the other person's stands."""
+    unblock(user_id, blocked_id, tenant, change())
+    return Response(204)
+
+
+@routes.get(
+    "/api/users/<user_id>/offers",
+    summary="Show a user's offers",
+    tags=["users"],
+    responses=responses({200: (UserOffers, "The offers, or their progress.")}, 404, 422),
+)
+def show_offers(
+    user_id: Id,
+    tenant: OneTenant = None,
+    date: Annotated[Day | None, Query(description="In the user's own calendar. Default: today there.")] = None,
+) -> Response[UserOffers]:
+    """Show the offers of a user for a date. Users without a profile have none."""
+    return answer(200, offered(user_id, tenant, date, caller(), database(), datetime.now(UTC)))

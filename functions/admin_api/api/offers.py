@@ -6,21 +6,25 @@ Looking takes the role viewer for the tenant.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Literal
+from datetime import UTC, date, datetime
+from typing import Annotated, Literal
 from uuid import UUID
 
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, Field, JsonValue
 
 from counterfoil.db import Connection, Database
 from counterfoil.offers import pool_list
 from counterfoil.offers.pool_list import MOST_SHARDS, Place, Pool, PoolState, Wanted
 from counterfoil.offers.profiles import JobState
+from counterfoil.validation import PrintableText
 from functions.admin_api import request
+from functions.admin_api.api.users import LONGEST_ZONE, NO_USER, Day, Offer
 from functions.admin_api.caller import Caller
-from functions.admin_api.problems import NotFoundError
+from functions.admin_api.problems import NotFoundError, responses
+from functions.admin_api.routes.common import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database
 from functions.admin_api.tenancy import id_of, owned, viewed
-from functions.admin_api.users import NO_USER, Offer
 
 NO_POOL = "There is no such pool."
 
@@ -223,3 +227,59 @@ def _facts(pool: Pool, slug: str) -> dict[str, object]:
 def _shard(shard: pool_list.Shard) -> OfferShard:
     facts = {name: value for name, value in vars(shard).items() if name not in {"size", "letter"}}
     return OfferShard(**facts, users=shard.size, dead_letter=shard.letter)
+
+
+routes = Routes()
+
+
+@routes.get(
+    "/api/admin/offers",
+    summary="List pools of offers",
+    tags=["offers"],
+    responses=responses({200: (OfferPoolPage, "A page, the latest first.")}, 404, 422),
+)
+def list_pools(  # a query is this many parameters
+    tenant: OneTenant = None,
+    since: Annotated[Day | None, Query(alias="from", description="Of this date or a later one.")] = None,
+    until: Annotated[Day | None, Query(alias="to", description="Of this date or an earlier one.")] = None,
+    timezone: Annotated[PrintableText | None, Query(min_length=1, max_length=LONGEST_ZONE)] = None,
+    state: Annotated[PoolState | None, Query()] = None,
+    cursor: Cursor = None,
+    limit: Limit = PAGE,
+) -> Response[OfferPoolPage]:
+    """A page of a tenant's pools: a date of a time zone each, and its progress."""
+    wanted = Filter(tenant, since, until, timezone, state, cursor, limit)
+    return answer(200, page(wanted, caller(), database(), datetime.now(UTC)))
+
+
+@routes.get(
+    "/api/admin/offers/<pool_id>",
+    summary="Show a pool of offers",
+    tags=["offers"],
+    responses=responses({200: (OfferPoolDetail, "The pool.")}, 404, 422),
+)
+def show_pool(pool_id: Id) -> Response[OfferPoolDetail]:
+    """One date of one time zone, with the shards that its users are served in."""
+    return answer(200, show(pool_id, caller(), database(), datetime.now(UTC)))
+
+
+@routes.get(
+    "/api/admin/offers/<pool_id>/failed",
+    summary="List users without their offers",
+    tags=["offers"],
+    responses=responses({200: (FailedUsers, "A page, by user id.")}, 404, 422),
+)
+def list_failed(pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> Response[FailedUsers]:
+    """A page of the users of a pool whose offers failed, and why."""
+    return answer(200, failed(pool_id, cursor, limit, caller(), database(), datetime.now(UTC)))
+
+
+@routes.get(
+    "/api/admin/offers/<pool_id>/users/<user_id>",
+    summary="Show how a user's offers came about",
+    tags=["offers"],
+    responses=responses({200: (OfferJob, "The job.")}, 404, 422),
+)
+def show_job(pool_id: Id, user_id: Id) -> Response[OfferJob]:
+    """One user's job of a date: its shard, its attempts, its inputs and the offers."""
+    return answer(200, job(pool_id, user_id, caller(), database(), datetime.now(UTC)))

@@ -6,8 +6,11 @@ admin role.
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.db import Connection, Database, retry_conflicts
@@ -16,9 +19,21 @@ from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision, DmarcPolicy, Hold, MailCursor
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
+from functions.admin_api.api.reviews import LONGEST_NAME, Reason
 from functions.admin_api.caller import Caller, Role
-from functions.admin_api.problems import ConflictError, ForbiddenError
-from functions.admin_api.reviews import LONGEST_NAME, Reason
+from functions.admin_api.problems import ConflictError, ForbiddenError, responses
+from functions.admin_api.routes.common import (
+    PAGE,
+    Cursor,
+    Id,
+    Limit,
+    OneTenant,
+    Routes,
+    answer,
+    caller,
+    change,
+    database,
+)
 from functions.admin_api.tenancy import owned, slug_of, viewed
 
 NO_MAIL = "There is no such mail."
@@ -171,3 +186,61 @@ def _decided(
         raise ConflictError("The mail is not on hold: it was released or rejected before.")
     change.send(sends)
     return MailDecided(id=id_, tenant=slug, hold=hold)
+
+
+routes = Routes()
+FORMS = (MailDecision, MailPolicyChange)
+"""Forms of request bodies."""
+
+
+_DECIDED = responses({200: (MailDecided, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
+
+
+@routes.get(
+    "/api/admin/mail",
+    summary="List mail on hold",
+    tags=["mail"],
+    responses=responses({200: (HeldMailPage, "A page, the newest first.")}, 404, 422),
+)
+def list_mail(
+    tenant: OneTenant = None,
+    hold: Annotated[Hold, Query(description="`held` mail waits for an operator.")] = "held",
+    cursor: Cursor = None,
+    limit: Limit = PAGE,
+) -> Response[HeldMailPage]:
+    """Mail that failed DMARC, in one state."""
+    return answer(200, page(tenant, hold, cursor, limit, caller(), database()))
+
+
+@routes.get(
+    "/api/admin/mail/policy",
+    summary="Show the mail policy",
+    tags=["mail"],
+    responses=responses({200: (MailPolicy, "The policy.")}, 404, 422),
+)
+def show_mail_policy(tenant: OneTenant = None) -> Response[MailPolicy]:
+    """A tenant's policy for mail that fails DMARC."""
+    return answer(200, policy(tenant, caller(), database()))
+
+
+@routes.put(
+    "/api/admin/mail/policy",
+    summary="Change the mail policy",
+    tags=["mail"],
+    responses=responses({200: (MailPolicy, "The policy is stored.")}, 400, 404, 409, 413, 415, 422, 429),
+)
+def change_mail_policy(asked: Annotated[MailPolicyChange, Body()], tenant: OneTenant = None) -> Response[MailPolicy]:
+    """Change a tenant's policy for mail that fails DMARC. It applies to mail that is acquired from now on."""
+    return answer(200, change_policy(tenant, asked, change()))
+
+
+@routes.post("/api/admin/mail/<mail_id>/release", summary="Release a held mail", tags=["mail"], responses=_DECIDED)
+def release_mail(mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> Response[MailDecided]:
+    """Acquire the attachments of a held mail."""
+    return answer(200, release(mail_id, asked, change()))
+
+
+@routes.post("/api/admin/mail/<mail_id>/reject", summary="Reject a held mail", tags=["mail"], responses=_DECIDED)
+def reject_mail(mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> Response[MailDecided]:
+    """Take nothing from a held mail."""
+    return answer(200, reject(mail_id, asked, change()))

@@ -6,22 +6,37 @@ deleting operator.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.db import Database, retry_conflicts
+from counterfoil.delivery.work import LARGEST
 from counterfoil.tasks import chat
 from counterfoil.tasks.chat import NoSessionError, deletion, sessions
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller, Role
-from functions.admin_api.problems import ForbiddenError
+from functions.admin_api.problems import ForbiddenError, responses
+from functions.admin_api.routes.common import (
+    PAGE,
+    Cursor,
+    Id,
+    Limit,
+    OneTenant,
+    Routes,
+    answer,
+    caller,
+    change,
+    database,
+)
 from functions.admin_api.tenancy import slug_of
 from functions.admin_api.uploads import Slug
 
-PAGE, LONGEST_PAGE = 100, 1000
+MESSAGES_PAGE, LONGEST_MESSAGES_PAGE = 100, 1000
 """Messages of a transcript."""
 _NO_SESSION = "There is no such session."
 
@@ -156,3 +171,49 @@ def _tenant(named: str | None, caller: Caller) -> str:
     if not caller.subject:
         raise ForbiddenError("The token names nobody, and conversations are somebody's: it has no sub.")
     return slug
+
+
+routes = Routes()
+
+
+@routes.get(
+    "/api/chat/sessions",
+    summary="List conversations",
+    tags=["chat"],
+    responses=responses({200: (ChatSessionPage, "A page, the newest first.")}, 422),
+)
+def list_chat_sessions(
+    tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
+) -> Response[ChatSessionPage]:
+    """List the caller's own conversations. `POST /api/tasks` sends a message to one or begins one."""
+    return answer(200, listed(Filter(tenant, cursor, limit), caller(), database()))
+
+
+@routes.get(
+    "/api/chat/sessions/<session_id>",
+    summary="Show a conversation",
+    tags=["chat"],
+    responses=responses({200: (ChatTranscript, "Its messages, in their order.")}, 404, 422),
+)
+def show_chat_session(
+    session_id: Id,
+    behind: Annotated[int, Query(alias="after", ge=0, le=LARGEST, description="Messages behind this place.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_MESSAGES_PAGE, description="How many, at most.")] = MESSAGES_PAGE,
+) -> Response[ChatTranscript]:
+    """Show the messages of one of the caller's own conversations; with `after`, only new ones."""
+    return answer(200, transcript(session_id, behind, limit, caller(), database()))
+
+
+@routes.delete(
+    "/api/chat/sessions/<session_id>",
+    summary="Delete a conversation",
+    description="One of the caller's own conversations is deleted at once, with all of its messages. A message that "
+    "waits for its reply is cancelled, and gets none. The tasks of its messages stay as they ended, without payload "
+    "and result: the same request under the `idempotency_key` of one of them begins nothing new.",
+    tags=["chat"],
+    responses=responses({204: (None, "It is gone.")}, 400, 404, 413, 415, 422, 429),
+)
+def delete_chat_session(session_id: Id) -> Response[None]:
+    """Delete one of the caller's own conversations, with all of its messages."""
+    delete(session_id, change())
+    return Response(204)
