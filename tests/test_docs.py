@@ -19,6 +19,7 @@ LOCAL_CONTEXT = {"stage", "databaseUrl", "endpoint", "timeout"}
 """What the local cloud is told by `counterfoil up`."""
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PACKAGE = ROOT / "layers" / "shared" / "python" / "counterfoil"
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 
@@ -97,6 +98,14 @@ def test_every_context_of_a_deployment_is_in_the_runbook_and_is_one() -> None:
     listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
 
     assert listed == set(re.findall(r"^\| `(\w+)` \|", infra.context.__doc__ or "", re.MULTILINE)) - LOCAL_CONTEXT
+
+
+def test_readme_names_every_domain() -> None:
+    (row,) = re.findall(r"^\| `layers/shared/python/counterfoil/` \| (.+) \|$", README, re.MULTILINE)
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+
+    assert set(re.findall(r"`(\w+)/`", row)) == packages
+    assert all((PACKAGE / name).is_file() for name in re.findall(r"`(\w+\.py)`", row))
 
 
 def test_example_of_a_task_type_works(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""Serves the console: pages for the browser from the function's own asset, to everybody, for there is nothing in them.
+"""Serves the console's files from the function's asset, without a token: they hold no data.
 
-What can be asked for is a table that is made with the files (`infra/console.py`). Names hold a hash of what is in them,
-so that a browser asks once; the page that names them is asked for each time.
+The files and their table come from `infra/pages.py`. A name contains the hash of its content, so a browser requests a
+file once. The page that names the files is requested each time.
 """
 
 import base64
