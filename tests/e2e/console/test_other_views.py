@@ -21,7 +21,7 @@ WATCHDOG_MILLISECONDS = 150_000
 @pytest.mark.parametrize(
     ("name", "at", "title"),
     [
-        ("purges", "purges", "Nothing was purged"),
+        ("operations", "operations", "None yet"),
         ("audit", f"audit?target={UUID(int=1)}", "No entries"),
     ],
 )
