@@ -136,9 +136,10 @@ class Clones:
 
     def take(self) -> str:
         """Return a new database that no other test uses."""
-        name = self._next.result()
-        self._next = self._thread.submit(_create, self._maintenance, self._template)
-        return name
+        try:
+            return self._next.result()
+        finally:  # a failed creation must not fail the tests after this one
+            self._next = self._thread.submit(_create, self._maintenance, self._template)
 
     def drop(self, name: str) -> None:
         """Drop a database in the thread."""
