@@ -36,7 +36,7 @@ class State:
     database_pid: int
     database_port: int
     database_url: str
-    """As the server's superuser."""
+    """URL of the server's superuser."""
     deployment: Deployment | None = None
 
     def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str], tuning: Tuning) -> "State":
@@ -46,7 +46,7 @@ class State:
 
     @property
     def tuning(self) -> Tuning:
-        """What the last deployment was told."""
+        """The settings of the last deployment."""
         return Tuning(self.deployment.settings, self.deployment.timeout) if self.deployment else Tuning()
 
     def save(self, place: Place) -> None:
@@ -59,7 +59,7 @@ class State:
 
     @classmethod
     def load(cls, place: Place) -> "State | None":
-        """The state as it was saved last. None where there is none, or none that this version can read."""
+        """Return the saved state; None if it is missing or this version cannot read it."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             return cls._read(place.state)
         return None
@@ -305,7 +305,9 @@ class Cloud:
 
 @contextmanager
 def visited(place: Place, logs: Path, *, keep: bool) -> Iterator[Cloud]:
-    """A cloud that is up, and afterwards as it was before, unless `keep` leaves it up. Logs of a failure go to `logs`.
+    """Bring a cloud up for the block, then restore its earlier state unless `keep`.
+
+    Logs of a failure are copied to `logs`.
 
     Raises:
         CloudError, PostgresError: it cannot be brought up.

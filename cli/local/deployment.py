@@ -66,7 +66,7 @@ _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a deployment is told beside what it is made from."""
+    """Settings of a deployment that are not part of its sources."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     timeout: int | None = None
@@ -74,10 +74,10 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is deployed. Times are seconds since the epoch."""
+    """The last deployment. Times are seconds since the epoch."""
 
     fingerprint: str
-    """Of everything that it was made from: the same fingerprint needs no new deployment."""
+    """Fingerprint of all its sources: if it is unchanged, no new deployment is needed."""
     at: float
     seconds: float
     outputs: dict[str, str] = field(default_factory=dict)

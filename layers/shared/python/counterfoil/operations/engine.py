@@ -110,7 +110,10 @@ class Turns:
 
 
 class Definition(ABC):
-    """Steps of some actions. All methods but `prepare` run in the step's transaction."""
+    """Steps of some actions. All methods but `prepare` run in the step's transaction.
+
+    Actions on listed items (`LISTING`) also need `select`, `watch` and `end`.
+    """
 
     actions: tuple[Action, ...]
     per = timedelta(seconds=1)
