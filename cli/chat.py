@@ -30,11 +30,10 @@ from counterfoil.delivery.work import Send
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks import chat, store
-from counterfoil.tasks.chat import deletion
-from counterfoil.tasks.chat.completion import NAME
-from counterfoil.tasks.registry import InvalidPayloadError
+from counterfoil.tasks.chat import CHAT_COMPLETION
 from counterfoil.tasks.store import EndedError, Task
-from counterfoil.tasks.types import TYPES
+from counterfoil.tasks.task_type import InvalidPayloadError
+from counterfoil.tasks.types import enabled_type
 
 LISTED = 20
 """Conversations in a list."""
@@ -207,7 +206,7 @@ class Conversation:
         payload: dict[str, object] = {"message": text}
         if self.session_id is not None:
             payload["session_id"] = str(self.session_id)
-        type_ = TYPES.enabled(NAME, self.settings)
+        type_ = enabled_type(CHAT_COMPLETION.name, self.settings)
         order = store.order(type_, payload, settings=self.settings)  # type: ignore[arg-type]  # JSON
         done = store.submit(self.database, self.tenant_id, order, self.database.now(), bucket=self.bucket)
         self.send(done.sends)
@@ -317,7 +316,7 @@ def _show(entries: Sequence[chat.Entry]) -> None:
 
 def _named(database: Database, tenant_id: UUID, text: str) -> UUID:
     with database.tenant(tenant_id) as connection:
-        known = [one.id for one in chat.listed(connection, None, limit=1000)]
+        known = [one.id for one in chat.list_sessions(connection, None, limit=1000)]
     end = text.strip().lower()
     found = [id_ for id_ in known if str(id_).endswith(end)] if len(end) >= ids.LEAST else []
     if len(found) != 1:
@@ -332,7 +331,7 @@ def _delete(database: Database, tenant: Tenant, text: str | None) -> None:
 
     def once() -> None:
         with database.tenant(tenant.id) as connection:
-            deletion.delete(connection, session_id, None, database.now(), by=user())
+            chat.delete_session(connection, session_id, None, database.now(), by=user())
 
     retry_conflicts(once)
     aside().print("It is gone, with all that was said in it.")
@@ -340,7 +339,7 @@ def _delete(database: Database, tenant: Tenant, text: str | None) -> None:
 
 def _list(database: Database, tenant: Tenant, *, as_json: bool) -> None:
     with database.tenant(tenant.id) as connection:
-        found = chat.listed(connection, None, limit=LISTED)
+        found = chat.list_sessions(connection, None, limit=LISTED)
     if as_json:
         print_json(
             [

@@ -27,9 +27,9 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
-from counterfoil.tasks.registry import InvalidPayloadError
 from counterfoil.tasks.store import LARGEST_MAX_RETRY, Status, Task, Try, Wanted
-from counterfoil.tasks.types import TYPES
+from counterfoil.tasks.task_type import InvalidPayloadError
+from counterfoil.tasks.types import enabled_type
 
 SUMMARY = "Hand in tasks for the workers to carry out; show, list and cancel them."
 LOOK_SECONDS = 0.25
@@ -97,7 +97,7 @@ def submit(  # one for each option
     outbox = outbox_of(cloud)
     try:
         settings = Settings.from_environment(cloud.state.tuning.settings)
-        type_ = TYPES.enabled(task_type, settings)
+        type_ = enabled_type(task_type, settings)
         wanted = store.order(type_, read_payload(payload), max_retry=max_retry, idempotency_key=key, settings=settings)
         done = store.submit(
             cloud.database, whose.id, wanted, cloud.database.now(), bucket=cloud.outputs["UploadsBucketName"]

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import psycopg
@@ -10,8 +11,7 @@ import pytest
 import infra.context
 from counterfoil.documents import lexicon
 from counterfoil.metrics import Metric
-from counterfoil.tasks import registry
-from counterfoil.tasks.registry import Registry
+from counterfoil.tasks.task_type import Services, TaskType
 from infra.alarm_table import WATCHES, Scope, Watch
 from infra.worker_table import WORKERS, Row
 
@@ -108,15 +108,15 @@ def test_readme_names_every_domain() -> None:
     assert all((PACKAGE / name).is_file() for name in re.findall(r"`(\w+\.py)`", row))
 
 
-def test_example_of_a_task_type_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_of_a_task_type_works() -> None:
     (example,) = re.findall(r"^```python\n(.+?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
-    monkeypatch.setattr(registry, "task", (types := Registry()).register)
+    names: dict[str, Any] = {"__name__": "example"}
 
-    exec(example, {"__name__": "example"})
+    exec(example, names)
 
-    kind = types.get("repeat")
-    assert kind is not None
-    assert kind.run(Mock(), kind.read({"text": "ab", "times": 2})) == {"text": "abab"}
+    type_ = names["REPEAT"]
+    assert isinstance(type_, TaskType)
+    assert type_.run(Mock(), type_.read({"text": "ab", "times": 2}), Services()) == {"text": "abab"}
 
 
 def test_example_of_a_lexicon_entry_works(monkeypatch: pytest.MonkeyPatch) -> None:

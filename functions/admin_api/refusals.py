@@ -24,10 +24,10 @@ from counterfoil.errors import (
 from counterfoil.offers.profiles import ProfileChangedError
 from counterfoil.operations.store import NoOperationError, OperationStateError
 from counterfoil.queues import PauseConflictError
-from counterfoil.tasks.chat import NoSessionError
-from counterfoil.tasks.claim_check import TooLargeError
-from counterfoil.tasks.registry import InvalidPayloadError, NotBeforeError
+from counterfoil.tasks.chat import SessionNotFoundError
+from counterfoil.tasks.payloads import TooLargeError
 from counterfoil.tasks.store import EndedError, KeyTakenError
+from counterfoil.tasks.task_type import InvalidPayloadError, RetryLaterError
 from functions.admin_api.allowance import TooManyError
 from functions.admin_api.claims import UnauthorizedError
 from functions.admin_api.etags import NoConditionError
@@ -39,7 +39,7 @@ _OURS = "This failed on our side."
 _STATUS: dict[type[CounterfoilError], int] = {
     ForbiddenError: 403,
     NotFoundError: 404,
-    NoSessionError: 404,
+    SessionNotFoundError: 404,
     NoLetterError: 404,
     NoOperationError: 404,
     ConflictError: 409,
@@ -72,7 +72,7 @@ def register(api: APIGatewayHttpResolver, forms: Sequence[type[BaseModel]], allo
         ResponseValidationError: _not_as_promised,
         NoRouteError: lambda _: _no_route(allowed()),
         TooManyError: _too_many,
-        NotBeforeError: _too_many,
+        RetryLaterError: _too_many,
         TransientError: _later,
         PermanentError: _broken,
     }
@@ -121,7 +121,7 @@ def _no_route(allowed: Sequence[str]) -> Response[str]:
     return problem(404, "There is no such path.")
 
 
-def _too_many(error: TooManyError | NotBeforeError) -> Response[str]:
+def _too_many(error: TooManyError | RetryLaterError) -> Response[str]:
     return refused(429, error, {"Retry-After": str(error.retry_after)})
 
 

@@ -18,7 +18,7 @@ from counterfoil.delivery.work import Send
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
 from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
-from counterfoil.tasks.types import TYPES
+from counterfoil.tasks.types import TYPES, enabled_type
 from counterfoil.validation import PrintableText
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
@@ -142,7 +142,7 @@ class Desk:
             TooLargeError: it is larger than is taken.
             ForbiddenError: the caller is nobody.
             ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
-            NotBeforeError: the type takes no more for a while.
+            RetryLaterError: the type takes no more for a while.
             KeyTakenError: the key belongs to another request.
             ServiceUnavailableError, DatabaseUnavailableError: this cannot be done just now.
         """
@@ -151,7 +151,7 @@ class Desk:
         if not change.caller.subject:
             raise ForbiddenError("The token names nobody, and tasks are somebody's: it has no sub.")
         wanted = store.order(
-            TYPES.enabled(order.task_type, self.settings),
+            enabled_type(order.task_type, self.settings),
             order.payload,
             max_retry=order.max_retry,
             idempotency_key=order.idempotency_key,

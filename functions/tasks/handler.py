@@ -1,4 +1,4 @@
-"""Tasks: messages of tasks in, results out."""
+"""The tasks worker: messages of tasks in, results out."""
 
 from functools import cache
 from typing import Any
@@ -9,24 +9,25 @@ from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.llm import Llm
 from counterfoil.settings import settings
+from counterfoil.tasks.http_request import build_egress
 from counterfoil.tasks.store import read_task_message
-from counterfoil.tasks.types import http_request
-from functions.tasks.work import Means, carry_out
+from counterfoil.tasks.task_type import Services
+from functions.tasks.work import run_task
 
 
 @cache
 def consumer() -> Consumer:
-    """The consumer of this function's queues, made at the first invocation."""
-    return Consumer.from_settings(settings(), _carry_out, read=read_task_message)
+    """Return the consumer of this function's queues."""
+    return Consumer.from_settings(settings(), _run, read=read_task_message)
 
 
-def _carry_out(attempt: TenantAttempt) -> Outcome:
-    return carry_out(attempt, means(attempt.database))
+def _run(attempt: TenantAttempt) -> Outcome:
+    return run_task(attempt, services(attempt.database))
 
 
 @cache
-def means(database: Database) -> Means:
-    """What tasks may use here: what the settings name."""
+def services(database: Database) -> Services:
+    """Return the services that the settings name."""
     chosen = settings()
 
     def language_model() -> Llm:
@@ -34,9 +35,9 @@ def means(database: Database) -> Means:
         assert found is not None  # LLM_PROVIDER is set
         return found
 
-    return Means(
+    return Services(
         language_model if chosen.llm_provider is not None else None,
-        http_request.way_out(chosen) if chosen.webhooks else None,
+        build_egress(chosen) if chosen.webhooks else None,
         chosen.uploads_bucket,
         chosen,
     )
@@ -44,7 +45,7 @@ def means(database: Database) -> Means:
 
 @cache
 def breakers(database: Database) -> Breakers:
-    """The circuit breakers, which remember for a moment what they read."""
+    """Return the circuit breakers."""
     return Breakers.from_settings(settings(), database)
 
 

@@ -18,7 +18,7 @@ from counterfoil.dead_letters import groups, keeping
 from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import within
 from counterfoil.operations import store
-from counterfoil.tasks import claim_check
+from counterfoil.tasks import payloads
 from functions.watchdog.parts import run_each
 
 OUTBOX_RETENTION = timedelta(days=14)
@@ -146,7 +146,7 @@ def remove_payloads(
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
     with aws.errors_mapped():
-        refused = within(time_left(), partial(claim_check.remove, bucket, keys))
+        refused = within(time_left(), partial(payloads.remove, bucket, keys))
     removed = [key for key in keys if key not in refused]
     with keeper(database) as connection:
         connection.execute("DELETE FROM payload_removal WHERE key = ANY(%s)", [removed])

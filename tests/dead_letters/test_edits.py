@@ -18,9 +18,9 @@ from counterfoil.dead_letters.actions import NotPendingError, Wish
 from counterfoil.dead_letters.edits import NotEditableError, differing
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError, VersionError
 from counterfoil.settings import Settings
-from counterfoil.tasks import claim_check
-from counterfoil.tasks.claim_check import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
-from counterfoil.tasks.registry import InvalidPayloadError
+from counterfoil.tasks import payloads
+from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
+from counterfoil.tasks.task_type import InvalidPayloadError
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import rows
 from tests.factories import make_task
@@ -266,7 +266,7 @@ def test_a_large_edit_goes_where_large_payloads_are_and_the_old_one_goes(
 
     [task] = rows(admin, "task")
     assert task["payload"] is None
-    assert claim_check.read(BUCKET, task["payload_key"]) == wanted
+    assert payloads.read(BUCKET, task["payload_key"]) == wanted
     assert to_be_removed(admin) == {old: True}
 
 

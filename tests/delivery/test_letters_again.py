@@ -15,7 +15,8 @@ from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.kinds import KINDS
 from counterfoil.settings import Settings
-from functions.tasks.work import Means, carry_out
+from counterfoil.tasks.task_type import Services
+from functions.tasks.work import run_task
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import Clock, FakeSqs, done
 from tests.delivery.requeued import QUEUE, Run, Task, row, sent
@@ -126,7 +127,7 @@ def test_an_edited_payload_is_what_is_tried(
     retry(database, tenant, outbox, letter_of(database, tenant, message), clock)
     [(again, _)] = sent(sqs, QUEUE)
     assert '"say":"bye"' in sqs.sent[QUEUE][0]["MessageBody"]
-    run(lambda attempt: carry_out(attempt, Means()), again)
+    run(lambda attempt: run_task(attempt, Services()), again)
 
     found = row(admin, message)
     assert (found["status"], found["payload"], found["result"]) == ("succeeded", {"say": "bye"}, {"say": "bye"})

@@ -84,7 +84,7 @@ def test_clearing_up_after_another_takes_the_code_from_a_process_that_is_startin
         ("counterfoil.llm.client", "open('/nowhere/at/all')", True),
         ("counterfoil.llm.client", "1 / 0", False),
         ("counterfoil.llm.client", "None.nothing", False),
-        ("counterfoil.tasks.chat.completion", "import nowhere_at_all", False),
+        ("counterfoil.tasks.chat", "import nowhere_at_all", False),
     ],
 )
 def test_only_code_that_is_not_there_any_more_is_the_emulators_doing(place: str, missing: str, is_so: bool) -> None:

@@ -27,8 +27,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.tasks import store
-from counterfoil.tasks.chat.completion import NAME
-from counterfoil.tasks.types import TYPES
+from counterfoil.tasks.chat import CHAT_COMPLETION
 from tests.e2e.chaos import Chaos, is_spoilt, own_cloud, watched
 from tests.e2e.load import LOAD_SECONDS
 from tests.e2e.waiting import until
@@ -131,7 +130,7 @@ class Talk:
 
     def session(self, number: int) -> None:
         """Say all that is said in one session."""
-        kind = TYPES.get(NAME)
+        kind = CHAT_COMPLETION
         assert kind is not None
         session: UUID | None = None
         for place in range(MESSAGES):

@@ -22,12 +22,10 @@ from counterfoil.delivery.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.errors import RejectedStatementError
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
-from counterfoil.tasks.chat import transcript
-from counterfoil.tasks.chat.completion import NAME
-from counterfoil.tasks.chat.deletion import delete
+from counterfoil.tasks.chat import CHAT_COMPLETION, delete_session, transcript
 from counterfoil.tasks.store import read_task_message
+from counterfoil.tasks.task_type import Services
 from functions.dead_letters.archiver import Archiver
-from functions.tasks.work import Means
 from tests.delivery.harness import Clock, FakeSqs, record
 from tests.factories import NOW
 from tests.functions.test_tasks import World
@@ -76,13 +74,13 @@ def talk(
 
     monkeypatch.setattr(aws, "client", lambda service: {"sqs": sqs}[service])
     world = World(database, admin, clock, tenant)
-    world.means = Means(model, settings=settings)
+    world.services = Services(model, settings=settings)
     return world
 
 
 def say(talk: World, text: str, session: UUID | None = None) -> UUID:
     payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
-    return talk.submit(payload, NAME, user_id=USER)
+    return talk.submit(payload, CHAT_COMPLETION.name, user_id=USER)
 
 
 def test_beyond_the_budget_each_message_fails_at_once_with_a_sentence_and_none_waits_till_midnight(
@@ -111,7 +109,7 @@ def test_a_message_whose_conversation_is_deleted_while_the_model_thinks_has_no_a
 
     def answer(request: Request) -> str:
         with talk.database.tenant(talk.tenant_id) as connection:
-            delete(connection, session, USER, NOW, by=USER)
+            delete_session(connection, session, USER, NOW, by=USER)
         return f"Re: {request.user}"
 
     scripted._otherwise = answer
@@ -144,7 +142,7 @@ def archive(keeper_database: Database, clock: Clock) -> Callable[[str], dict[str
 
 def forget(talk: World, session: UUID) -> None:
     with talk.database.tenant(talk.tenant_id) as connection:
-        delete(connection, session, USER, NOW, by=USER)
+        delete_session(connection, session, USER, NOW, by=USER)
 
 
 def lose_the_worker(talk: World) -> None:

@@ -12,7 +12,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.tasks import store
-from counterfoil.tasks.claim_check import INLINE_BYTES
+from counterfoil.tasks.payloads import INLINE_BYTES
 from counterfoil.tasks.types import TYPES
 from functions.watchdog.retention import TASK_RETENTION, purge, remove_payloads
 from tests.tasks.conftest import BUCKET, FakeS3, s3, tenant

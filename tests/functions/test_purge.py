@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.tasks.chat import NoSessionError, sessions
+from counterfoil.tasks import chat
+from counterfoil.tasks.chat import SessionNotFoundError
 from functions.watchdog.retention import (
     CALL_RETENTION,
     OUTBOX_RETENTION,
@@ -228,19 +229,19 @@ def test_a_conversation_begun_long_ago_and_used_today_is_kept_with_all_that_was_
     forgotten, asked, answered = uuid4(), uuid4(), uuid4()
     with database.tenant(tenant) as connection:
         for id_ in (forgotten, asked, answered):
-            sessions.begin(connection, id_, tenant, "ada", long_ago)
-            sessions.ask(connection, id_, "ada", id_, "Hello", long_ago)
-        sessions.ask(connection, asked, "ada", uuid4(), "Are you there?", NOW)
-        sessions.answer(connection, answered, answered, "Hello, too", NOW)
+            chat.begin_session(connection, id_, tenant, "ada", long_ago)
+            chat.append_user_message(connection, id_, "ada", id_, "Hello", long_ago)
+        chat.append_user_message(connection, asked, "ada", uuid4(), "Are you there?", NOW)
+        chat.append_reply(connection, answered, answered, "Hello, too", NOW)
 
     assert purge(keeper_database, lambda: NOW).chat_session == 1
 
     with database.tenant(tenant) as connection:
-        told = [sessions.transcript(connection, id_, "ada").entries for id_ in (asked, answered)]
+        told = [chat.transcript(connection, id_, "ada").entries for id_ in (asked, answered)]
         said = [[one.content for one in entries] for entries in told]
         assert said == [["Hello", "Are you there?"], ["Hello", "Hello, too"]]
-        with pytest.raises(NoSessionError):
-            sessions.transcript(connection, forgotten, "ada")
+        with pytest.raises(SessionNotFoundError):
+            chat.transcript(connection, forgotten, "ada")
 
 
 def test_a_conversation_that_is_used_while_it_is_purged_stays(

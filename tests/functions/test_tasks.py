@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import Mock
@@ -13,17 +13,17 @@ from pydantic import BaseModel, ConfigDict
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.attempt import Outcome, TenantAttempt
+from counterfoil.delivery.attempt import Effects, Outcome, TenantAttempt
 from counterfoil.delivery.batch import logger
-from counterfoil.delivery.work import Send
 from counterfoil.egress import Egress
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.settings import Settings, settings
 from counterfoil.tasks import store
-from counterfoil.tasks.registry import TYPES, TaskContext, TaskResult, TaskType
 from counterfoil.tasks.store import read_task_message
+from counterfoil.tasks.task_type import Services, TaskResult, TaskType
+from counterfoil.tasks.types import TYPES
 from functions.tasks import handler
-from functions.tasks.work import Means, carry_out
+from functions.tasks.work import run_task
 from functions.watchdog.retention import purge
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import NOW
@@ -45,7 +45,7 @@ class World:
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
-        self.means = Means(bucket=BUCKET)
+        self.services = Services(bucket=BUCKET)
 
     def submit(self, payload: dict[str, Any], type_: str = "echo", **how: Any) -> UUID:
         found = TYPES.get(type_)
@@ -63,7 +63,7 @@ class World:
 
     def run(self, *bodies: str) -> Any:
         def work(attempt: TenantAttempt) -> Outcome:
-            return carry_out(attempt, self.means)
+            return run_task(attempt, self.services)
 
         consumer = make_consumer(
             self.database,
@@ -99,8 +99,8 @@ def world(
 def a_type(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`a_type(run)` makes a type of task called `test`, for as long as the test lasts."""
 
-    def make(run: Callable[[TaskContext, Payload], Any]) -> None:
-        monkeypatch.setitem(TYPES._types, "test", TaskType("test", Payload, run))
+    def make(run: Callable[[TenantAttempt, Payload, Services], Any]) -> None:
+        monkeypatch.setitem(TYPES, "test", TaskType("test", Payload, run))
 
     return make
 
@@ -126,7 +126,7 @@ def test_a_large_payload_is_fetched_where_its_claim_check_leads(world: World) ->
 
 def test_a_message_that_comes_twice_runs_a_task_once(world: World, a_type: Callable[..., None]) -> None:
     runs: list[int] = []
-    a_type(lambda _context, payload: runs.append(payload.number))
+    a_type(lambda _attempt, payload, _services: runs.append(payload.number))
     world.submit({"number": 7}, "test")
     (body,) = world.bodies()
 
@@ -136,16 +136,16 @@ def test_a_message_that_comes_twice_runs_a_task_once(world: World, a_type: Calla
     assert runs == [7]
 
 
-def test_what_a_type_is_told(world: World, a_type: Callable[..., None]) -> None:
-    told: list[TaskContext] = []
-    a_type(lambda context, _payload: told.append(context))
+def test_type_receives_its_attempt(world: World, a_type: Callable[..., None]) -> None:
+    told: list[TenantAttempt] = []
+    a_type(lambda attempt, _payload, _services: told.append(attempt))
     job_id = world.submit({"number": 1}, "test", user_id="ada")
 
     world.run()
 
-    (context,) = told
-    assert (context.job_id, context.tenant_id, context.user_id, context.number) == (job_id, world.tenant_id, "ada", 1)
-    assert context.now() == world.clock()
+    (attempt,) = told
+    assert (attempt.work_id, attempt.tenant_id, attempt.number) == (job_id, world.tenant_id, 1)
+    assert attempt.now() == world.clock()
 
 
 def test_a_payload_that_is_not_in_the_form_of_its_type_any_more_fails_at_once(
@@ -171,12 +171,12 @@ def test_a_type_that_is_no_more_fails_its_tasks_at_once(world: World) -> None:
 
     world.run()
 
-    assert (world.task()["status"], world.task()["error"]) == ("failed", "There is no task_type gone any more.")
+    assert (world.task()["status"], world.task()["error"]) == ("failed", "The task_type gone no longer exists.")
 
 
 @pytest.mark.parametrize("result", ["x" * 300_000, object(), float("nan"), "\x00"])
 def test_a_result_that_cannot_be_kept_fails_its_task(world: World, a_type: Callable[..., None], result: object) -> None:
-    a_type(lambda _context, _payload: result)
+    a_type(lambda _attempt, _payload, _services: result)
     world.submit({"number": 1}, "test")
 
     world.run()
@@ -189,7 +189,7 @@ def test_a_result_that_cannot_be_kept_fails_its_task(world: World, a_type: Calla
     "body", [b"\x01" * 65_536, b"\x00" * 65_536, b"\xed\xa0\x80", b"\xff" * 65_536, gzip.compress(b"x" * 10_000_000)]
 )
 def test_whatever_is_answered_to_an_http_request_it_is_made_once_and_succeeds(world: World, body: bytes) -> None:
-    world.means = Means(egress=Egress(("127.0.0.0/8",)))
+    world.services = Services(egress=Egress(("127.0.0.0/8",)))
     encoding = {"Content-Encoding": "gzip"} if body[:2] == b"\x1f\x8b" else {}
     with Server(Raw(200, body, encoding)) as server:
         world.submit({"url": server.url}, "http_request", settings=OPEN)
@@ -202,7 +202,7 @@ def test_whatever_is_answered_to_an_http_request_it_is_made_once_and_succeeds(wo
 
 @pytest.mark.parametrize("how", ["reset", "well"])
 def test_a_call_that_was_answered_is_made_once_though_the_answer_breaks_off(world: World, how: Any) -> None:
-    world.means = Means(egress=Egress(("127.0.0.0/8",)))
+    world.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(201, b"Order 4711 is placed", {"Content-Length": "1000"}, how=how)) as server:
         world.submit({"url": server.url, "method": "POST"}, "http_request", settings=OPEN)
         world.run()
@@ -215,7 +215,7 @@ def test_a_call_that_was_answered_is_made_once_though_the_answer_breaks_off(worl
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
 def test_an_answer_in_a_wrong_encoding_is_an_answer(world: World, encoding: str) -> None:
-    world.means = Means(egress=Egress(("127.0.0.0/8",)))
+    world.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(201, b"neither", {"Content-Encoding": encoding})) as server:
         world.submit({"url": server.url}, "http_request", settings=OPEN)
         world.run()
@@ -231,7 +231,7 @@ def test_no_place_that_is_opened_to_webhooks_is_opened_to_tasks(
     def refused(**environment: str) -> bool:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        egress = handler.means.__wrapped__(database).egress
+        egress = handler.services.__wrapped__(database).egress
         return egress is None or egress.objection("http://10.0.0.1/") is not None
 
     monkeypatch.setattr(handler, "settings", settings.__wrapped__)
@@ -256,7 +256,7 @@ def test_no_place_that_is_opened_to_webhooks_is_opened_to_tasks(
 def test_who_asks_to_be_called_later_is_called_later(
     world: World, status: int, header: dict[str, str], seconds: int
 ) -> None:
-    world.means = Means(egress=Egress(("127.0.0.0/8",)))
+    world.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(status, b"busy", header)) as server:
         world.submit({"url": server.url}, "http_request", settings=OPEN)
         world.run()
@@ -270,11 +270,11 @@ def test_who_asks_to_be_called_later_is_called_later(
 
 
 def test_effects_and_result_are_one_transaction(world: World, a_type: Callable[..., None]) -> None:
-    def effects(connection: Connection) -> Sequence[Send]:
+    def effects(connection: Connection) -> Effects:
         connection.execute("UPDATE task SET cancelled_at = now()")
         raise ServiceUnavailableError("Away.")
 
-    a_type(lambda _context, _payload: TaskResult("done", effects))
+    a_type(lambda _attempt, _payload, _services: TaskResult("done", effects))
     world.submit({"number": 1}, "test")
 
     world.run()
@@ -298,9 +298,9 @@ def test_a_task_that_is_cancelled_before_its_message_comes_is_dropped(
 
 
 def test_a_task_that_is_cancelled_while_it_runs_keeps_no_result(world: World, a_type: Callable[..., None]) -> None:
-    def run(context: TaskContext, _payload: Payload) -> str:
-        with context.database.tenant(context.tenant_id) as connection:
-            store.cancel(connection, context.job_id, NOW, "ada")
+    def run(attempt: TenantAttempt, _payload: Payload, _services: Services) -> str:
+        with attempt.database.tenant(attempt.tenant_id) as connection:
+            store.cancel(connection, attempt.work_id, NOW, "ada")
         return "too late"
 
     a_type(run)
@@ -319,7 +319,7 @@ def test_a_retry_whose_task_was_purged_is_dropped_and_recorded(
     keeper_database: Database,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def run(_context: TaskContext, _payload: Payload) -> None:
+    def run(_attempt: TenantAttempt, _payload: Payload, _services: Services) -> None:
         raise ServiceUnavailableError("Away.")
 
     a_type(run)
@@ -351,7 +351,7 @@ def test_a_retry_whose_task_was_purged_is_dropped_and_recorded(
 def test_a_clock_or_a_count_that_is_wrong_in_a_message_changes_nothing(
     world: World, a_type: Callable[..., None], sqs: FakeSqs, fails: bool
 ) -> None:
-    def run(_context: TaskContext, _payload: Payload) -> str:
+    def run(_attempt: TenantAttempt, _payload: Payload, _services: Services) -> str:
         if fails:
             raise ServiceUnavailableError("Away.")
         return "done"

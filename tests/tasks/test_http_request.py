@@ -10,13 +10,15 @@ import pytest
 
 from counterfoil.db import Database
 from counterfoil.deadline import Deadline
+from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.egress import Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
-from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES, checked
-from counterfoil.tasks.registry import TYPES, InvalidPayloadError, TaskContext
+from counterfoil.tasks.http_request import HTTP_REQUEST, LONGEST_BODY, ROOM
+from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, checked
 from counterfoil.tasks.store import order
-from counterfoil.tasks.types.http_request import LONGEST_BODY, ROOM, http_request
+from counterfoil.tasks.task_type import InvalidPayloadError, Services
+from counterfoil.tasks.types import enabled_types
 from tests.factories import NOW
 from tests.llm.server import Raw, Server
 
@@ -30,12 +32,8 @@ def scripted() -> Iterator[Server]:
 
 
 def run(payload: dict[str, Any], *, egress: Egress | None = None, seconds: float = 60) -> Any:
-    found = TYPES.get("http_request")
-    assert found is not None
-    context = TaskContext(
-        JOB, JOB, None, 1, Mock(spec=Database), lambda: NOW, deadline=Deadline(lambda: seconds), egress=egress
-    )
-    return http_request(context, found.read(payload))  # type: ignore[arg-type]  # the form of this very type
+    attempt = TenantAttempt(JOB, JOB, 1, 1, 1, Mock(spec=Database), lambda: NOW, deadline=Deadline(lambda: seconds))
+    return HTTP_REQUEST.run(attempt, HTTP_REQUEST.read(payload), Services(egress=egress))
 
 
 def allowed() -> Egress:
@@ -43,8 +41,8 @@ def allowed() -> Egress:
 
 
 def test_it_is_off_by_default() -> None:
-    assert "http_request" not in TYPES.names(Settings())
-    assert "http_request" in TYPES.names(Settings(http_requests=True))
+    assert "http_request" not in enabled_types(Settings())
+    assert "http_request" in enabled_types(Settings(http_requests=True))
 
 
 def test_a_call_is_made_as_asked_under_a_key_of_its_own(scripted: Server) -> None:
@@ -122,24 +120,20 @@ def test_a_compressed_answer_is_cut_while_it_is_inflated(scripted: Server) -> No
     ],
 )
 def test_what_can_never_be_called_is_not_accepted(url: str, says: str) -> None:
-    found = TYPES.get("http_request")
-    assert found is not None
     # Where webhooks may go inside, tasks may not.
     settings = Settings(http_requests=True, webhooks=True, webhook_allowlist=("10.0.0.0/8", "127.0.0.0/8"))
 
     with pytest.raises(RejectedRequestError, match="HTTP_REQUEST_ALLOWLIST") as refused:
-        order(found, {"url": url}, settings=settings)
+        order(HTTP_REQUEST, {"url": url}, settings=settings)
     assert says in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
 def test_what_may_be_called_is_accepted() -> None:
-    found = TYPES.get("http_request")
-    assert found is not None
     opened = Settings(http_requests=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
 
     for url in ("https://10.0.0.1/", "http://inside/", "http://inside:80/", "https://example.com:8443/"):
-        order(found, {"url": url}, settings=opened)
+        order(HTTP_REQUEST, {"url": url}, settings=opened)
 
 
 @pytest.mark.parametrize("url", ["{}", "http://user:hunter2@127.0.0.1/", "https://169.254.169.254/latest/"])
@@ -150,7 +144,7 @@ def test_what_may_not_be_called_hears_nothing(scripted: Server, url: str) -> Non
     assert "hunter2" not in str(refused.value)
 
 
-def test_without_a_way_out_it_says_how_to_open_one() -> None:
+def test_missing_egress_error_names_the_setting() -> None:
     with pytest.raises(InvalidSettingsError, match="webhooks=true"):
         run({"url": "https://example.com"})
 

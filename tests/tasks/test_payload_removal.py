@@ -9,8 +9,8 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.errors import ServiceUnavailableError
-from counterfoil.tasks import claim_check, store
-from counterfoil.tasks.claim_check import INLINE_BYTES
+from counterfoil.tasks import payloads, store
+from counterfoil.tasks.payloads import INLINE_BYTES
 from counterfoil.tasks.store import Submitted
 from counterfoil.tasks.types import TYPES
 from tests.factories import NOW
@@ -65,7 +65,7 @@ def test_a_payload_is_noted_before_it_is_written(
     submit: Submit, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[str, bool]] = []
-    monkeypatch.setattr(claim_check, "write", lambda *_: seen.append(to_be_removed(admin)))
+    monkeypatch.setattr(payloads, "write", lambda *_: seen.append(to_be_removed(admin)))
     done = submit(LARGE)
 
     assert [list(noted) for noted in seen] == [[row["payload_key"] for row in rows(admin, "task")]]
@@ -88,7 +88,7 @@ def test_a_task_is_not_accepted_once_its_payload_may_be_removed(
     def slow(*_: object) -> None:
         admin.execute("UPDATE payload_removal SET due_at = now() + interval '5 minutes'")
 
-    monkeypatch.setattr(claim_check, "write", slow)
+    monkeypatch.setattr(payloads, "write", slow)
     with pytest.raises(ServiceUnavailableError, match="ask again"):
         submit(LARGE)
 

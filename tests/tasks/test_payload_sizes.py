@@ -6,21 +6,21 @@ import pytest
 from pydantic import JsonValue
 
 from counterfoil.db import Connection
-from counterfoil.tasks import claim_check
-from counterfoil.tasks.claim_check import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
+from counterfoil.tasks import payloads
+from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
 
 
 def test_numbers_count_as_they_are_kept(admin: Connection) -> None:
     payload: dict[str, JsonValue] = {"a": [1e300, -2.5e-20, 1e16, 7, 0.25], "b": {"c": 1.5e22}}
     ((kept,),) = admin.execute("SELECT %s::jsonb::text", [json.dumps(payload)]).fetchall()
 
-    assert len(json.dumps(payload)) + claim_check._written_out(payload) >= len(kept)
+    assert len(json.dumps(payload)) + payloads._written_out(payload) >= len(kept)
 
 
 def test_a_payload_of_large_numbers_lies_in_s3_and_too_many_are_refused() -> None:
     few, many = (int(limit / 300) for limit in (INLINE_BYTES, MAX_PAYLOAD_BYTES))
 
-    assert claim_check.fits({"a": [1e300] * (few // 2)})
-    assert not claim_check.fits({"a": [1e300] * (few + 10)})
+    assert payloads.fits({"a": [1e300] * (few // 2)})
+    assert not payloads.fits({"a": [1e300] * (few + 10)})
     with pytest.raises(TooLargeError):
-        claim_check.checked({"a": [1e300] * (many + 10)})
+        payloads.checked({"a": [1e300] * (many + 10)})

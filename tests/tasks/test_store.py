@@ -12,9 +12,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
-from counterfoil.tasks.claim_check import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
-from counterfoil.tasks.registry import InvalidPayloadError
+from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
 from counterfoil.tasks.store import EndedError, KeyTakenError, Submitted, Wanted
+from counterfoil.tasks.task_type import InvalidPayloadError
 from counterfoil.tasks.types import TYPES
 from tests.dead_letters.trail import recorded
 from tests.factories import NOW

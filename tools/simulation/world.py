@@ -29,13 +29,14 @@ from counterfoil.errors import CounterfoilError, ServiceUnavailableError
 from counterfoil.kinds import KINDS
 from counterfoil.settings import Settings
 from counterfoil.tasks.store import read_task_message
+from counterfoil.tasks.task_type import Services
 from functions.acquisition.work import acquire
 from functions.dead_letters import handler as dead_letters
 from functions.dead_letters.archiver import Archiver
 from functions.diagnostics.work import diagnose
 from functions.ingestion.work import ingest
 from functions.matching.work import match, match_together
-from functions.tasks.work import Means, carry_out
+from functions.tasks.work import run_task
 from functions.watchdog import recovery
 from functions.watchdog import uploads as watchdog_uploads
 from functions.watchdog.recovery import Watchdog
@@ -53,7 +54,7 @@ WORKERS: dict[str, tuple[Worker, Callable[[str], Intake]]] = {
     "ingestion": (ingest, read_message),
     "matching": (match, read_message),
     "diagnostics": (diagnose, read_message),
-    "tasks": (partial(carry_out, means=Means()), read_task_message),
+    "tasks": (partial(run_task, services=Services()), read_task_message),
 }
 TOGETHER = {"matching": match_together}
 """Of those, the ones that can do several works in one go."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.delivery.work import LARGEST
 from counterfoil.tasks import chat
-from counterfoil.tasks.chat import NoSessionError, deletion, sessions
+from counterfoil.tasks.chat import SessionNotFoundError
 from functions.admin_api import request
 from functions.admin_api.allowance import Change
 from functions.admin_api.caller import Caller, Role
@@ -104,7 +104,7 @@ def listed(wanted: Filter, caller: Caller, database: Database) -> ChatSessionPag
     if row is None:
         return ChatSessionPage(sessions=[], next=None)
     with database.tenant(row[0]) as connection:
-        found = chat.listed(connection, caller.subject, after=after, limit=wanted.limit + 1)
+        found = chat.list_sessions(connection, caller.subject, after=after, limit=wanted.limit + 1)
     shown, following = request.cut(found, wanted.limit, lambda one: (one.created_at, one.id))
     return ChatSessionPage(
         sessions=[ChatSession.model_validate({**vars(one), "session_id": one.id, "tenant": slug}) for one in shown],
@@ -116,7 +116,7 @@ def transcript(session_id: str, after: int, limit: int, caller: Caller, database
     """The messages of a conversation behind a place.
 
     Raises:
-        NoSessionError: there is no such conversation of the caller.
+        SessionNotFoundError: there is no such conversation of the caller.
         DatabaseUnavailableError: this cannot be known just now.
     """
     id_, tenant_id, slug = _found(session_id, caller, database)
@@ -134,19 +134,19 @@ def delete(session_id: str, change: Change) -> None:
     """Delete a conversation, and all that was said in it.
 
     Raises:
-        NoSessionError: there is no such conversation of the caller.
+        SessionNotFoundError: there is no such conversation of the caller.
         ForbiddenError, TooManyError: see `Change.admit`.
         DatabaseUnavailableError: this cannot be done just now.
     """
     id_, tenant_id, slug = _found(session_id, change.caller, change.database)
     user = change.caller.subject
     with change.database.tenant(tenant_id) as connection:
-        sessions.lock(connection, id_, user)  # of somebody else's, not even that it is there is told
+        chat.lock_session(connection, id_, user)  # another user's session must look like a missing one
     change.admit("Deleting", slug, tenant_id)
 
     def once() -> None:
         with change.database.tenant(tenant_id) as connection:
-            deletion.delete(connection, id_, user, change.now, by=user)
+            chat.delete_session(connection, id_, user, change.now, by=user)
 
     retry_conflicts(once)  # one of its messages may just be answered
 
@@ -156,11 +156,11 @@ def _found(session_id: str, caller: Caller, database: Database) -> tuple[UUID, U
     try:
         id_ = UUID(session_id)
     except ValueError:
-        raise NoSessionError(_NO_SESSION) from None
+        raise SessionNotFoundError from None
     with database.delivery() as connection:
-        found = chat.owner(connection, id_)
+        found = chat.session_owner(connection, id_)
     if found is None or not caller.may(Role.VIEWER, found[1]) or not caller.subject:
-        raise NoSessionError(_NO_SESSION)
+        raise SessionNotFoundError
     return id_, *found
 
 

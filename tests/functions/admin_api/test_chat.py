@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.settings import settings
-from counterfoil.tasks.chat.sessions import MOST_BYTES
+from counterfoil.tasks.chat import MOST_BYTES
 from tests.dead_letters.trail import recorded
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.tasks.conftest import rows

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from counterfoil.db import Connection, Database
 from counterfoil.documents import files
 from counterfoil.settings import settings as chosen
-from counterfoil.tasks.chat.completion import NAME
+from counterfoil.tasks.chat import CHAT_COMPLETION
 from functions.admin_api.handler import document
 from functions.admin_api.request import cursor
 from tests.dead_letters.letters import dying
@@ -126,16 +126,16 @@ def _number(given: str) -> int:
 
 
 def _one_of_ours(given: str) -> str:
-    return ("echo", NAME)[_number(given) % 2]
+    return ("echo", CHAT_COMPLETION.name)[_number(given) % 2]
 
 
 def _task(given: str, payload: Any) -> dict[str, Any]:
     """A type and its payload. In a conversation the given text is said: in a new one, one of ours, one that is gone."""
-    if _one_of_ours(f"{given} {payload}") != NAME:
+    if _one_of_ours(f"{given} {payload}") != CHAT_COMPLETION.name:
         return {"task_type": "echo", "payload": payload}
     session = (None, *_known["session_id"], str(UUID(int=_number(given) % 2**128)))[_number(given) // 2 % 4]
     said = {"message": given} | ({} if session is None else {"session_id": session})
-    return {"task_type": NAME, "payload": said}
+    return {"task_type": CHAT_COMPLETION.name, "payload": said}
 
 
 def _cursor(given: str) -> str:
@@ -203,7 +203,7 @@ def test_changes_match_the_description(label: str, described_api: "BaseSchema", 
     matches()
     assert_reached()
     if label == "POST /api/tasks":
-        assert {kind for _, kind, _ in _answered} == {"echo", NAME}
+        assert {kind for _, kind, _ in _answered} == {"echo", CHAT_COMPLETION.name}
 
 
 def checked(schema: "BaseSchema") -> Iterator[tuple[str, Callable[[], None]]]:

@@ -11,7 +11,7 @@ from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.settings import settings
-from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES
+from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES
 from counterfoil.tasks.store import Task
 from functions.admin_api import tasks
 from functions.admin_api.caller import Caller

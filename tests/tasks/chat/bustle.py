@@ -27,11 +27,11 @@ from counterfoil.errors import ContextWindowError, CounterfoilError, ServiceUnav
 from counterfoil.kinds import KINDS
 from counterfoil.llm import Question
 from counterfoil.tasks import store as tasks
-from counterfoil.tasks.chat.completion import NAME
-from counterfoil.tasks.registry import TYPES
+from counterfoil.tasks.chat import CHAT_COMPLETION
 from counterfoil.tasks.store import read_task_message
+from counterfoil.tasks.task_type import Services
 from functions.dead_letters.archiver import Archiver
-from functions.tasks.work import Means, carry_out
+from functions.tasks.work import run_task
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.tasks.chat.conftest import USER, Model
 
@@ -141,7 +141,7 @@ class Bustle:
 
     def talk(self, sessions: int, messages: int) -> None:
         """Hand all messages in, while the workers are at it."""
-        kind = TYPES.get(NAME)
+        kind = CHAT_COMPLETION
         assert kind is not None
         database, random = Database(self.url), Random(self.seed)
         outbox = self.outbox(database)
@@ -185,10 +185,10 @@ class Bustle:
         """One worker, until all is over; each death is that of a process, whose connections are gone."""
         random = Random(f"{self.seed}/{number}")
         database = Database(self.url, max_connections=4)
-        means = Means(llm=lambda: Model(lambda question: self.reply(question, random)))  # type: ignore[arg-type, return-value]
+        services = Services(llm=lambda: Model(lambda question: self.reply(question, random)))  # type: ignore[arg-type, return-value]
         consumer = make_consumer(
             database,
-            lambda attempt: carry_out(attempt, means),
+            lambda attempt: run_task(attempt, services),
             self.clock,
             read=read_task_message,
             worker=WORKER,
@@ -205,7 +205,7 @@ class Bustle:
                     self.archive(one)
                 live = [one for one in taken if one not in dead]
                 if live:
-                    self.deliver(database, consumer, means, live, random)
+                    self.deliver(database, consumer, services, live, random)
                 with self.queue.lock:
                     self.queue.at_work -= 1
         except BaseException as error:  # noqa: BLE001  # told by the test
@@ -214,7 +214,7 @@ class Bustle:
         finally:
             database.close()
 
-    def deliver(self, database: Database, consumer: Any, means: Means, live: list[Lying], random: Random) -> None:
+    def deliver(self, database: Database, consumer: Any, services: Services, live: list[Lying], random: Random) -> None:
         fate = random.random()
         for name in ("killed_after_claim", "killed_before_settling", "killed_before_acknowledging"):
             fate -= getattr(self.chances, name)
@@ -224,7 +224,7 @@ class Bustle:
         else:
             name = "well"
         if name in ("killed_after_claim", "killed_before_settling"):
-            self.die_at(database, means, live, then_work=name == "killed_before_settling")
+            self.die_at(database, services, live, then_work=name == "killed_before_settling")
             return
         records = [record(one.body, receives=one.receives, handle=one.handle, arn=ARN) for one in live]
         response = consumer.handle(event(*records), Context())
@@ -232,7 +232,7 @@ class Bustle:
             failed = {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
             self.queue.conclude(live, {one["receiptHandle"] for one in records if one["messageId"] in failed})
 
-    def die_at(self, database: Database, means: Means, live: list[Lying], *, then_work: bool) -> None:
+    def die_at(self, database: Database, services: Services, live: list[Lying], *, then_work: bool) -> None:
         for one in live:
             (message,) = read_task_message(one.body).messages
             claim = retry_conflicts(partial(self.claim, database, message))
@@ -241,7 +241,7 @@ class Bustle:
                     message.work_id, self.tenant, message.revision, claim.attempts, claim.token, database, self.clock
                 )
                 with suppress(CounterfoilError):
-                    carry_out(attempt, means)
+                    run_task(attempt, services)
 
     def claim(self, database: Database, message: Message) -> Claim:
         now = self.clock()

@@ -9,14 +9,14 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
+from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.delivery.work import Send
 from counterfoil.llm import Question
 from counterfoil.llm.client import Answered
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
-from counterfoil.tasks.chat.completion import NAME
-from counterfoil.tasks.chat.sessions import Entry, transcript
-from counterfoil.tasks.registry import TYPES, TaskContext, TaskResult
+from counterfoil.tasks.chat import CHAT_COMPLETION, Entry, transcript
+from counterfoil.tasks.task_type import Services, TaskResult
 from tests.factories import NOW
 
 USER = "ada"
@@ -45,34 +45,22 @@ class Chat:
 
     def say(self, text: str, session: UUID | None = None, user: str | None = USER, tenant: UUID | None = None) -> UUID:
         """Hand a message in. Returns the id of its job."""
-        found = TYPES.get(NAME)
-        assert found is not None
         payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
-        order = store.order(found, payload, user_id=user)
+        order = store.order(CHAT_COMPLETION, payload, user_id=user)
         return store.submit(self.database, tenant or self.tenant, order, NOW, bucket=None).task.job_id
 
     def run(self, job_id: UUID) -> TaskResult:
         """One try, up to its effects."""
-        found = TYPES.get(NAME)
-        assert found is not None
-        context = TaskContext(
-            job_id,
-            self.tenant,
-            USER,
-            1,
-            self.database,
-            lambda: NOW,
-            llm=lambda: self.model,  # type: ignore[arg-type, return-value]  # as much of it as is needed
-            settings=self.settings,
-        )
-        done = found.run(context, None)
+        attempt = TenantAttempt(job_id, self.tenant, 1, 1, 1, self.database, lambda: NOW)
+        services = Services(lambda: self.model, settings=self.settings)  # type: ignore[arg-type, return-value]
+        done = CHAT_COMPLETION.run(attempt, None, services)
         assert isinstance(done, TaskResult)
         return done
 
     def settle(self, job_id: UUID, done: TaskResult) -> Sequence[Send]:
         """The effects of a try, and its success."""
         with self.database.tenant(self.tenant) as connection:
-            sends = done.effects(connection)
+            sends = done.effects(connection).messages
             connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [job_id])
         return sends
 

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
+from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.delivery.outbox import MAX_DELAY
 from counterfoil.delivery.settlement import fail_exhausted
 from counterfoil.delivery.sql import Answer, Claim
@@ -25,9 +26,9 @@ from counterfoil.kinds import KINDS
 from counterfoil.llm import BudgetSpentError, Question, Turn
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
-from counterfoil.tasks.chat.completion import LOOK_AGAIN
-from counterfoil.tasks.chat.tokens import estimate
-from counterfoil.tasks.registry import TYPES, TaskContext, UnknownTypeError
+from counterfoil.tasks.chat import CHAT_COMPLETION, RECHECK_DELAY, estimate_tokens
+from counterfoil.tasks.task_type import Services, UnknownTypeError
+from counterfoil.tasks.types import enabled_type
 from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
 from tests.tasks.conftest import rows
@@ -73,10 +74,10 @@ def test_the_window_holds_the_newest_whole_turns_that_fit(chat: Chat) -> None:
     for number in range(1, 6):
         chat.answer(last)
         last = chat.say(f"turn {number}", session)
-    turn = estimate("turn 0") + estimate("Re: turn 0")
+    turn = estimate_tokens("turn 0") + estimate_tokens("Re: turn 0")
 
     def seen(room: int) -> list[str]:
-        fixed = estimate("Be brief.") + estimate("turn 5")
+        fixed = estimate_tokens("Be brief.") + estimate_tokens("turn 5")
         chat.settings = Settings(chat_system_prompt="Be brief.", chat_history_tokens=fixed + room)
         chat.run(last)
         return [one.user for one in chat.model.asked[-1].history]
@@ -84,7 +85,7 @@ def test_the_window_holds_the_newest_whole_turns_that_fit(chat: Chat) -> None:
     assert seen(2 * turn) == ["turn 3", "turn 4"]
     assert seen(2 * turn - 1) == ["turn 4"]
     assert seen(turn - 1) == []
-    assert seen(1 - estimate("Be brief.")) == []  # the instructions and the message are always in
+    assert seen(1 - estimate_tokens("Be brief.")) == []  # the instructions and the message are always in
     assert seen(9 * turn) == [f"turn {number}" for number in range(5)]
 
 
@@ -113,7 +114,7 @@ def test_a_message_waits_for_every_earlier_one_that_may_still_be_answered(
         chat.run(second)
 
     assert chat.model.asked == []
-    assert put_off.value.until == NOW + LOOK_AGAIN > NOW + MAX_DELAY  # so no message of it lies in the queue
+    assert put_off.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so no message of it lies in the queue
     assert put_off.value.is_over is not None
     with database.tenant(chat.tenant) as connection:
         assert not put_off.value.is_over(connection)
@@ -154,7 +155,7 @@ def test_a_second_answer_of_a_job_changes_nothing(chat: Chat) -> None:
     one, other = chat.run(session), chat.run(session)
     chat.settle(session, one)
 
-    with pytest.raises(StaleClaimError, match="answered by another try"):
+    with pytest.raises(StaleClaimError, match="Another attempt has answered"):
         chat.settle(session, other)
 
     assert chat.said(session) == [(1, "user", "Hello"), (2, "assistant", "Re: Hello")]
@@ -206,15 +207,13 @@ def test_a_message_beyond_the_budget_fails_today_and_the_next_one_has_its_turn(c
 
 def test_a_message_that_is_gone_or_a_model_that_is_not_there_is_final(chat: Chat, admin: Connection) -> None:
     job = chat.say("Hello")
-    kind = TYPES.get("chat_completion")
-    assert kind is not None
     with pytest.raises(UnknownTypeError, match="LLM_PROVIDER is not set"):
-        TYPES.enabled("chat_completion", Settings())
+        enabled_type("chat_completion", Settings())
     chat.model = None  # type: ignore[assignment]
     with pytest.raises(InvalidSettingsError, match="LLM_PROVIDER"):
-        kind.run(TaskContext(job, chat.tenant, "ada", 1, chat.database, lambda: NOW), None)
+        CHAT_COMPLETION.run(TenantAttempt(job, chat.tenant, 1, 1, 1, chat.database, lambda: NOW), None, Services())
     admin.execute("DELETE FROM chat_message")
-    with pytest.raises(PermanentError, match="not there any more"):
+    with pytest.raises(PermanentError, match="no longer exists"):
         chat.run(job)
 
 
@@ -235,7 +234,7 @@ def tried(admin: Connection, job: UUID, outcome: str, due: datetime) -> None:
 
 def put_off(admin: Connection, *jobs: UUID) -> None:
     for job in jobs:
-        tried(admin, job, "deferred", NOW + LOOK_AGAIN)
+        tried(admin, job, "deferred", NOW + RECHECK_DELAY)
 
 
 def test_an_answer_wakes_the_next_message_alone(chat: Chat, admin: Connection) -> None:
@@ -246,7 +245,7 @@ def test_an_answer_wakes_the_next_message_alone(chat: Chat, admin: Connection) -
     sends = chat.answer(session)
 
     assert [(send.message.work_id, send.message.send_number, send.not_before) for send in sends] == [(second, 2, NOW)]
-    assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[third] == NOW + LOOK_AGAIN
+    assert {row["id"]: row["next_attempt_at"] for row in rows(admin, "task")}[third] == NOW + RECHECK_DELAY
 
 
 def test_a_cancelled_message_gives_its_turn_to_the_next_one_that_is_not(chat: Chat, admin: Connection, ended: END):

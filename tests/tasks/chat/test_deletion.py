@@ -12,10 +12,7 @@ from counterfoil.delivery.work import Message
 from counterfoil.errors import PermanentError, StaleClaimError
 from counterfoil.kinds import KINDS
 from counterfoil.tasks import store
-from counterfoil.tasks.chat import NoSessionError
-from counterfoil.tasks.chat.completion import NAME
-from counterfoil.tasks.chat.deletion import delete
-from counterfoil.tasks.registry import TYPES
+from counterfoil.tasks.chat import CHAT_COMPLETION, SessionNotFoundError, delete_session
 from tests.factories import NOW
 from tests.tasks.chat.conftest import USER, Chat
 from tests.tasks.conftest import BUCKET, FakeS3, rows
@@ -26,7 +23,7 @@ SECRET = "My secret"
 def forget(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | None = None) -> None:
     def once() -> None:
         with chat.database.tenant(tenant or chat.tenant) as connection:
-            delete(connection, session, user, NOW, by="ada")
+            delete_session(connection, session, user, NOW, by="ada")
 
     retry_conflicts(once)
 
@@ -56,12 +53,12 @@ def test_nothing_of_what_was_said_stays_anywhere(chat: Chat, admin: Connection) 
         second: ("failed", None, None),
         third: (None, "Its session was deleted.", None),
     }
-    with pytest.raises(NoSessionError):
+    with pytest.raises(SessionNotFoundError):
         chat.transcript(session)
 
 
 def test_a_long_message_goes_from_s3_too(chat: Chat, admin: Connection, s3: FakeS3) -> None:
-    kind = TYPES.get(NAME)
+    kind = CHAT_COMPLETION
     assert kind is not None
     order = store.order(kind, {"message": "\u00e9" * 90_000}, user_id=USER)
     session = store.submit(chat.database, chat.tenant, order, NOW, bucket=BUCKET).task.job_id
@@ -103,7 +100,7 @@ def test_nobody_s_turn_comes_in_a_conversation_that_is_gone(chat: Chat, admin: C
 def test_a_dead_letter_of_it_that_is_sent_again_says_that_the_message_is_gone(chat: Chat) -> None:
     session = chat.say("Hello")
     forget(chat, session)
-    kind = TYPES.get(NAME)
+    kind = CHAT_COMPLETION
     assert kind is not None
 
     with chat.database.tenant(chat.tenant) as connection:
@@ -111,12 +108,12 @@ def test_a_dead_letter_of_it_that_is_sent_again_says_that_the_message_is_gone(ch
     assert given is not None
     assert given.payload is not None
     kind.read(given.payload)
-    with pytest.raises(PermanentError, match="not there any more"):
+    with pytest.raises(PermanentError, match="no longer exists"):
         chat.run(session)
 
 
 def test_the_same_request_under_its_key_does_not_begin_it_anew(chat: Chat, admin: Connection) -> None:
-    kind = TYPES.get(NAME)
+    kind = CHAT_COMPLETION
     assert kind is not None
     order = store.order(kind, {"message": "Hello"}, idempotency_key="k", user_id=USER)
     first = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
@@ -132,11 +129,11 @@ def test_the_same_request_under_its_key_does_not_begin_it_anew(chat: Chat, admin
 def test_nobody_else_can_delete_it(chat: Chat, stranger: str | None) -> None:
     session = chat.say("Mine")
 
-    with pytest.raises(NoSessionError):
+    with pytest.raises(SessionNotFoundError):
         forget(chat, session, stranger)
-    with pytest.raises(NoSessionError):
+    with pytest.raises(SessionNotFoundError):
         forget(chat, session, USER, uuid4())
-    with pytest.raises(NoSessionError):
+    with pytest.raises(SessionNotFoundError):
         forget(chat, uuid4())
     assert chat.said(session) == [(1, "user", "Mine")]
 
@@ -159,7 +156,7 @@ def test_who_adds_to_it_at_the_same_time_is_cancelled_or_refused(
         def say(number: int, session: UUID = session) -> bool:
             try:
                 chat.say(str(number), session)
-            except NoSessionError:
+            except SessionNotFoundError:
                 return False
             return True
 

@@ -10,13 +10,15 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection
-from counterfoil.tasks.chat import completion, sessions
-from counterfoil.tasks.registry import TYPES, TaskContext, TaskResult
+from counterfoil.delivery.attempt import Effects, TenantAttempt
+from counterfoil.tasks import chat, store
+from counterfoil.tasks.task_type import Services, TaskResult
+from counterfoil.tasks.types import TYPES
 from tests.delivery.harness import Clock
 from tests.tasks.chat.bustle import NEVER, Bustle, Chances, Queue
 
 Make = Callable[..., Bustle]
-WAITS = sessions._WAITS
+WAITS = chat._EARLIER_PENDING
 
 
 @pytest.fixture
@@ -87,8 +89,8 @@ def test_the_end_of_a_turn_lets_the_next_one_have_it_at_once_whatever_it_is(bust
 def test_without_a_look_at_the_messages_before_answers_come_out_of_order(
     bustle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_QUESTION", sessions._QUESTION.replace(WAITS, "false"))
-    monkeypatch.setattr(sessions, "_MUST_WAIT", sessions._MUST_WAIT.replace(WAITS, "false"))
+    monkeypatch.setattr(chat, "_PENDING", chat._PENDING.replace(WAITS, "false"))
+    monkeypatch.setattr(chat, "_BLOCKED", chat._BLOCKED.replace(WAITS, "false"))
     world = bustle(1)
     world.run(sessions=6, messages=12, workers=5)
 
@@ -99,18 +101,16 @@ def test_without_the_unique_key_and_the_settling_transaction_a_message_has_two_a
     bustle: Make, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.execute("ALTER TABLE chat_message DROP CONSTRAINT chat_message_job_id_role_key")
-    monkeypatch.setattr(sessions, "_ADD", sessions._ADD.replace("ON CONFLICT (job_id, role) DO NOTHING", ""))
-    kind = TYPES.get(completion.NAME)
-    assert kind is not None
+    monkeypatch.setattr(chat, "_ADD", chat._ADD.replace("ON CONFLICT (job_id, role) DO NOTHING", ""))
 
-    def answer_first(context: TaskContext, payload: Any) -> TaskResult:
-        done = completion.complete(context, payload)
+    def answer_first(attempt: TenantAttempt, payload: Any, services: Services) -> TaskResult:
+        done = chat.complete(attempt, payload, services)
         assert isinstance(done, TaskResult)
-        with context.database.tenant(context.tenant_id) as connection:
+        with attempt.database.tenant(attempt.tenant_id) as connection:
             done.effects(connection)
-        return TaskResult(done.result, lambda _connection: ())
+        return TaskResult(done.result, lambda _connection: Effects())
 
-    monkeypatch.setitem(TYPES._types, completion.NAME, replace(kind, run=answer_first))
+    monkeypatch.setitem(TYPES, chat.CHAT_COMPLETION.name, replace(chat.CHAT_COMPLETION, run=answer_first))
     world = bustle(1)
     world.run(sessions=6, messages=12, workers=5)
 
@@ -120,10 +120,11 @@ def test_without_the_unique_key_and_the_settling_transaction_a_message_has_two_a
 def test_without_a_wake_a_session_stands_still_until_it_looks_again(
     bustle: Make, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "wake_waiting", lambda *_: [])
+    for module in (chat, store):
+        monkeypatch.setattr(module, "wake_waiting", lambda *_: [])
     world = bustle(1, NEVER)
     world.run(sessions=6, messages=12, workers=5)
 
     assert world.faults() == set()  # late, but right
     (last,) = admin.execute("SELECT max(ended_at) FROM task").fetchall()[0]
-    assert last - world.began >= completion.LOOK_AGAIN
+    assert last - world.began >= chat.RECHECK_DELAY

@@ -15,7 +15,8 @@ from counterfoil.delivery.work import begin
 from counterfoil.errors import ContextWindowError, ServiceUnavailableError
 from counterfoil.llm import Question
 from counterfoil.tasks.store import read_task_message
-from functions.tasks.work import Means, carry_out
+from counterfoil.tasks.task_type import Services
+from functions.tasks.work import run_task
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
@@ -37,10 +38,10 @@ class Talk:
     def __post_init__(self) -> None:
         self.chat.model.says = self.reply
         self.outbox = Outbox(self.chat.database, {"tasks": URL}, clock=self.clock, random=lambda: 0.0)
-        means = Means(llm=lambda: self.chat.model)  # type: ignore[arg-type, return-value]  # as much of it as is needed
+        services = Services(llm=lambda: self.chat.model)  # type: ignore[arg-type, return-value]  # as much of it as is needed
 
         def work(attempt: TenantAttempt) -> Outcome:
-            return carry_out(attempt, means)
+            return run_task(attempt, services)
 
         self.consumer: Consumer = make_consumer(
             self.chat.database,

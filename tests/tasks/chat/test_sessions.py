@@ -11,9 +11,15 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedStatementError
 from counterfoil.tasks import store
-from counterfoil.tasks.chat import NoSessionError, listed, sessions
-from counterfoil.tasks.chat.completion import NAME
-from counterfoil.tasks.registry import TYPES, InvalidPayloadError
+from counterfoil.tasks.chat import (
+    CHAT_COMPLETION,
+    SessionNotFoundError,
+    append_reply,
+    append_user_message,
+    is_blocked,
+    list_sessions,
+)
+from counterfoil.tasks.task_type import InvalidPayloadError
 from tests.factories import NOW
 from tests.tasks.chat.conftest import Chat
 from tests.tasks.conftest import rows
@@ -28,7 +34,7 @@ def test_a_message_without_a_session_begins_one_with_the_id_of_its_job(chat: Cha
 
 
 def test_a_message_that_is_handed_in_twice_under_a_key_is_said_once(chat: Chat, database: Database) -> None:
-    kind = TYPES.get(NAME)
+    kind = CHAT_COMPLETION
     assert kind is not None
     order = store.order(kind, {"message": "Hello"}, idempotency_key="k", user_id="ada")
     first, again = (store.submit(database, chat.tenant, order, NOW, bucket=None) for _ in range(2))
@@ -45,10 +51,10 @@ def test_a_conversation_was_used_last_when_it_was_asked_or_answered_last(chat: C
     session = chat.say("Hello")
     assert used_at() == timedelta(0)
     with chat.database.tenant(chat.tenant) as connection:
-        sessions.answer(connection, session, session, "Hello, too", NOW + timedelta(days=1))
+        append_reply(connection, session, session, "Hello, too", NOW + timedelta(days=1))
     assert used_at() == timedelta(days=1)
     with chat.database.tenant(chat.tenant) as connection:
-        sessions.ask(connection, session, "ada", uuid4(), "Are you there?", NOW + timedelta(days=2))
+        append_user_message(connection, session, "ada", uuid4(), "Are you there?", NOW + timedelta(days=2))
     assert used_at() == timedelta(days=2)
     chat.say("A clock that is behind says that this was before.", session)
     assert used_at() == timedelta(days=2)
@@ -68,7 +74,7 @@ def test_a_message_that_comes_while_an_earlier_one_is_ending_finds_it_ended(
         job = coming.result()
 
     with database.tenant(chat.tenant) as connection:
-        assert not sessions.must_wait(connection, job)
+        assert not is_blocked(connection, job)
 
 
 def test_places_have_no_gap_whoever_takes_them_at_the_same_time(chat: Chat) -> None:
@@ -84,7 +90,7 @@ def test_places_have_no_gap_whoever_takes_them_at_the_same_time(chat: Chat) -> N
 def test_a_task_that_is_not_accepted_takes_no_place(chat: Chat, database: Database) -> None:
     session = chat.say("Hello")
     with pytest.raises(RejectedStatementError), database.tenant(chat.tenant) as connection:
-        sessions.ask(connection, session, "ada", uuid4(), "", NOW)  # the table takes no empty message
+        append_user_message(connection, session, "ada", uuid4(), "", NOW)  # the table takes no empty message
 
     chat.say("Still there?", session)
 
@@ -95,7 +101,7 @@ def test_a_task_that_is_not_accepted_takes_no_place(chat: Chat, database: Databa
 def test_for_another_user_of_the_tenant_a_session_is_not_there(chat: Chat, admin: Connection, stranger: str | None):
     session = chat.say("My secret")
 
-    unknown = pytest.raises(NoSessionError, match=r"^There is no such session\.$")
+    unknown = pytest.raises(SessionNotFoundError, match=r"^There is no such session\.$")
     with unknown:
         chat.say("Let me in", uuid4(), user="eve")
     with unknown:
@@ -111,17 +117,17 @@ def test_the_command_line_has_sessions_of_its_own(chat: Chat) -> None:
     session = chat.say("From a shell", user=None)
 
     assert [one.content for one in chat.transcript(session, None)] == ["From a shell"]
-    with pytest.raises(NoSessionError):
+    with pytest.raises(SessionNotFoundError):
         chat.transcript(session, "ada")
 
 
 def test_for_another_tenant_a_session_is_not_there(chat: Chat, make_tenant: Callable[..., UUID]) -> None:
     session, other = chat.say("Ours"), make_tenant("other")
 
-    with pytest.raises(NoSessionError):
+    with pytest.raises(SessionNotFoundError):
         chat.say("Theirs", session, tenant=other)
     chat.tenant = other
-    with pytest.raises(NoSessionError):
+    with pytest.raises(SessionNotFoundError):
         chat.transcript(session)
 
 
@@ -150,8 +156,8 @@ def test_a_user_s_sessions_are_listed_newest_first_by_pages(chat: Chat, admin: C
     chat.answer(begun[2])
 
     with database.tenant(chat.tenant) as connection:
-        first = listed(connection, "ada", limit=2)
-        rest = listed(connection, "ada", after=(first[-1].created_at, first[-1].id), limit=2)
+        first = list_sessions(connection, "ada", limit=2)
+        rest = list_sessions(connection, "ada", after=(first[-1].created_at, first[-1].id), limit=2)
 
     assert [(one.id, one.messages) for one in first] == [(begun[2], 2), (begun[1], 1)]
     assert [one.id for one in rest] == [begun[0]]
@@ -183,7 +189,7 @@ def test_a_transcript_tells_what_became_of_each_message(chat: Chat, ended: END, 
     ],
 )
 def test_a_payload_of_another_form_is_refused(payload: dict[str, str], says: str) -> None:
-    kind = TYPES.get(NAME)
+    kind = CHAT_COMPLETION
     assert kind is not None
     with pytest.raises(InvalidPayloadError, match=f"at {says}:"):
         kind.read(payload)

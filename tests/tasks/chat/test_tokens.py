@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterfoil.tasks.chat.tokens import OVERHEAD, estimate
+from counterfoil.tasks.chat import OVERHEAD, estimate_tokens
 
 # The largest count of OpenAI's cl100k_base and o200k_base and of Anthropic's public tokenizer.
 COUNTED = [
@@ -17,11 +17,11 @@ COUNTED = [
 
 @pytest.mark.parametrize(("text", "tokens"), COUNTED)
 def test_the_estimate_is_above_what_tokenizers_count_and_not_by_far(text: str, tokens: int) -> None:
-    assert tokens <= estimate(text) - OVERHEAD <= 3 * tokens
+    assert tokens <= estimate_tokens(text) - OVERHEAD <= 3 * tokens
 
 
 def test_every_message_takes_something() -> None:
-    assert estimate("") == OVERHEAD
-    assert estimate("a") == OVERHEAD + 1
-    assert estimate("aaaaa") == OVERHEAD + 2
-    assert estimate("\ud800") > OVERHEAD  # half a surrogate pair
+    assert estimate_tokens("") == OVERHEAD
+    assert estimate_tokens("a") == OVERHEAD + 1
+    assert estimate_tokens("aaaaa") == OVERHEAD + 2
+    assert estimate_tokens("\ud800") > OVERHEAD  # half a surrogate pair

@@ -21,7 +21,7 @@ from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentErr
 from counterfoil.kinds import KINDS
 from counterfoil.operations.engine import ACTOR, Applied, Definition, Outlook, Turns
 from counterfoil.operations.store import Operation, Result
-from counterfoil.tasks.registry import InvalidPayloadError
+from counterfoil.tasks.task_type import InvalidPayloadError
 
 _BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
 

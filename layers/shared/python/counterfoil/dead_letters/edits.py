@@ -20,11 +20,11 @@ from counterfoil.dead_letters.actions import Done, Letter, Wish, find, look_at
 from counterfoil.delivery import dead_letter
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, VersionError
 from counterfoil.settings import Settings
-from counterfoil.tasks import claim_check
+from counterfoil.tasks import payloads
 from counterfoil.tasks import store as tasks
-from counterfoil.tasks.claim_check import Payload
-from counterfoil.tasks.registry import TaskType
+from counterfoil.tasks.payloads import Payload
 from counterfoil.tasks.store import Given
+from counterfoil.tasks.task_type import TaskType
 from counterfoil.tasks.types import TYPES
 
 MOST_EDITS = 20
@@ -70,7 +70,7 @@ def differing(before: Payload, after: Payload) -> list[str]:
         for name in sorted({*before, *after})
         if name not in before
         or name not in after
-        or claim_check.canonical(before[name]) != claim_check.canonical(after[name])  # in Python, True is 1
+        or payloads.canonical(before[name]) != payloads.canonical(after[name])  # in Python, True is 1
     ]
 
 
@@ -132,7 +132,7 @@ def edit(  # an edit is this many facts
         given = _given(connection, letter)
         history = _history(connection, wish.job_id)
     found = _editable(letter, given, history, bucket)
-    claim_check.checked(payload)
+    payloads.checked(payload)
     form = found.type.read(payload)
     if found.type.check is not None:
         found.type.check(form, settings)
@@ -185,7 +185,7 @@ def _hashed(keyed: Callable[[bytes], bytes], found: Editable, after: Payload, na
     """A field with the hashes of its values; one that the form does not have is a hash itself."""
 
     def of(value: JsonValue) -> str:
-        return keyed(claim_check.canonical(value)).hex()
+        return keyed(payloads.canonical(value)).hex()
 
     before = found.original
     return {
@@ -207,4 +207,4 @@ def _payload(given: Given, bucket: str | None) -> Payload:
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
     assert given.payload_key is not None  # the row has one of the two
-    return claim_check.read(bucket, given.payload_key)
+    return payloads.read(bucket, given.payload_key)

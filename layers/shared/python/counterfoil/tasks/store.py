@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.delivery.work import LARGEST, NEWEST_SCHEMA, Intake, Message, Send, opened, owe
+from counterfoil.delivery.work import LARGEST, NEWEST_SCHEMA, Intake, Message, Send, opened, owe, wake_waiting
 from counterfoil.errors import InvalidMessageError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
-from counterfoil.tasks import claim_check
+from counterfoil.tasks import payloads
 from counterfoil.tasks.kinds import TASKS
-from counterfoil.tasks.registry import TYPES, Accepted, TaskType
+from counterfoil.tasks.task_type import AcceptedTask, TaskType
 from counterfoil.validation import Problem, validate
 
 
@@ -100,7 +100,7 @@ class Order:
 
     type: TaskType
     form: BaseModel
-    payload: claim_check.Payload
+    payload: payloads.Payload
     content: bytes
     """The payload's canonical JSON."""
     max_retry: int
@@ -155,7 +155,7 @@ class Submitted:
 
 def order(  # a request is this many facts
     type_: TaskType,
-    payload: claim_check.Payload,
+    payload: payloads.Payload,
     *,
     max_retry: int | None = None,
     idempotency_key: str | None = None,
@@ -176,7 +176,7 @@ def order(  # a request is this many facts
     for name, value in (("idempotency_key", idempotency_key), ("The subject of the token", user_id)):
         if value is not None and not (1 <= len(value) <= LONGEST_KEY and value.isprintable()):
             raise RejectedRequestError(f"{name} is a text of 1 to {LONGEST_KEY} characters that can be printed.")
-    content = claim_check.checked(payload)
+    content = payloads.checked(payload)
     form = type_.read(payload)
     settings = settings or Settings()
     if type_.check is not None:
@@ -190,7 +190,7 @@ def order(  # a request is this many facts
         idempotency_key or str(uuid4()),
         user_id,
         settings,
-        claim_check.digest(type_.name, payload, max_retry),
+        payloads.digest(type_.name, payload, max_retry),
     )
 
 
@@ -229,15 +229,15 @@ def submit(database: Database, tenant_id: UUID, wanted: Order, now: datetime, *,
     """
     job_id = uuid4()
     payload_key = None
-    if not claim_check.fits(wanted.payload):
+    if not payloads.fits(wanted.payload):
         if bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
-        payload_key = claim_check.key_of(tenant_id, job_id)
+        payload_key = payloads.key_of(tenant_id, job_id)
         # A request that is made again writes no second object. The insert decides all the same.
         found = _found_or_noted(database, tenant_id, wanted, payload_key)
         if found is not None:
             return found
-        claim_check.write(bucket, payload_key, wanted.content)
+        payloads.write(bucket, payload_key, wanted.content)
 
     def once() -> Submitted:
         with database.tenant(tenant_id) as connection:
@@ -270,7 +270,7 @@ def _submit(
     if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
         raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
     if wanted.type.on_accept is not None:
-        accepted = Accepted(job_id, tenant_id, wanted.user_id, now, wanted.settings)
+        accepted = AcceptedTask(job_id, tenant_id, wanted.user_id, now, wanted.settings)
         wanted.type.on_accept(connection, accepted, wanted.form)
     sends = owe(connection, TASKS, [(job_id, tenant_id, *inserted)], now, now)
     task = show(connection, job_id)
@@ -399,41 +399,39 @@ def page(connection: Connection, wanted: Wanted, limit: int) -> list[Task]:
 # -- cancelling -----------------------------------------------------------------------------------------------------
 
 # A try that is under way finds its token gone, and changes nothing any more.
-_WITHDRAW = """
+_CANCEL_ALL = """
 UPDATE task SET status = NULL, reason = %(reason)s, cancelled_at = %(now)s, ended_at = %(now)s,
     claim_token = nextval('claim_token'), claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
 WHERE id = ANY(%(ids)s) AND status IN ('pending', 'in-progress')
 """
-_CANCEL = _WITHDRAW + "RETURNING task_type, tenant_id"
+_CANCEL = _CANCEL_ALL + "RETURNING tenant_id"
 
 
 def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tuple[Task, Sequence[Send]] | None:
-    """Cancel a task of the transaction's tenant: it, and the messages owed now. None where there is none.
+    """Cancel a task of the transaction's tenant.
 
-    One that is cancelled already stays so.
+    Return it with the messages to send, or None if it does not exist.
+
+    A cancelled task stays cancelled.
 
     Raises:
         EndedError: it has succeeded or failed.
     """
     row = connection.execute(_CANCEL, {"ids": [job_id], "now": now, "reason": f"Cancelled by {by}."}).fetchone()
-    sends: Sequence[Send] = ()
-    if row is not None:
-        type_ = TYPES.get(row[0])
-        if type_ is not None and type_.on_cancel is not None:
-            sends = type_.on_cancel(connection, job_id, now)
+    sends = [] if row is None else wake_waiting(connection, TASKS, job_id, now)
     task = show(connection, job_id)
     if task is None:
         return None
     if task.status != "cancelled":
         raise EndedError(f"The task has {task.status} already.")
     if row is not None:
-        audit.record(connection, row[1], Operation(by, "task canceled", [str(job_id)], now))
+        audit.record(connection, row[0], Operation(by, "task canceled", [str(job_id)], now))
     return task, sends
 
 
-def withdraw(connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str) -> None:
-    """Cancel those of these tasks of the tenant that are not over; nothing that waits for them is woken."""
-    connection.execute(_WITHDRAW, {"ids": list(job_ids), "now": now, "reason": reason})
+def cancel_all(connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str) -> None:
+    """Cancel the unfinished ones among these tasks of the tenant, without waking work that waits for them."""
+    connection.execute(_CANCEL_ALL, {"ids": list(job_ids), "now": now, "reason": reason})
 
 
 # -- another payload -------------------------------------------------------------------------------------------------
@@ -443,26 +441,24 @@ _REPLACE = "UPDATE task SET payload = %s::jsonb, payload_key = %s WHERE id = %s"
 
 
 def store_large(
-    database: Database, tenant_id: UUID, job_id: UUID, payload: claim_check.Payload, bucket: str | None
+    database: Database, tenant_id: UUID, job_id: UUID, payload: payloads.Payload, bucket: str | None
 ) -> str | None:
     """Where a payload lies that is about to be another one of a task; None: it fits into a message.
 
     It is removed a day later, unless `replace_payload` was committed. Raises as `submit`.
     """
-    if claim_check.fits(payload):
+    if payloads.fits(payload):
         return None
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
-    key = claim_check.another_key_of(tenant_id, job_id)
+    key = payloads.another_key_of(tenant_id, job_id)
     with database.tenant(tenant_id) as connection:
         connection.execute(_NOTE_PAYLOAD, [key, tenant_id])
-    claim_check.write(bucket, key, claim_check.checked(payload))
+    payloads.write(bucket, key, payloads.checked(payload))
     return key
 
 
-def replace_payload(
-    connection: Connection, job_id: UUID, payload: claim_check.Payload, payload_key: str | None
-) -> None:
+def replace_payload(connection: Connection, job_id: UUID, payload: payloads.Payload, payload_key: str | None) -> None:
     """Give a task another payload, in the transaction that begins its new revision.
 
     `payload_key` is what `store_large` returned for this payload. What lay in S3 before is removed by the watchdog.
@@ -472,7 +468,7 @@ def replace_payload(
     """
     if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
         raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
-    inline = None if payload_key else claim_check.canonical(payload).decode()
+    inline = None if payload_key else payloads.canonical(payload).decode()
     connection.execute(_REPLACE, [inline, payload_key, job_id])
 
 
@@ -484,7 +480,7 @@ class Given:
     """What a try is about."""
 
     task_type: str
-    payload: claim_check.Payload | None
+    payload: payloads.Payload | None
     payload_key: str | None
     """Where the payload lies, if it is not here."""
     user_id: str | None

@@ -9,7 +9,7 @@ from moto import mock_aws
 
 from counterfoil import aws
 from counterfoil.errors import InvalidMessageError, RejectedRequestError
-from counterfoil.tasks import claim_check
+from counterfoil.tasks import payloads
 from tests.tasks.conftest import BUCKET
 
 KEY = "tasks/01a2048b/7.json"
@@ -27,31 +27,31 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_a_payload_that_was_written_is_read(bucket: Any) -> None:
-    claim_check.write(BUCKET, KEY, claim_check.canonical({"text": "größer"}))
+    payloads.write(BUCKET, KEY, payloads.canonical({"text": "größer"}))
 
-    assert claim_check.read(BUCKET, KEY) == {"text": "größer"}
+    assert payloads.read(BUCKET, KEY) == {"text": "größer"}
     assert bucket.head_object(Bucket=BUCKET, Key=KEY)["ContentType"] == "application/json"
 
 
 def test_a_payload_that_was_removed_is_gone_and_may_be_removed_again(bucket: Any) -> None:
     keys = [f"tasks/01a2048b/{number}.json" for number in range(1000)]
     for key in keys[:3]:
-        claim_check.write(BUCKET, key, b"{}")
+        payloads.write(BUCKET, key, b"{}")
 
-    assert claim_check.remove(BUCKET, keys) == claim_check.remove(BUCKET, keys) == {}
+    assert payloads.remove(BUCKET, keys) == payloads.remove(BUCKET, keys) == {}
     assert bucket.list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
     with pytest.raises(RejectedRequestError, match="NoSuchKey"):
-        claim_check.read(BUCKET, keys[0])
+        payloads.read(BUCKET, keys[0])
 
 
 def test_a_bucket_that_is_not_there_is_told(bucket: Any) -> None:
     with pytest.raises(RejectedRequestError, match="NoSuchBucket"):
-        claim_check.remove("elsewhere", [KEY])
+        payloads.remove("elsewhere", [KEY])
 
 
-@pytest.mark.parametrize("content", [b"[]", b"{", b'{"a": "' + b"x" * claim_check.MAX_PAYLOAD_BYTES + b'"}'])
+@pytest.mark.parametrize("content", [b"[]", b"{", b'{"a": "' + b"x" * payloads.MAX_PAYLOAD_BYTES + b'"}'])
 def test_what_is_no_payload_is_not_taken_for_one(bucket: Any, content: bytes) -> None:
-    claim_check.write(BUCKET, KEY, content)
+    payloads.write(BUCKET, KEY, content)
 
     with pytest.raises(InvalidMessageError):
-        claim_check.read(BUCKET, KEY)
+        payloads.read(BUCKET, KEY)

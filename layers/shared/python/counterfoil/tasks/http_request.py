@@ -12,11 +12,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
+from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.egress import LONGEST_URL, Answer, Egress
 from counterfoil.errors import CancelledError, InvalidSettingsError, RejectedRequestError
 from counterfoil.settings import Settings
-from counterfoil.tasks.claim_check import MAX_PAYLOAD_BYTES, canonical
-from counterfoil.tasks.registry import TaskContext, task
+from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, canonical
+from counterfoil.tasks.task_type import Services, TaskType
 
 LONGEST_BODY = 64 * 1024
 """Bytes of an answer that are kept, and characters of what is sent."""
@@ -73,10 +74,10 @@ def check(payload: HttpRequest, settings: Settings) -> None:
     Raises:
         RejectedRequestError: says why, and what to do.
     """
-    _refuse(way_out(settings), payload.url)
+    _refuse(build_egress(settings), payload.url)
 
 
-def way_out(settings: Settings) -> Egress:
+def build_egress(settings: Settings) -> Egress:
     """The way to the internet that these tasks have: not that of webhooks, whose inside places are opened to none."""
     return Egress(settings.http_request_allowlist)
 
@@ -90,8 +91,7 @@ def _refuse(egress: Egress, url: str) -> None:
         )
 
 
-@task("http_request", HttpRequest, check=check, enabled_by="http_requests")
-def http_request(context: TaskContext, payload: HttpRequest) -> JsonValue:
+def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Services) -> JsonValue:
     """Make the call: `status`, `content_type` and `body` of the answer, as text, and whether it is `truncated`.
 
     Raises:
@@ -100,24 +100,27 @@ def http_request(context: TaskContext, payload: HttpRequest) -> JsonValue:
         InvalidSettingsError: the deployment has no way to the internet.
         CancelledError: no time is left.
     """
-    if context.egress is None:
+    if services.egress is None:
         raise InvalidSettingsError(
             "WEBHOOKS is not set: functions have no way to the internet. Deploy with -c webhooks=true, then send again."
         )
-    _refuse(context.egress, payload.url)
-    seconds = context.deadline.remaining()
+    _refuse(services.egress, payload.url)
+    seconds = attempt.deadline.remaining()
     if seconds < LEAST_SECONDS:
         raise CancelledError("Stopped before the call because the invocation is about to end")
     given = {name.lower(): value for name, value in payload.headers.items()}
-    answer = context.egress.call(
+    answer = services.egress.call(
         payload.method,
         payload.url,
         None if payload.body is None else payload.body.encode(),
-        {"user-agent": "Counterfoil", "idempotency-key": str(context.job_id), **given},
+        {"user-agent": "Counterfoil", "idempotency-key": str(attempt.work_id), **given},
         seconds=seconds,
         longest_body=LONGEST_BODY,
     )
     return _kept(answer)
+
+
+HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, enabled_by="http_requests")
 
 
 def _kept(answer: Answer) -> dict[str, JsonValue]:

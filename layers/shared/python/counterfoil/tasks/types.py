@@ -1,0 +1,48 @@
+"""All task types. A new type is added to `TYPES`."""
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from counterfoil.delivery.attempt import TenantAttempt
+from counterfoil.settings import Settings
+from counterfoil.tasks.chat import CHAT_COMPLETION
+from counterfoil.tasks.http_request import HTTP_REQUEST
+from counterfoil.tasks.task_type import Services, TaskType, UnknownTypeError
+
+
+class Echo(BaseModel):
+    """Any JSON object."""
+
+    model_config = ConfigDict(extra="allow", defer_build=True)
+
+    __pydantic_extra__: dict[str, JsonValue]
+
+
+def echo(_attempt: TenantAttempt, payload: Echo, _services: Services) -> JsonValue:
+    """Return the payload, to try the API, the queue and the worker without other services."""
+    return dict(payload.__pydantic_extra__)
+
+
+ECHO = TaskType("echo", Echo, echo)
+TYPES = {type_.name: type_ for type_ in (ECHO, HTTP_REQUEST, CHAT_COMPLETION)}
+"""Task types by name, enabled or not. An accepted task runs even if its type has been disabled since."""
+
+
+def enabled_types(settings: Settings) -> list[str]:
+    """Return the names of enabled types in alphabetical order."""
+    return sorted(type_.name for type_ in TYPES.values() if type_.is_enabled(settings))
+
+
+def enabled_type(name: str, settings: Settings) -> TaskType:
+    """Return an enabled type.
+
+    Raises:
+        UnknownTypeError: the type does not exist or is not enabled.
+    """
+    found = TYPES.get(name)
+    listed = ", ".join(enabled_types(settings))
+    if found is None:
+        raise UnknownTypeError(f"There is no such task_type; known are {listed}.")
+    if not found.is_enabled(settings):
+        setting = str(found.enabled_by).upper()
+        raise UnknownTypeError(f"The task_type {name} is not enabled here ({setting} is not set); known are {listed}.")
+    return found

@@ -1,0 +1,81 @@
+"""Task types: names, settings that enable them, and validation of payloads."""
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from counterfoil.delivery.attempt import TenantAttempt
+from counterfoil.errors import RejectedRequestError
+from counterfoil.settings import Settings
+from counterfoil.tasks.store import order
+from counterfoil.tasks.task_type import InvalidPayloadError, Services, TaskType, UnknownTypeError
+from counterfoil.tasks.types import TYPES, enabled_type
+
+
+class Greeting(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=5)
+
+
+def greet(_attempt: TenantAttempt, payload: Greeting, _services: Services) -> JsonValue:
+    return f"Hello, {payload.name}"
+
+
+GREET = TaskType("greet", Greeting, greet)
+
+
+def test_valid_payload_is_read() -> None:
+    assert GREET.read({"name": "Ada"}) == Greeting(name="Ada")
+
+
+def test_unknown_type_error_lists_enabled_types() -> None:
+    with pytest.raises(UnknownTypeError, match=r"There is no such task_type; known are echo\.$"):
+        enabled_type("gr\x00eet", Settings())
+
+
+def test_disabled_type_error_names_its_setting() -> None:
+    with pytest.raises(UnknownTypeError, match=r"http_request is not enabled here \(HTTP_REQUESTS is not set\)"):
+        enabled_type("http_request", Settings())
+    assert enabled_type("http_request", Settings(http_requests=True)).name == "http_request"
+    assert "http_request" in TYPES
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        ({}, "payload.name: Field required"),
+        ({"name": "Augusta"}, "payload.name: String should have at most 5"),
+        ({"name": "Ada", "secret": "hunter2"}, "at payload: Extra inputs"),
+    ],
+)
+def test_invalid_payload_is_rejected_and_not_quoted(payload: dict[str, JsonValue], says: str) -> None:
+    with pytest.raises(InvalidPayloadError) as refused:
+        GREET.read(payload)
+
+    assert says in str(refused.value)
+    assert not any(word in str(refused.value) for word in ("Augusta", "secret", "hunter2"))
+
+
+def test_type_is_enabled_by_an_existing_setting() -> None:
+    with pytest.raises(ValueError, match="which is not a setting"):
+        TaskType("whisper", Greeting, greet, enabled_by="whispering")
+
+
+def test_check_runs_before_a_task_is_accepted() -> None:
+    def check(payload: Greeting, settings: Settings) -> None:
+        if payload.name == "Bob" or settings.webhooks:
+            raise RejectedRequestError("Bob is not greeted.")
+
+    checking = TaskType("check", Greeting, greet, check=check)
+
+    order(checking, {"name": "Ada"})
+    with pytest.raises(RejectedRequestError, match="Bob is not greeted"):
+        order(checking, {"name": "Bob"})
+    with pytest.raises(RejectedRequestError, match="Bob is not greeted"):
+        order(checking, {"name": "Ada"}, settings=Settings(webhooks=True))
+    with pytest.raises(InvalidPayloadError):  # before `check`
+        order(checking, {"name": "Augusta"})
+
+
+def test_names_of_types_are_unique() -> None:
+    assert list(TYPES) == ["echo", "http_request", "chat_completion"]
