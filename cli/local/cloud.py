@@ -328,7 +328,7 @@ def visited(place: Place, logs: Path, *, keep: bool) -> Iterator[Cloud]:
     except Exception:
         if place.logs.is_dir() and not was_up and not keep:
             shutil.copytree(place.logs, logs)
-            aside().print(f"The logs are kept in {logs}.")
+            aside().print(f"The logs are in {logs}.")
         raise
     finally:
         if not was_up and not keep:

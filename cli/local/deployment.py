@@ -24,7 +24,7 @@ COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 app = typer.Typer(help="Run the CDK command line: for a real account.", add_completion=False)
 
 
-# Without interspersed arguments, an option behind the first word is CDK's own, --help among them.
+# Without interspersed arguments, options after the first word belong to CDK, including --help.
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 )
@@ -82,7 +82,7 @@ class Deployment:
     seconds: float
     outputs: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    """Environment variables of every function, beside those that the stack gives it. Among them may be a secret."""
+    """Environment variables of every function, in addition to those of the stack. They may include a secret."""
     timeout: int | None = None
     """Seconds that shorten the time-out of every worker with a queue."""
 

@@ -30,8 +30,8 @@ START_SECONDS = 60
 PORT_TRIES = 5
 """How often another free port is tried: a free port can be taken before the emulator binds it."""
 _PROGRAM = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
-"""Runs MiniStack, and functions with the interpreter of the first argument. In MiniStack's own, where the whole project
-is installed, a function would find what its layers lack on AWS."""
+"""Runs MiniStack, and functions with the interpreter of the first argument. In MiniStack's own interpreter, the
+whole project is installed, so a package missing from the layers would go unnoticed."""
 
 
 @dataclass(frozen=True)

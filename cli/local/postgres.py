@@ -482,7 +482,10 @@ def live_server(pid: int, data: Path) -> psutil.Process | None:
 
 
 def gone(processes: list[psutil.Process], seconds: float) -> bool:
-    """Whether all of them ended in time. A zombie has ended: its parent may never look, as in some containers."""
+    """Wait until all processes have ended, and return whether they did in time.
+
+    A zombie has ended. In some containers no parent collects it.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         processes = [process for process in processes if _alive(process)]
@@ -500,7 +503,7 @@ def _alive(process: psutil.Process) -> bool:
 
 
 def end_family(pid: int) -> None:
-    """End a process and its children, the server that pg_ctl has just started among them."""
+    """End a process and its children, including the server that pg_ctl has just started."""
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
         parent.suspend()  # no further children
@@ -512,12 +515,12 @@ def end_family(pid: int) -> None:
 
 
 def cluster_name(data: Path) -> str:
-    """How the titles of the cluster's processes begin: `postgres: counterfoil-0123456789ab: checkpointer`."""
+    """Return the cluster's name in process titles, such as `counterfoil-0123456789ab`."""
     return f"counterfoil-{sha256(bytes(data)).hexdigest()[:12]}"
 
 
 def end_sessions(data: Path) -> None:
-    """End what a killed server left: its sessions would go on, and the next start would have to wait for them."""
+    """End the sessions of a killed server. They would continue, and the next start would wait for them."""
     title = f"postgres: {cluster_name(data)}: "
     left = [
         process

@@ -497,7 +497,7 @@ COUNTED = {
     "unsettled": Metric.UNSETTLED,
     "unprotected": Metric.UNPROTECTED,
 }
-"""What is counted as what. The other outcomes are answers to copies of messages, which say nothing of the work."""
+"""Metrics of outcomes. The other outcomes belong to duplicate messages and are not counted."""
 
 
 class Tally:
@@ -511,7 +511,7 @@ class Tally:
         self._errors: Counter[str] = Counter()
 
     def add(self, record: Received, verdict: Verdict, claim: Claim | None) -> None:
-        """Count one record at its end. `claim` is the try that it was, where it came to that."""
+        """Count one record at its end, with the claim of its attempt if there was one."""
         if verdict.outcome in COUNTED:
             self._outcomes[COUNTED[verdict.outcome]] += 1
         if verdict.error_type is not None:
@@ -521,15 +521,15 @@ class Tally:
             if verdict.outcome == "succeeded":
                 self._attempts.append(claim.attempts)
                 if claim.created_at is not None and claim.message.revision == 1:
-                    # Another machine's clock, which may be ahead, says when it came in.
+                    # The clock of another machine, which may be ahead, sets `created_at`.
                     self._end_to_end.append(max(0.0, (record.stages["ended"] - claim.created_at).total_seconds()))
 
-    def lost(self, tries: int) -> None:
-        """Count tries that never settled, found by the claims that follow them."""
-        self._errors[WORKER_LOST] += tries
+    def lost(self, attempts: int) -> None:
+        """Count lost attempts, which later claims have found."""
+        self._errors[WORKER_LOST] += attempts
 
     def report(self, worker: str) -> None:
-        """Hand the counts to the metrics."""
+        """Record the counts as metrics."""
         values: dict[Metric, float | list[float]] = dict(self._outcomes)
         values |= {
             Metric.JOB_SECONDS: self._seconds,

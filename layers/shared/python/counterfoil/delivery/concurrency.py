@@ -61,7 +61,7 @@ class Threads:
             self._idle.append(given)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait on the one condition of this process; `predicate` must be quick and take no lock that waits."""
+        """Wait on the condition of this process. `predicate` must be quick and must not wait for locks."""
         with self._condition:
             return self._condition.wait_for(predicate, timeout)
 
@@ -82,9 +82,9 @@ class Threads:
 
 
 class Gate:
-    """Bounds how many records are worked on at once, over all invocations of this process.
+    """Bounds how many records run at the same time, over all invocations of this process.
 
-    A record that an earlier invocation had to leave behind keeps its permit until it really ends.
+    A record that an earlier invocation abandoned holds its permit until its thread ends.
     """
 
     def __init__(self, permits: int, concurrency: Concurrency) -> None:
@@ -94,11 +94,14 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether a permit is free just now."""
+        """At least one permit is free."""
         return self._free > 0
 
     def take(self, wanted: int, *, timeout: float = 0) -> int:
-        """Take up to `wanted` permits, waiting up to `timeout` seconds for the first. Returns how many were taken."""
+        """Take up to `wanted` permits and return how many were taken.
+
+        Wait up to `timeout` seconds for the first one.
+        """
         self._concurrency.wait_for(lambda: self.is_open, timeout)
         with self._lock:
             taken = min(wanted, self._free)

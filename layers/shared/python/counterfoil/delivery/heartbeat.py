@@ -25,14 +25,14 @@ _TRACE_ID = re.compile("1-[0-9a-f]{8}-[0-9a-f]{24}")
 
 @dataclass(eq=False)
 class Received:
-    """One delivery of a message. A batch may hold two of the same one: each is itself alone."""
+    """One delivery of a message. Two deliveries of one message are not equal."""
 
     record: SQSRecord
     received_at: datetime
     intake: Intake | None = None
-    """What its body means; None until it is read."""
+    """Work items of its body. None until the body is read."""
     stages: dict[str, datetime] = field(default_factory=dict)
-    """When it was protected, got its permit, was claimed, and ended, as far as it came."""
+    """Times when it was protected, got its permit, was claimed, and ended."""
 
     @property
     def message_id(self) -> str:
@@ -46,17 +46,17 @@ class Received:
 
     @property
     def receives(self) -> int:
-        """How often SQS has given out this message, this time included."""
+        """Number of times that SQS has delivered this message, including this one."""
         return int(self.record.attributes.approximate_receive_count)
 
     @property
     def trace(self) -> str | None:
-        """The X-Ray trace that the message belongs to: its sender's, or else that of this invocation."""
+        """The X-Ray trace of the message's sender, or of this invocation."""
         return self.record.attributes.aws_trace_header or os.environ.get("_X_AMZN_TRACE_ID")
 
     @property
     def trace_id(self) -> str | None:
-        """The id of that trace; None where X-Ray keeps none, since it was not chosen as a sample."""
+        """The id of that trace, or None if X-Ray did not sample it."""
         parts = dict(part.strip().partition("=")[::2] for part in (self.trace or "").split(";"))
         root = parts.get("Root", "")
         return root if _TRACE_ID.fullmatch(root) and parts.get("Sampled") == "1" else None
@@ -74,14 +74,14 @@ class Visibility:
     """ChangeMessageVisibility on the queues of one worker."""
 
     def __init__(self, queue_url: str, *others: str) -> None:
-        """Know the queues by their addresses; what comes from none of them is taken to be from the first."""
+        """Use these queues. Records of other queues count as records of the first."""
         self._queue_url = queue_url
         self._others = {_name(url): url for url in others}
 
     def protect(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
-        """Hide `records` for at least `seconds` from now, in batch calls; what failed is tried once more.
+        """Hide `records` for at least `seconds` from now, in batch calls with one retry.
 
-        Returns those that are not protected.
+        Returns the records that are still visible.
         """
         failed = self._change(records, seconds, now)
         if failed:
@@ -89,7 +89,10 @@ class Visibility:
         return failed
 
     def back_off(self, record: Received, seconds: float, now: datetime) -> None:
-        """Make one message visible after `seconds`: a backoff. A failure costs time, not the message, and is logged."""
+        """Make one message visible after `seconds`.
+
+        A failure is logged. It costs time, not the message.
+        """
         if self._change([record], int(seconds), now):
             logger.warning("The visibility of a message was not changed", message_id=record.message_id)
 
@@ -133,7 +136,7 @@ def bounded(seconds: int, received_at: datetime, now: datetime) -> int:
 
 
 PATIENCE_SECONDS = 2
-"""Longest wait of others for a renewal under way: it must never hold up the end of an invocation."""
+"""Longest wait for a renewal in progress, so that it does not delay the end of an invocation."""
 
 
 class Heartbeat:

@@ -21,7 +21,7 @@ LARGEST = 2**31 - 1
 
 
 class Message(BaseModel):
-    """The body of a queue message: names work, carries none of it."""
+    """The body of a queue message. It names a work item and holds nothing else."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
@@ -32,37 +32,37 @@ class Message(BaseModel):
 
     @property
     def order(self) -> tuple[int, int]:
-        """Of two messages of one work, the greater is the newer."""
+        """Sort key: the newer of two messages of one work item is greater."""
         return self.revision, self.send_number
 
     @property
     def named(self) -> dict[str, str | int]:
-        """What it names, for a record of what became of it."""
+        """The work item, for log entries."""
         return {"work_id": str(self.work_id), "revision": self.revision, "send_number": self.send_number}
 
 
 @dataclass(frozen=True)
 class Intake:
-    """What the body of a message means for a queue: the work that it names."""
+    """Work items that a message names."""
 
     messages: Sequence[Message]
-    """Usually one. None: nothing to do. Several: each gets a message of its own."""
+    """Usually one. None: the message needs no action. Several: each gets its own message."""
     register: Callable[[Connection, datetime], None] | None = None
-    """Inserts the work that a message from outside brings along; runs before the claim, and again each time."""
+    """Inserts the work items of a message from outside. It runs before each claim."""
 
 
 def read_message(body: str) -> Intake:
-    """Read a message of our own.
+    """Read a message from the outbox.
 
     Raises:
         InvalidMessageError: it can never be read.
-        NewerSchemaError: it is of a version that a deployment under way will bring.
+        NewerSchemaError: a deployment in progress writes this version, and this process cannot read it.
     """
     return Intake([validate(Message, opened(body), _wrong)])
 
 
 def opened(body: str) -> dict[str, Any]:
-    """The JSON object of a message of our own, of a version that is known here. Raises as `read_message`."""
+    """Parse the JSON object of a message and check its version. Raises as `read_message`."""
     try:
         parsed = from_json(body)
     except (ValueError, TypeError):  # TypeError: half a surrogate
