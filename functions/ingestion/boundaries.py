@@ -88,7 +88,7 @@ def decide(llm: Asks, attempt: TenantAttempt, pages: Sequence[Page], doubtful: S
         prompt_version=PROMPT_VERSION,
     )
     try:
-        answer = llm.ask(question, form(asked), attempt.deadline)
+        answer = llm.ask(question, form(asked), attempt.deadline).said
     except (RefusedQuestionError, ContextWindowError, BudgetSpentError):
         return doubtful
     certain = (choice for choice in answer.boundaries if choice.confidence == "high")

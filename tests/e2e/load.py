@@ -122,7 +122,7 @@ def _goods(told: dict[str, Any]) -> set[tuple[str, str]]:
 class Model:
     """The judge in this process, and always well."""
 
-    def consult(
+    def ask(
         self,
         question: Question,
         answer_: type[M],

@@ -13,8 +13,8 @@ from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.documents.splitting import Boundary, Split, split
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
-from counterfoil.llm import Question, RefusedQuestionError
-from counterfoil.llm.client import read
+from counterfoil.llm import Answered, Question, RefusedQuestionError
+from counterfoil.llm.answers import read
 from functions.ingestion.boundaries import MAX_DOUBTS, decide, told
 
 M = TypeVar("M", bound=BaseModel)
@@ -28,17 +28,12 @@ class Model:
         self.says = says
         self.asked: list[Question] = []
 
-    def ask(
-        self,
-        question: Question,
-        answer: type[M],
-        deadline: Deadline,
-    ) -> M:
+    def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
         self.asked.append(question)
         deadline.check()
         if isinstance(self.says, CounterfoilError):
             raise self.says
-        return read(self.says, answer)
+        return Answered(read(self.says, answer))
 
 
 def page(*lines: str) -> Page:

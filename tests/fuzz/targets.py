@@ -24,7 +24,7 @@ from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.splitting import split
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidAnswerError, InvalidDocumentError, InvalidMessageError, NewerSchemaError
-from counterfoil.llm import client
+from counterfoil.llm import answers
 from tests.documents.reading import papers
 from tools.sample_generator import generate
 
@@ -186,11 +186,11 @@ def _form() -> type[model.Said]:
 
 
 def _answer(content: bytes) -> None:
-    model.counted(client.read(content.decode(errors="replace"), _form()), _grounds())
+    model.counted(answers.read(content.decode(errors="replace"), _form()), _grounds())
 
 
 def _verdict(content: bytes) -> None:
-    client.read(content.decode(errors="replace"), judge.form(["A", "B"]))
+    answers.read(content.decode(errors="replace"), judge.form(["A", "B"]))
 
 
 def _message(content: bytes) -> None:

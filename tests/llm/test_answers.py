@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from counterfoil.errors import InvalidAnswerError, sentence
-from counterfoil.llm.client import PREVIEW, read
+from counterfoil.llm.answers import PREVIEW, read
 
 
 class Form(BaseModel):

@@ -56,7 +56,7 @@ def ask(provider: str, model: Make, scripted: Server, question: Question, time: 
     def once(*script: Step, **more: str) -> Form:
         scripted.then(*script)
         more = {"LLM_TOTAL_TIMEOUT_SECONDS": "5"} | more
-        return model(provider, **more).ask(question, Form, Deadline(lambda: time.left, time.cancelled))
+        return model(provider, **more).ask(question, Form, Deadline(lambda: time.left, time.cancelled)).said
 
     return once
 
@@ -132,7 +132,7 @@ def test_a_conversation_is_answered_in_the_model_s_own_words(
 ):
     scripted.then(Answer(""), Answer(" I am \x00 fine.\n"))
     asked = replace(question, history=[Turn("Hello", "Good day")])
-    said = model(provider).converse(asked, Deadline(lambda: time.left, time.cancelled))
+    said = model(provider).chat(asked, Deadline(lambda: time.left, time.cancelled))
     assert (said.said, said.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
     assert [request.said[:-1] for request in scripted.requests] == [[("user", "Hello"), ("assistant", "Good day")]] * 2
 
@@ -152,7 +152,7 @@ def test_a_conversation_that_cannot_be_answered_is_not_tried_again(
 ):
     scripted.then(bad, GOOD)
     with pytest.raises(error):
-        model(provider).converse(question, Deadline(lambda: time.left, time.cancelled))
+        model(provider).chat(question, Deadline(lambda: time.left, time.cancelled))
     assert scripted.script == [GOOD]
 
 

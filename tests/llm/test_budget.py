@@ -56,7 +56,7 @@ def say(model: Callable[..., Llm], question: Question, ask: Ask) -> Ask:
     chat = replace(question, purpose=CHAT, work_id=uuid4())
 
     def once(**more: str) -> Any:
-        return model("openai", **more).converse(chat, Deadline())
+        return model("openai", **more).chat(chat, Deadline())
 
     return once
 
@@ -177,7 +177,7 @@ def test_a_question_that_was_not_asked_says_nothing_about_the_service(
         return llm
 
     def ask(llm: Llm) -> Any:
-        return llm.ask(question, Form, Deadline())
+        return llm.ask(question, Form, Deadline()).said
 
     scripted.then(Failure(503))
     with pytest.raises(ServiceUnavailableError):

@@ -53,7 +53,7 @@ def embed(
         model = embedding_model(settings, database, guards)
         model._wait = time.wait
         question = Question("", TEXT, "embedding", tenant_id, tenant_id)
-        return model.consult(question, Vector, Deadline()).said.vector
+        return model.ask(question, Vector, Deadline()).said.vector
 
     return ask
 

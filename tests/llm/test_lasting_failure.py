@@ -13,7 +13,8 @@ from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
 from counterfoil.delivery.work import Message
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.llm import Llm, Question
-from counterfoil.llm.client import Budget, Limits, Reply
+from counterfoil.llm.answers import Reply
+from counterfoil.llm.client import Budget, Limits
 from tests.delivery.conftest import clock, pending, sqs, tenant
 from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
 

@@ -15,7 +15,8 @@ from counterfoil.errors import (
     ServiceUnavailableError,
     TransientError,
 )
-from counterfoil.llm.client import RefusedQuestionError, Reply, Turn, _provider, is_too_long
+from counterfoil.llm.answers import RefusedQuestionError, Reply, Turn, is_too_long
+from counterfoil.llm.client import _provider
 from counterfoil.settings import Settings
 from tests.llm.conftest import KEY, PROVIDERS
 from tests.llm.server import Answer, Failure, Raw, Server, Step

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from counterfoil.llm import client as providers
-from counterfoil.llm.client import RefusedQuestionError, Reply, _provider, is_about_the_temperature
+from counterfoil.llm import answers
+from counterfoil.llm.answers import RefusedQuestionError, Reply, is_about_the_temperature
+from counterfoil.llm.client import _provider
 from counterfoil.settings import Settings
 from tests.llm.conftest import PROVIDERS
 from tests.llm.server import Answer, Raw, Server
@@ -27,9 +28,9 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    providers._FIXED.clear()
+    answers._FIXED.clear()
     yield
-    providers._FIXED.clear()
+    answers._FIXED.clear()
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ class Slow:
     left = inf
     calls = 0
 
-    def consult(
+    def ask(
         self,
         question: Question,
         answer: type[M],

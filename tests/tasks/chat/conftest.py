@@ -29,7 +29,7 @@ class Model:
     says: Callable[[Question], str] = lambda question: f"Re: {question.user}"
     asked: list[Question] = field(default_factory=list)
 
-    def converse(self, question: Question, _deadline: Deadline) -> Answered[str]:
+    def chat(self, question: Question, _deadline: Deadline) -> Answered[str]:
         self.asked.append(question)
         return Answered(self.says(question))
 

@@ -1,15 +1,13 @@
 """Questions to a language model, or to one of embeddings: asked with patience, answered in a form, and counted."""
 
+from counterfoil.llm.answers import RefusedQuestionError, Turn
 from counterfoil.llm.client import (
     CHAT,
     Answered,
     Asks,
     BudgetSpentError,
-    Consults,
     Llm,
     Question,
-    RefusedQuestionError,
-    Turn,
     Vector,
     refuse_spent_chats,
 )
@@ -19,7 +17,6 @@ __all__ = [
     "Answered",
     "Asks",
     "BudgetSpentError",
-    "Consults",
     "Llm",
     "Question",
     "RefusedQuestionError",

@@ -9,17 +9,17 @@ from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
-from counterfoil.llm.client import (
+from counterfoil.llm.answers import (
     FixedTemperatureError,
     RefusedQuestionError,
     Reply,
     Turn,
     at_low_temperature,
+    chat_messages,
     is_about_the_settings,
     is_about_the_temperature,
     is_too_long,
     read,
-    spoken,
     vector_reply,
 )
 from counterfoil.validation import validate
@@ -63,7 +63,7 @@ class Bedrock:
 
     def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
-        said = spoken(user, history)
+        said = chat_messages(user, history)
         return at_low_temperature(
             self.name, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )

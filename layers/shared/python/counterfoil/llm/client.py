@@ -6,16 +6,14 @@ also if many are made at the same time or a commit is not acknowledged, because 
 vector is an answer in a form like any other.
 """
 
-import json
 import math
-import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from threading import Event
 from time import monotonic
-from typing import Annotated, Generic, LiteralString, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Generic, LiteralString, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from aws_lambda_powertools import Logger
@@ -37,202 +35,9 @@ from counterfoil.errors import (
     ServiceUnavailableError,
     sentence,
 )
+from counterfoil.llm.answers import Provider, RefusedQuestionError, Reply, Turn, read, words
 from counterfoil.metrics import Metric, record
 from counterfoil.settings import Settings
-from counterfoil.validation import Problem, validate_json
-
-TEMPERATURE = 0.0
-"""Of every call: what is wanted is the likeliest answer, and the same one again."""
-
-
-class RefusedQuestionError(RejectedRequestError):
-    """A model's API refused this question: there is something in it that it does not answer. Others may be answered."""
-
-
-class FixedTemperatureError(RejectedRequestError):
-    """A model's API refused to be told a temperature: this model takes none but its own."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a model said."""
-
-    text: str
-    is_complete: bool
-    """False where it stopped for want of room, not since it had said all."""
-    input_tokens: int
-    output_tokens: int
-    temperature: float | None = None
-    """That the model was told; None: its own."""
-    is_refused: bool = False
-    """Whether the model, or a filter around it, declined to answer. What it says then is no answer."""
-
-
-class Turn(NamedTuple):
-    """What was said before in a conversation, and what the model answered."""
-
-    user: str
-    assistant: str
-
-
-def spoken(user: str, history: Sequence[Turn]) -> list[tuple[str, str]]:
-    """A conversation as (role, text), `user` last."""
-    said = [pair for turn in history for pair in (("user", turn.user), ("assistant", turn.assistant))]
-    return [*said, ("user", user)]
-
-
-def vector_reply(vector: list[float], tokens: int) -> Reply:
-    """What a model of embeddings said, in the form of `embedding.Vector`."""
-    return Reply(json.dumps({"vector": vector}), True, tokens, 0)
-
-
-class Provider(Protocol):
-    """An API that has one model."""
-
-    @property
-    def name(self) -> str:
-        """As in LLM_PROVIDER."""
-
-    @property
-    def model(self) -> str:
-        """The model's name at the provider."""
-
-    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
-        """Make one call, of `total` seconds at most; `history` comes before `user`, oldest first.
-
-        Raises:
-            ServiceUnavailableError: throttled, failed, or no answer in time.
-            InvalidAnswerError: what came back is no answer of this API.
-            ContextWindowError: the prompt is longer than the model can read.
-            RefusedQuestionError: refused for good, for what the question says.
-            RejectedRequestError: refused for good, as any other question would be.
-        """
-
-
-_FIXED: set[tuple[str, str]] = set()
-"""Models that were found to take no temperature, each with its API. Of the process: a call has told us."""
-
-
-def at_low_temperature(api: str, model: str, call: Callable[[float | None, float], Reply], total: float) -> Reply:
-    """A reply at TEMPERATURE, or at the model's own where it takes no other: newer ones refuse to be told any.
-
-    `call` is given the temperature and its longest time. It is made again where the temperature was refused; `total`
-    (seconds) is for both. Raises as `call`.
-    """
-    began = monotonic()
-    if (api, model) not in _FIXED:
-        try:
-            return replace(call(TEMPERATURE, total), temperature=TEMPERATURE)
-        except FixedTemperatureError:
-            pass
-    reply = call(None, max(0.001, total - (monotonic() - began)))
-    _FIXED.add((api, model))
-    return reply
-
-
-# Anthropic: invalid_request_error "prompt is too long: 208656 tokens > 200000 maximum", "input length and `max_tokens`
-#   exceed context limit: ..."; request_too_large.
-# OpenAI: code context_length_exceeded, "This model's maximum context length is ..."; vLLM: "the model's context length
-#   is only ..."; llama.cpp: exceed_context_size_error.
-# Bedrock: ValidationException "Input is too long for requested model.", "too many total text bytes", and what the
-#   model's maker says.
-_TOO_LONG = re.compile(
-    r"context[ _](length|window|size|limit)|(prompt|input) is too long|request_too_large"
-    r"|too many (total text bytes|(input )?tokens)|input token count",
-    re.IGNORECASE,
-)
-
-# The same status as a refused question, but with the key, the model or the bounds that the settings name.
-_OF_THE_SETTINGS = re.compile(
-    r"credit balance|max_(completion_|output_)?tokens|maximum tokens|model identifier|model id\b", re.IGNORECASE
-)
-
-
-def is_too_long(message: str) -> bool:
-    """Whether a refusal says that the prompt does not fit the model."""
-    return _TOO_LONG.search(message) is not None
-
-
-def is_about_the_settings(message: str) -> bool:
-    """Whether a refusal says that no question would be answered as things are set up. To be asked after the length."""
-    return _OF_THE_SETTINGS.search(message) is not None
-
-
-# OpenAI: "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is ..."
-# Anthropic, and Bedrock after it: "`temperature` is deprecated for this model."
-# LiteLLM: "gpt-5 models don't support temperature=0"; others: "`temperature` must be strictly positive".
-_OF_THE_TEMPERATURE = re.compile(
-    r"(support|only|remove|allow)[^.]{0,60}\btemperature\b"
-    r"|\btemperature\b[^.]{0,60}(support|deprecated|only|must|allow|cannot|remove)",
-    re.IGNORECASE,
-)
-
-
-def is_about_the_temperature(message: str) -> bool:
-    """Whether a refusal says that the model is not to be told a temperature, or not this one."""
-    return _OF_THE_TEMPERATURE.search(message) is not None
-
-
-M = TypeVar("M", bound=BaseModel)
-
-PREVIEW = 200
-"""Characters of an answer that its error quotes."""
-
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
-
-_ESCAPES = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
-)
-"""A character beyond U+FFFF in two halves; U+0000 or half a character, which PostgreSQL cannot hold; any other."""
-
-
-def read(text: str, form: type[M]) -> M:
-    """An answer in its form. A fenced block is taken out of the talk around it.
-
-    Characters that PostgreSQL cannot hold become U+FFFD: a page may ask a model for them, and its document would never
-    be stored.
-
-    Raises:
-        InvalidAnswerError: the answer is empty, not valid JSON, or fails schema validation. The message quotes its
-            first PREVIEW characters.
-    """
-    stripped = _storable(text).strip()
-    if not stripped:
-        raise InvalidAnswerError("The answer is empty")
-    fenced = None if stripped.startswith(("{", "[")) else _FENCED.search(stripped)
-
-    def wrong(problem: Problem) -> InvalidAnswerError:
-        fails = "is not valid JSON" if problem.type == "json_invalid" else f"failed schema validation ({problem.type})"
-        return InvalidAnswerError(f"The answer {fails}", preview=preview(stripped))
-
-    return validate_json(form, fenced.group(1) if fenced else stripped, wrong)
-
-
-def words(text: str) -> str:
-    """An answer that is asked for in no form: what the model said, as it is. Characters as in `read`.
-
-    Raises:
-        InvalidAnswerError: the answer is empty.
-    """
-    said = _characters(text).strip()
-    if not said:
-        raise InvalidAnswerError("The answer is empty")
-    return said
-
-
-def _characters(text: str) -> str:
-    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
-
-
-def _storable(text: str) -> str:
-    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], _characters(text))
-
-
-def preview(text: str) -> str:
-    """The beginning of a text in one line, without what cannot be seen and without the quotation mark around it."""
-    seen = "".join(character if character.isprintable() else " " for character in text[:PREVIEW])
-    return seen.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")
-
 
 CHAT = "chat"
 """The purpose of calls that are part of a conversation."""
@@ -413,6 +218,7 @@ def _end(database: Database, call: Call, how: End) -> None:
             connection.execute(_END, {"id": call.id, **vars(how)})
 
 
+M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 TRIES = 3
@@ -480,27 +286,10 @@ class Limits:
 
 
 class Asks(Protocol):
-    """What those see of a language model who put questions to it."""
+    """A language model that answers questions in a form."""
 
-    def ask(
-        self,
-        question: Question,
-        answer: type[M],
-        deadline: Deadline,
-    ) -> M:
-        """An answer in this form. Raises as `Llm.ask`."""
-
-
-class Consults(Protocol):
-    """What those see of a language model who keep how an answer was come by, too."""
-
-    def consult(
-        self,
-        question: Question,
-        answer: type[M],
-        deadline: Deadline,
-    ) -> Answered[M]:
-        """An answer in this form. Raises as `Llm.ask`."""
+    def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
+        """Return an answer in this form. Raises as `Llm.ask`."""
 
 
 class Llm:
@@ -550,70 +339,36 @@ class Llm:
         )
         return cls(provider, database, breakers, limits)
 
-    def ask(
-        self,
-        question: Question,
-        answer: type[M],
-        deadline: Deadline,
-    ) -> M:
-        """The model's answer, in the form of `answer`. TRIES calls at most, with pauses of base x 2^n between.
+    def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
+        """Return the model's answer in the form of `answer`, with its temperature and tokens.
 
-        `deadline` is checked before each call, because answers to superseded work are paid for nothing. Its
-        cancellation ends a pause at once.
+        It makes up to TRIES calls, with pauses of base x 2^n seconds. `deadline` is checked before each call, because
+        answers to superseded work cost money. Its cancellation ends a pause at once.
 
-        An answer in another form is a failed try: the next one may be good. No try is begun, and no pause made, for
-        which the time left is too short. If a failed attempt opens the breaker, its failure is raised:
-        a question that always fails would otherwise be deferred forever.
+        An answer in another form is a failed call, and the next one may succeed. No call begins if the time left is
+        too short for it. If a failed call opens the breaker, its failure is raised: a question that always fails would
+        otherwise be deferred forever.
 
         Raises:
-            ServiceUnavailableError, InvalidAnswerError: the last try failed so.
-            RefusedQuestionError: the model, or its API, declines what the question says.
-            RejectedRequestError, ContextWindowError: no try can succeed.
-            BudgetSpentError: a day's budget does not last for this call, and no more calls were made.
-            BreakerOpenError: the service has failed too often of late, and no call was made.
+            ServiceUnavailableError, InvalidAnswerError: the last call failed.
+            RefusedQuestionError: the model or its API refuses the content of the question.
+            RejectedRequestError, ContextWindowError: no call can succeed.
+            BudgetSpentError: the day's budget does not permit another call.
+            BreakerOpenError: the breaker is open, and no call was made.
             CancelledError: the deadline was cancelled, or leaves no time to ask.
             StaleClaimError: a newer claim exists.
         """
-        return self.consult(question, answer, deadline).said
+        return self._answered(question, lambda text: read(text, answer), deadline)
 
-    def consult(
-        self,
-        question: Question,
-        answer: type[M],
-        deadline: Deadline,
-    ) -> Answered[M]:
-        """As `ask`: the answer, and how it was come by."""
+    def chat(self, question: Question, deadline: Deadline) -> Answered[str]:
+        """Return the model's answer in its own words. Raises as `ask`."""
+        return self._answered(question, words, deadline)
 
-        def use(reply: Reply) -> Answered[M]:
+    def _answered(self, question: Question, parse: Callable[[str], T], deadline: Deadline) -> Answered[T]:
+        def use(reply: Reply) -> Answered[T]:
             _check(reply)
-            said = read(reply.text, answer)
-            return Answered(said, reply.temperature, reply.input_tokens, reply.output_tokens)
+            return Answered(parse(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
 
-        return self._answered(question, use, deadline)
-
-    def converse(
-        self,
-        question: Question,
-        deadline: Deadline,
-    ) -> Answered[str]:
-        """As `consult`, for an answer in the model's own words.
-
-        Raises:
-            CounterfoilError: as `ask`; an InvalidAnswerError says that the answer is empty.
-        """
-
-        def use(reply: Reply) -> Answered[str]:
-            _check(reply)
-            return Answered(words(reply.text), reply.temperature, reply.input_tokens, reply.output_tokens)
-
-        return self._answered(question, use, deadline)
-
-    def _answered(
-        self,
-        question: Question,
-        use: Callable[[Reply], T],
-        deadline: Deadline,
-    ) -> T:
         pause = self._limits.retry_base_seconds
         failure: CounterfoilError | None = None
         for tries_left in reversed(range(TRIES)):

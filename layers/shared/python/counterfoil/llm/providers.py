@@ -9,17 +9,17 @@ from pydantic import BaseModel, Field, SecretStr
 
 from counterfoil import http
 from counterfoil.errors import ContextWindowError
-from counterfoil.llm.client import (
+from counterfoil.llm.answers import (
     FixedTemperatureError,
     RefusedQuestionError,
     Reply,
     Turn,
     at_low_temperature,
+    chat_messages,
     is_about_the_settings,
     is_about_the_temperature,
     is_too_long,
     read,
-    spoken,
     vector_reply,
 )
 from counterfoil.settings import Settings
@@ -111,7 +111,7 @@ class Anthropic:
 
     def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
-        said = spoken(user, history)
+        said = chat_messages(user, history)
         return at_low_temperature(
             self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )
@@ -190,7 +190,7 @@ class OpenAi:
 
     def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
         """See `Provider`."""
-        said = spoken(user, history)
+        said = chat_messages(user, history)
         return at_low_temperature(
             self._api.url, self.model, lambda *how: self._reply(system, said, max_tokens, *how), total
         )

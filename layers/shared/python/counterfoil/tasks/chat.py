@@ -398,7 +398,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
         DeferredError: an earlier message may still be answered.
         InvalidSettingsError: there is no language model.
         PermanentError: the message was deleted, or today's budget of the model is exhausted.
-        CounterfoilError: see `Llm.converse`.
+        CounterfoilError: see `Llm.chat`.
     """
     settings, job_id = services.settings, attempt.work_id
     with attempt.database.tenant(attempt.tenant_id) as connection:
@@ -415,7 +415,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
     attempt.deadline.check()
     question = llm.Question(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
     try:
-        reply = services.llm().converse(question, attempt.deadline).said
+        reply = services.llm().chat(question, attempt.deadline).said
     except llm.BudgetSpentError as error:  # the user gets an answer today, and the next message is not blocked
         raise PermanentError(_until_tomorrow(error)) from error
 

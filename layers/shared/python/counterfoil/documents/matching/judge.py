@@ -40,7 +40,7 @@ from counterfoil.errors import (
     ServiceUnavailableError,
     sentence,
 )
-from counterfoil.llm import Answered, BudgetSpentError, Consults, Question, RefusedQuestionError, Vector
+from counterfoil.llm import Answered, Asks, BudgetSpentError, Question, RefusedQuestionError, Vector
 from counterfoil.metrics import Metric, record
 
 _ANSWERS = """
@@ -236,7 +236,7 @@ class Embedder:
 
     model: str
     """Its name, with its provider's: what vectors are kept under."""
-    make: Callable[[], Consults]
+    make: Callable[[], Asks]
     """Makes what is asked, where somebody is to be asked."""
     deadline: Deadline = field(default_factory=Deadline)
 
@@ -269,7 +269,7 @@ class Embedder:
         reserved = left * (1 - _SHARE) if isfinite(left) else 0.0
         model = self.make()
         share = replace(self.deadline, remaining=lambda: self.deadline.remaining() - reserved)
-        return model.consult(question, Vector, share).said
+        return model.ask(question, Vector, share).said
 
 
 def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
@@ -433,7 +433,7 @@ def _excerpt(value: Any) -> Any:
 class Judge:
     """The language model as one try at one document uses it."""
 
-    llm: Consults
+    llm: Asks
     model: str
     """Its name, for the record."""
     now: Callable[[], datetime]
@@ -451,7 +451,7 @@ class Judge:
         """
         question = Question(SYSTEM, case.text, "matching", tenant_id, work_id)
         try:
-            found = self.llm.consult(question, form(case.offered), self.deadline)
+            found = self.llm.ask(question, form(case.offered), self.deadline)
         except (RefusedQuestionError, ContextWindowError) as error:
             if case.child == work_id:
                 raise

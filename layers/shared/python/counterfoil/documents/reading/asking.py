@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from counterfoil.deadline import Deadline
 from counterfoil.documents.reading.memory import Memory
 from counterfoil.errors import InvalidAnswerError
-from counterfoil.llm import BudgetSpentError, Llm, Question
+from counterfoil.llm import Answered, BudgetSpentError, Llm, Question
 from counterfoil.validation import validate
 
 M = TypeVar("M", bound=BaseModel)
@@ -29,28 +29,21 @@ class Remembering:
         self.unasked: str | None = None
         """Why the model was not asked, in a sentence for people: a day's budget of questions is used up."""
 
-    def ask(
-        self,
-        question: Question,
-        answer: type[M],
-        deadline: Deadline,
-    ) -> M:
-        """The answer, as `Llm.ask`; outside any transaction. One that is kept and still in its form costs nothing."""
+    def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
+        """Return a cached answer or ask the model as `Llm.ask` does, outside any transaction."""
         llm = self._make()
         asked = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
         key = sha256("\n".join(asked).encode()).digest()
         kept = self._memory.find([key])
         if key in kept:
             try:
-                return validate(
-                    answer, kept[key], lambda _: InvalidAnswerError("An answer of an earlier form was kept")
-                )
+                return Answered(validate(answer, kept[key], lambda _: InvalidAnswerError("Cached in an earlier form")))
             except InvalidAnswerError:
-                pass  # forms change with the code: asked anew
+                pass  # forms change with the code
         try:
-            said = llm.ask(question, answer, deadline)
+            found = llm.ask(question, answer, deadline)
         except BudgetSpentError as error:
             self.unasked = str(error)
             raise
-        self._memory.keep(key, said.model_dump(mode="json", exclude_none=True), llm.provider.model)
-        return said
+        self._memory.keep(key, found.said.model_dump(mode="json", exclude_none=True), llm.provider.model)
+        return found

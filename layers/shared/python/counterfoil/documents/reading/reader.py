@@ -89,7 +89,7 @@ class Reader:
                 self.document_id,
                 prompt_version=inquiry.prompt_version,
             )
-            return model.ask(question, form(grounds), self.deadline)
+            return model.ask(question, form(grounds), self.deadline).said
 
         if found is not None and lines_agree(found.fields.get("line_items") or (), found.fields):
             return ask(lines=False), grounds

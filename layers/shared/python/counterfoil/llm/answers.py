@@ -1,0 +1,205 @@
+"""Replies of models: the protocol of providers, refusals in words, and answers in a form."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import NamedTuple, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from counterfoil.errors import InvalidAnswerError, RejectedRequestError
+from counterfoil.validation import Problem, validate_json
+
+TEMPERATURE = 0.0
+"""Temperature of every call: the most likely answer, and the same one each time."""
+
+
+class RefusedQuestionError(RejectedRequestError):
+    """A model's API refuses this question because of its content. It may answer others."""
+
+
+class FixedTemperatureError(RejectedRequestError):
+    """A model's API rejects the temperature: this model has a fixed one."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Reply of a model."""
+
+    text: str
+    is_complete: bool
+    """False if the limit of tokens cut it off."""
+    input_tokens: int
+    output_tokens: int
+    temperature: float | None = None
+    """Temperature of the call. None: the model's own."""
+    is_refused: bool = False
+    """Whether the model or its filter declined to answer. The text is then not an answer."""
+
+
+class Turn(NamedTuple):
+    """A user's earlier message in a conversation, and the model's reply."""
+
+    user: str
+    assistant: str
+
+
+def chat_messages(user: str, history: Sequence[Turn]) -> list[tuple[str, str]]:
+    """Return a conversation as (role, text), `user` last."""
+    earlier = [pair for turn in history for pair in (("user", turn.user), ("assistant", turn.assistant))]
+    return [*earlier, ("user", user)]
+
+
+def vector_reply(vector: list[float], tokens: int) -> Reply:
+    """Return the reply of an embedding model, in the form of `client.Vector`."""
+    return Reply(json.dumps({"vector": vector}), True, tokens, 0)
+
+
+class Provider(Protocol):
+    """An API with one model."""
+
+    @property
+    def name(self) -> str:
+        """Name in LLM_PROVIDER."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model at the provider."""
+
+    def reply(self, system: str, user: str, *, history: Sequence[Turn] = (), max_tokens: int, total: float) -> Reply:
+        """Make one call of at most `total` seconds. `history` precedes `user`, oldest first.
+
+        Raises:
+            ServiceUnavailableError: the call was throttled, failed or timed out.
+            InvalidAnswerError: the response does not have this API's form.
+            ContextWindowError: the prompt exceeds the model's context window.
+            RefusedQuestionError: the content of the question is refused.
+            RejectedRequestError: this and every other question is rejected.
+        """
+
+
+_FIXED: set[tuple[str, str]] = set()
+"""APIs and models that have rejected the temperature in this process."""
+
+
+def at_low_temperature(api: str, model: str, call: Callable[[float | None, float], Reply], total: float) -> Reply:
+    """Call at TEMPERATURE, or at the model's own temperature if it has a fixed one, as newer models do.
+
+    `call` takes the temperature and its time limit. It runs again if the temperature was rejected. `total` (seconds)
+    bounds both calls. Raises as `call`.
+    """
+    began = monotonic()
+    if (api, model) not in _FIXED:
+        try:
+            return replace(call(TEMPERATURE, total), temperature=TEMPERATURE)
+        except FixedTemperatureError:
+            pass
+    reply = call(None, max(0.001, total - (monotonic() - began)))
+    _FIXED.add((api, model))
+    return reply
+
+
+# Anthropic: invalid_request_error "prompt is too long: 208656 tokens > 200000 maximum", "input length and `max_tokens`
+#   exceed context limit: ..."; request_too_large.
+# OpenAI: code context_length_exceeded, "This model's maximum context length is ..."; vLLM: "the model's context length
+#   is only ..."; llama.cpp: exceed_context_size_error.
+# Bedrock: ValidationException "Input is too long for requested model.", "too many total text bytes", and what the
+#   model's maker says.
+_TOO_LONG = re.compile(
+    r"context[ _](length|window|size|limit)|(prompt|input) is too long|request_too_large"
+    r"|too many (total text bytes|(input )?tokens)|input token count",
+    re.IGNORECASE,
+)
+
+# These have the status of a refused question, but the cause is a key, a model or a bound in the settings.
+_OF_THE_SETTINGS = re.compile(
+    r"credit balance|max_(completion_|output_)?tokens|maximum tokens|model identifier|model id\b", re.IGNORECASE
+)
+
+
+def is_too_long(message: str) -> bool:
+    """Return whether a refusal says that the prompt exceeds the context window."""
+    return _TOO_LONG.search(message) is not None
+
+
+def is_about_the_settings(message: str) -> bool:
+    """Return whether a refusal blames the settings. Call `is_too_long` first."""
+    return _OF_THE_SETTINGS.search(message) is not None
+
+
+# OpenAI: "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is ..."
+# Anthropic, and Bedrock after it: "`temperature` is deprecated for this model."
+# LiteLLM: "gpt-5 models don't support temperature=0"; others: "`temperature` must be strictly positive".
+_OF_THE_TEMPERATURE = re.compile(
+    r"(support|only|remove|allow)[^.]{0,60}\btemperature\b"
+    r"|\btemperature\b[^.]{0,60}(support|deprecated|only|must|allow|cannot|remove)",
+    re.IGNORECASE,
+)
+
+
+def is_about_the_temperature(message: str) -> bool:
+    """Return whether a refusal rejects the temperature."""
+    return _OF_THE_TEMPERATURE.search(message) is not None
+
+
+M = TypeVar("M", bound=BaseModel)
+
+PREVIEW = 200
+"""Number of characters of an answer that its error quotes."""
+
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+
+_ESCAPES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""A character beyond U+FFFF as two surrogates; U+0000 or one surrogate, which PostgreSQL cannot store; any other."""
+
+
+def read(text: str, form: type[M]) -> M:
+    """Parse an answer in its form. Text around a fenced block is ignored.
+
+    Characters that PostgreSQL cannot store become U+FFFD. Otherwise a page that makes the model write them would never
+    be stored.
+
+    Raises:
+        InvalidAnswerError: the answer is empty, not valid JSON, or fails schema validation. The message quotes its
+            first PREVIEW characters.
+    """
+    stripped = _storable(text).strip()
+    if not stripped:
+        raise InvalidAnswerError("The answer is empty")
+    fenced = None if stripped.startswith(("{", "[")) else _FENCED.search(stripped)
+
+    def wrong(problem: Problem) -> InvalidAnswerError:
+        fails = "is not valid JSON" if problem.type == "json_invalid" else f"failed schema validation ({problem.type})"
+        return InvalidAnswerError(f"The answer {fails}", preview=preview(stripped))
+
+    return validate_json(form, fenced.group(1) if fenced else stripped, wrong)
+
+
+def words(text: str) -> str:
+    """Return an answer without a form. Characters are replaced as in `read`.
+
+    Raises:
+        InvalidAnswerError: the answer is empty.
+    """
+    stripped = _characters(text).strip()
+    if not stripped:
+        raise InvalidAnswerError("The answer is empty")
+    return stripped
+
+
+def _characters(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def _storable(text: str) -> str:
+    return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], _characters(text))
+
+
+def preview(text: str) -> str:
+    """Return the beginning of a text in one line, without invisible characters and quotation marks."""
+    seen = "".join(character if character.isprintable() else " " for character in text[:PREVIEW])
+    return seen.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")
