@@ -18,9 +18,8 @@ from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.erasures import erase
 from functions.watchdog.exports import write_exports
-from functions.watchdog.measures import OffersWatch, measure
+from functions.watchdog.measures import OffersWatch, measure, update_queues
 from functions.watchdog.parts import run_each
-from functions.watchdog.queues import look_after_queues
 from functions.watchdog.recovery import Watchdog
 from functions.watchdog.retention import keep_dead_letters, purge, remove_payloads
 from functions.watchdog.uploads import inventories_of, is_empty, reconcile_uploads
@@ -76,7 +75,7 @@ def watchdog() -> dict[str, Step]:
         "breakers": lambda time_left: {name: len(found) for name, found in asdict(pauses.run(time_left)).items()},
         "purge": lambda time_left: run_each(
             {
-                "queues": lambda: look_after_queues(database, chosen.queues, database.now, time_left),
+                "queues": lambda: update_queues(database, chosen.queues, database.now, time_left),
                 "rows": lambda: asdict(purge(database, database.now)),
                 "dead_letters": lambda: keep_dead_letters(database, database.now, letters_kept),
                 "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may take its time

@@ -1,4 +1,4 @@
-"""Measures in PostgreSQL what alarms watch: work that does not move, and daily offers.
+"""Measures what alarms and the console show: stuck work, daily offers, and depths of queues.
 
 Ages and numbers of waiting work come from here: the age that SQS measures leaves out messages that were received three
 times, and work whose message was lost.
@@ -10,11 +10,14 @@ from datetime import datetime, timedelta
 
 from psycopg.sql import SQL, Composed, Literal
 
-from counterfoil.db import Database
+from counterfoil.db import Database, keeper
 from counterfoil.delivery.work import WorkKind
 from counterfoil.kinds import KINDS
 from counterfoil.metrics import Metric, record
 from counterfoil.offers import pool_list
+from counterfoil.queues import add_up_minutes, queue_depths, reconcile_pauses, record_depths
+from counterfoil.settings import Queue
+from functions.watchdog.parts import run_each
 
 STUCK_AFTER = timedelta(minutes=10)
 """Work in progress for longer than this is stuck, unless its lease says that somebody is at it."""
@@ -143,3 +146,30 @@ class OffersWatch:
             number = pool_list.duplicates(connection, now, seconds)
         record({Metric.DUPLICATE_OFFERS: number})
         return number
+
+
+def update_queues(
+    database: Database, queues: Mapping[str, Queue], clock: Callable[[], datetime], time_left: Callable[[], float]
+) -> dict[str, int]:
+    """Reconcile pauses with the event source mappings, then record the depths and outcomes of this minute.
+
+    Returns numbers: reconciled queues, minutes with new outcomes, rows of depths.
+
+    Raises:
+        PartsError, DatabaseUnavailableError: see `run_each`. The next run continues.
+    """
+
+    def reconcile() -> int:
+        mappings = {worker: queue.mappings for worker, queue in queues.items()}
+        return len(reconcile_pauses(database, mappings, clock(), time_left))
+
+    def count_outcomes() -> int:
+        with keeper(database) as connection:
+            return add_up_minutes(connection, clock())
+
+    def count_messages() -> int:
+        found = queue_depths({worker: queue.urls for worker, queue in queues.items()})
+        with keeper(database) as connection:
+            return record_depths(connection, list(queues), {of: depth.all for of, depth in found.items()}, clock())
+
+    return run_each({"queue_pause": reconcile, "queue_ends": count_outcomes, "queue_minute": count_messages})

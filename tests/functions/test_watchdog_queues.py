@@ -11,8 +11,8 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message, begin
 from counterfoil.queues import PauseRequest, request_pause
 from counterfoil.settings import Queue
+from functions.watchdog.measures import update_queues
 from functions.watchdog.parts import PartsError
-from functions.watchdog.queues import look_after_queues
 from functions.watchdog.recovery import QUEUE_RETENTION, Watchdog
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, settings
 from tests.functions.mappings import MAPPING, FakeLambda, refusal
@@ -26,7 +26,7 @@ def look_after(
     keeper_database: Database, clock: Clock, sqs: FakeSqs, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
 ) -> Round:
     monkeypatch.setattr(aws, "client", lambda service: {"lambda": lambda_, "sqs": sqs}[service])
-    return lambda: look_after_queues(keeper_database, QUEUES, clock, lambda: 30.0)
+    return lambda: update_queues(keeper_database, QUEUES, clock, lambda: 30.0)
 
 
 def pause(database: Database, clock: Clock) -> None:
