@@ -23,9 +23,9 @@ from cli.local.cloud import Cloud
 from cli.local.place import place_of
 from cli.sign_in import Bearer, SignedIn
 from cli.trail import user
-from functions.admin_api.caller import NOBODY
+from functions.admin_api.auth import UNASSIGNED
+from functions.admin_api.http import MEDIA_TYPE, GatewayAnswer, Problem
 from functions.admin_api.lookup import NamedThings, TenantPage
-from functions.admin_api.problems import MEDIA_TYPE, GatewayAnswer, Problem
 
 URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of variables
 PATIENCE = 60.0
@@ -115,7 +115,7 @@ class Api:
             return [slug]
         pages = list(self.pages("/api/admin/tenants", TenantPage))
         found = [tenant for page in pages for tenant in page.tenants]
-        return [*found, NOBODY] if unassigned and pages[0].unassigned else found
+        return [*found, UNASSIGNED] if unassigned and pages[0].unassigned else found
 
     def one_tenant(self, slug: str | None) -> str:
         """The tenant that is named, or the only one.

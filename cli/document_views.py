@@ -21,7 +21,7 @@ from counterfoil.documents import browsing, timeline
 from counterfoil.documents.browsing import STAGES, STATES, Place, Summary, Wanted
 from counterfoil.documents.structured import DocumentType
 from functions.admin_api import documents
-from functions.admin_api.caller import EVERY_TENANT, Caller, Role
+from functions.admin_api.auth import EVERY_TENANT, Caller, Role
 from functions.admin_api.documents import Document, DocumentField, DocumentSummary
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]

@@ -17,11 +17,10 @@ from counterfoil.documents.browsing import Place
 from counterfoil.documents.cluster_list import ClusterSummary, Sort
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.three_way_match import ClusterStatus
-from functions.admin_api import request
-from functions.admin_api.caller import Caller
+from functions.admin_api import http
+from functions.admin_api.auth import Caller, viewed
 from functions.admin_api.documents import DocumentSummary, owner, summary
-from functions.admin_api.problems import NotFoundError
-from functions.admin_api.tenancy import viewed
+from functions.admin_api.http import NotFoundError
 
 LONGEST_TEXT = 200
 Status = Literal["open", "exception", "needs-review", "disputed", "incomplete", "accepted", "matched"]
@@ -197,7 +196,7 @@ def listed(asked: Filter, caller: Caller, database: Database) -> ClusterPage:
     """
     after: cluster_list.Cursor | None = None
     if asked.cursor is not None:
-        read = request.after_number if asked.sort == "amount" else request.after
+        read = http.after_number if asked.sort == "amount" else http.after
         after = cluster_list.Cursor(*read(asked.cursor))
     tenant_id, slug = viewed(database, asked.tenant, caller)
     with database.tenant(tenant_id) as connection:
@@ -205,7 +204,7 @@ def listed(asked: Filter, caller: Caller, database: Database) -> ClusterPage:
         counts = cluster_list.counts(connection, tenant_id)
     return ClusterPage(
         clusters=[row(one, slug) for one in found.clusters],
-        next=None if found.next is None else request.cursor(found.next.key, found.next.id),
+        next=None if found.next is None else http.cursor(found.next.key, found.next.id),
         counts=counts,
     )
 
@@ -224,7 +223,7 @@ def shown(cluster_id: str, limit: int, cursor: str | None, caller: Caller, datab
         NotFoundError: there is no such document that the caller may see, or it is in no cluster.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    after = None if cursor is None else Place(*request.after(cursor))
+    after = None if cursor is None else Place(*http.after(cursor))
     tenant_id, slug, id_ = owner(cluster_id, caller, database)
     with database.tenant(tenant_id) as connection:
         found = clusters.show(connection, tenant_id, id_, limit=limit, after=after)
@@ -237,6 +236,6 @@ def shown(cluster_id: str, limit: int, cursor: str | None, caller: Caller, datab
         "contracts": [summary(one, slug) for one in found.contracts],
         "edges": [asdict(edge) for edge in found.edges],
         "comparison": found.comparison and asdict(found.comparison),
-        "next": None if found.next is None else request.cursor(found.next.received_at, found.next.id),
+        "next": None if found.next is None else http.cursor(found.next.received_at, found.next.id),
     }
     return Cluster.model_validate(record)

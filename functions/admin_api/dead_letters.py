@@ -18,11 +18,10 @@ from counterfoil.dead_letters import entries, groups, search, timeline
 from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter, Details, Entry, Place, Status
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.errors import RejectedRequestError
-from functions.admin_api import request
-from functions.admin_api.caller import NOBODY, Caller, Role
+from functions.admin_api import http
+from functions.admin_api.auth import UNASSIGNED, Caller, Role, item_id, scoped
+from functions.admin_api.http import NotFoundError
 from functions.admin_api.logs import TryLog, of_trace, of_try
-from functions.admin_api.problems import NotFoundError
-from functions.admin_api.tenancy import id_of, viewed_or_nobodys
 
 DEEPEST = 10_000
 """Letters that are paged through by number; behind them the cursor goes on."""
@@ -228,14 +227,14 @@ def listed(asked: Listing, caller: Caller, database: Database) -> LetterPage:
         ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    after = None if asked.cursor is None else Place(*request.after(asked.cursor))
+    after = None if asked.cursor is None else Place(*http.after(asked.cursor))
     _check_page(asked)
-    tenant_id, slug = viewed_or_nobodys(database, asked.tenant, caller)
+    tenant_id, slug = scoped(database, asked.tenant, caller)
     with entries.transaction(database, tenant_id) as connection:
         shown, last = _page(connection, tenant_id, asked, after)
     return LetterPage(
         letters=[summary(one, slug, caller) for one in shown],
-        next=None if last is None else request.cursor(*last),
+        next=None if last is None else http.cursor(*last),
     )
 
 
@@ -270,8 +269,8 @@ def _page(
 
 def grouped(asked: Listing, caller: Caller, database: Database, now: datetime) -> LetterGroupPage:
     """A page of a tenant's groups. Raises as `listed`."""
-    after = None if asked.cursor is None else request.after(asked.cursor, str)
-    tenant_id, _ = viewed_or_nobodys(database, asked.tenant, caller)
+    after = None if asked.cursor is None else http.after(asked.cursor, str)
+    tenant_id, _ = scoped(database, asked.tenant, caller)
     with entries.transaction(database, tenant_id) as connection:
         found = groups.page(connection, tenant_id, asked.wanted.status, now, limit=asked.limit + 1, after=after)
     shown = found[: asked.limit]
@@ -283,13 +282,13 @@ def grouped(asked: Listing, caller: Caller, database: Database, now: datetime) -
             )
             for one in shown
         ],
-        next=None if last is None else request.cursor(last.last_seen, last.fingerprint),
+        next=None if last is None else http.cursor(last.last_seen, last.fingerprint),
     )
 
 
 def stats(tenant: str | None, caller: Caller, database: Database) -> LetterStats:
     """How many letters a tenant has, by type of task and state. Raises as `listed`."""
-    tenant_id, slug = viewed_or_nobodys(database, tenant, caller)
+    tenant_id, slug = scoped(database, tenant, caller)
     with entries.transaction(database, tenant_id) as connection:
         found = groups.stats(connection, tenant_id)
     by_type = {
@@ -342,18 +341,18 @@ def _log(event: timeline.Event, letter: entries.Details, console: str | None) ->
 
 
 def owner(job_id: str, caller: Caller, database: Database) -> tuple[UUID | None, str, UUID]:
-    """The tenant of a letter that the caller may see, by id and slug (of nobody's: none, NOBODY), and the letter's id.
+    """The tenant of a letter that the caller may see, by id and slug and the letter's id.
 
     Raises:
         NotFoundError: there is none, or none that the caller may see.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    id_ = id_of(job_id, NO_LETTER)
+    id_ = item_id(job_id, NO_LETTER)
     with database.delivery() as connection:
         found = entries.owner(connection, id_)
     if found is None:
         raise NotFoundError(NO_LETTER)
-    tenant_id, slug = found[0], found[1] or NOBODY
+    tenant_id, slug = found[0], found[1] or UNASSIGNED
     if not caller.may(Role.VIEWER, slug):
         raise NotFoundError(NO_LETTER)
     return tenant_id, slug, id_

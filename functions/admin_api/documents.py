@@ -20,10 +20,9 @@ from counterfoil.documents.particulars import Details
 from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.documents.timeline import Kind
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError
-from functions.admin_api import request
-from functions.admin_api.caller import Caller
-from functions.admin_api.problems import NotFoundError
-from functions.admin_api.tenancy import owned, viewed
+from functions.admin_api import http
+from functions.admin_api.auth import Caller, owned, viewed
+from functions.admin_api.http import NotFoundError
 
 LONGEST_TEXT = 200
 HIGHEST_PAGE = 10_000
@@ -229,13 +228,13 @@ def listed(asked: Filter, caller: Caller, database: Database) -> DocumentPage:
         NotFoundError: there is no such tenant.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    after = None if asked.cursor is None else Place(*request.after(asked.cursor))
+    after = None if asked.cursor is None else Place(*http.after(asked.cursor))
     tenant_id, slug = viewed(database, asked.tenant, caller)
     with database.tenant(tenant_id) as connection:
         found = browsing.page(connection, tenant_id, asked.wanted, text=asked.text, limit=asked.limit, after=after)
     return DocumentPage(
         documents=[summary(one, slug) for one in found.documents],
-        next=None if found.next is None else request.cursor(found.next.received_at, found.next.id),
+        next=None if found.next is None else http.cursor(found.next.received_at, found.next.id),
     )
 
 

@@ -17,12 +17,9 @@ from counterfoil.documents import erasure
 from counterfoil.documents.erasure import Erasure
 from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.tenant_erasure import TenantErasure
-from functions.admin_api.allowance import Change
-from functions.admin_api.caller import EVERY_TENANT, Caller, Role
+from functions.admin_api.auth import EVERY_TENANT, Caller, Request, Role
 from functions.admin_api.documents import NO_DOCUMENT
-from functions.admin_api.etags import seen
-from functions.admin_api.problems import ForbiddenError, NotFoundError
-from functions.admin_api.tenancy import owned
+from functions.admin_api.http import ForbiddenError, NotFoundError, required_version
 
 NO_TENANT = "There is no such tenant."
 NO_ERASURE = "No tenant of this slug was erased within the last 15 days."
@@ -78,7 +75,7 @@ class Confirmation:
         """
         if self.confirm != slug:
             raise RejectedRequestError("confirm must be the slug of the tenant to erase.")
-        shown = seen(self.condition)
+        shown = required_version(self.condition)
         if shown != number:
             raise VersionError(f"Nothing was erased: {number:,} documents would be erased, and {shown:,} were shown.")
 
@@ -98,30 +95,30 @@ SELECT count(*) FROM (
 """
 
 
-def erase_document(document_id: str, confirmation: Confirmation, change: Change) -> ErasurePlan | ErasedDocument:
+def erase_document(document_id: str, confirmation: Confirmation, request: Request) -> ErasurePlan | ErasedDocument:
     """Preview the erasure of a document, or erase it if confirmed.
 
     Raises:
         NotFoundError: there is no such document, or none that the caller may see, or it is erased already.
         ForbiddenError: the caller is not an admin of the tenant, or the token has no subject.
         RejectedRequestError, NoConditionError, VersionError: see `Confirmation.check`.
-        TooManyError, DatabaseUnavailableError: see `Change.admit`.
+        TooManyError, DatabaseUnavailableError: see `Request.admit`.
     """
-    tenant_id, slug, id_ = owned(document_id, _owner, change.caller, change.database, NO_DOCUMENT)
-    if not change.caller.may(Role.ADMIN, slug):
+    tenant_id, slug, id_ = request.owned(document_id, _owner, NO_DOCUMENT)
+    if not request.caller.may(Role.ADMIN, slug):
         raise ForbiddenError("Erasing a document requires the admin role for this tenant: ask an admin for it.")
-    change.admit("Erasing a document", slug, tenant_id)
-    by = change.caller.named()
+    request.admit("Erasing a document", slug, tenant_id)
+    by = request.caller.named()
 
     def once() -> ErasurePlan | Erasure | None:
-        with change.database.tenant(tenant_id) as connection:
+        with request.database.tenant(tenant_id) as connection:
             ((number,),) = connection.execute(_DOCUMENTS, {"id": id_}).fetchall()
             if number == 0:
                 return None
             if confirmation.confirm is None:
                 return ErasurePlan(tenant=slug, documents=number, tasks=None, dead_letters=None, confirm=slug)
             confirmation.check(slug, number)
-            return erasure.erase(connection, tenant_id, id_, change.now, by=by, reason=confirmation.reason)
+            return erasure.erase(connection, tenant_id, id_, request.now, by=by, reason=confirmation.reason)
 
     done = retry_conflicts(once)
     if done is None:
@@ -150,19 +147,19 @@ SELECT (SELECT count(*) FROM document WHERE tenant_id = %(id)s), (SELECT count(*
 """
 
 
-def erase_tenant(slug: str, confirmation: Confirmation, change: Change) -> ErasurePlan | TenantErasureStatus:
+def erase_tenant(slug: str, confirmation: Confirmation, request: Request) -> ErasurePlan | TenantErasureStatus:
     """Preview the erasure of a tenant, or store it for the watchdog if confirmed.
 
     Raises:
         ForbiddenError: the caller is not an admin of all tenants, or the token has no subject.
         NotFoundError: there is no such tenant.
         RejectedRequestError, NoConditionError, VersionError: see `Confirmation.check`.
-        TooManyError, DatabaseUnavailableError: see `Change.admit_for_all`.
+        TooManyError, DatabaseUnavailableError: see `Request.admit_for_all`.
     """
-    change.admit_for_all("Erasing a tenant")
+    request.admit_for_all("Erasing a tenant")
 
     def once() -> ErasurePlan | TenantErasure | None:
-        with change.database.delivery() as connection:
+        with request.database.delivery() as connection:
             row = connection.execute(_TENANT, [slug]).fetchone()
             if row is None:
                 return None
@@ -172,7 +169,7 @@ def erase_tenant(slug: str, confirmation: Confirmation, change: Change) -> Erasu
                     tenant=slug, documents=documents, tasks=tasks, dead_letters=dead_letters, confirm=slug
                 )
             confirmation.check(slug, documents)
-            return tenant_erasure.request(connection, slug, change.now, by=change.caller.subject)
+            return tenant_erasure.request(connection, slug, request.now, by=request.caller.subject)
 
     done = retry_conflicts(once)
     if done is None:

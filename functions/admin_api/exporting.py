@@ -19,10 +19,9 @@ from counterfoil.dead_letters import export, exports
 from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.export import MEDIA_TYPES, Format
 from counterfoil.dead_letters.exports import LINK_SECONDS, Export, State, Wish
-from functions.admin_api import request
-from functions.admin_api.caller import Caller, Role
-from functions.admin_api.problems import ForbiddenError, NotFoundError
-from functions.admin_api.tenancy import id_of, owner_of, viewed
+from functions.admin_api import http
+from functions.admin_api.auth import Caller, Role, item_id, owner_of, viewed
+from functions.admin_api.http import ForbiddenError, NotFoundError
 
 AT_ONCE_BYTES = 4 * 1024 * 1024
 """Of a file that is answered at once: in base64 it is 5.6 MB, and Lambda's answers have room for 6."""
@@ -137,12 +136,12 @@ class Bench:
             ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
             DatabaseUnavailableError: this cannot be known just now.
         """
-        after = None if cursor is None else request.after(cursor)
+        after = None if cursor is None else http.after(cursor)
         tenant_id, slug = viewed(self.database, tenant, self.caller)
         by = None if self._may_have_all(slug) else self.caller.subject
         with self.database.tenant(tenant_id) as connection:
             found = exports.of_tenant(connection, tenant_id, by=by, now=self.now, limit=limit + 1, after=after)
-        shown, following = request.cut(found, limit, lambda one: (one.requested_at, one.id))
+        shown, following = http.cut(found, limit, lambda one: (one.requested_at, one.id))
         told = [ListedExport.model_validate(_facts(one, slug)) for one in shown]
         return LetterExportPage(exports=told, next=following)
 
@@ -165,7 +164,7 @@ class Bench:
 
     def _owned(self, export_id: str) -> tuple[Export, str]:
         """An export that is the caller's, or of a tenant that he is an admin of, and the tenant's slug."""
-        id_ = id_of(export_id, NO_EXPORT)
+        id_ = item_id(export_id, NO_EXPORT)
         with self.database.delivery() as connection:
             found = exports.find(connection, id_)
             owner = owner_of(connection, "dead_letter_export", id_)

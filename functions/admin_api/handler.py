@@ -1,22 +1,60 @@
-"""The HTTP API: requests in, JSON out, and the console. Nothing but the console is answered without a token."""
+"""Lambda handler of the HTTP API and the console: routes, problems and the OpenAPI description.
+
+Only the console is served without a token.
+"""
 
 import json
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 
+from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response, content_types
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError as NoRouteError
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError, ResponseValidationError
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import TypeAdapter
 
+from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError
+from counterfoil.dead_letters.edits import NotEditableError
+from counterfoil.dead_letters.exports import TooManyExportsError
+from counterfoil.errors import (
+    CounterfoilError,
+    PermanentError,
+    RejectedRequestError,
+    TransientError,
+    VersionError,
+    sentence,
+)
+from counterfoil.offers.profiles import ProfileChangedError
+from counterfoil.operations.store import NoOperationError, OperationStateError
+from counterfoil.queues import PauseConflictError
 from counterfoil.settings import settings
-from functions.admin_api import refusals
+from counterfoil.tasks.chat import SessionNotFoundError
+from counterfoil.tasks.payloads import TooLargeError
+from counterfoil.tasks.store import EndedError, KeyTakenError
+from counterfoil.tasks.task_type import InvalidPayloadError, RetryLaterError
+from functions.admin_api import console
 from functions.admin_api.api import chat, mail, offers, operations, queues, reviews, users
-from functions.admin_api.claims import UnauthorizedError, checked
-from functions.admin_api.console import ROUTES, console
-from functions.admin_api.description import described, methods
-from functions.admin_api.etags import conditional
-from functions.admin_api.problems import responses
-from functions.admin_api.request import UnreadableError, read_json, readable
+from functions.admin_api.auth import TooManyError, UnauthorizedError, verified
+from functions.admin_api.endpoint import DESCRIPTION, Routes, count_reads
+from functions.admin_api.http import (
+    NO_OBJECT,
+    ConflictError,
+    ForbiddenError,
+    NoConditionError,
+    NotFoundError,
+    UnreadableError,
+    conditional,
+    problem,
+    problem_response,
+    read_json,
+    readable,
+    responses,
+)
 from functions.admin_api.routes import (
     dead_letters,
     documents,
@@ -27,17 +65,15 @@ from functions.admin_api.routes import (
     tasks,
     uploads,
 )
-from functions.admin_api.routes.common import DESCRIPTION, Routes, count_reads
 
+logger = Logger()
 api = APIGatewayHttpResolver(
     enable_validation=True,
     response_validation_error_http_code=500,
     json_body_deserializer=read_json,
-    serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda bounds the bytes of an answer
+    serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda limits the bytes of a response
 )
-
 api.use(middlewares=[count_reads])
-
 
 about = Routes()
 
@@ -49,15 +85,16 @@ about = Routes()
     responses=responses({200: (dict[str, Any], "OpenAPI 3.1.")}, 422),
 )
 def openapi() -> Response[dict[str, Any]]:
-    """What can be asked, and what is answered."""
+    """Return the OpenAPI description of the API."""
     return Response(200, content_types.APPLICATION_JSON, document())
 
 
-ROOMS = (
+RESOURCES = (
     *(uploads, tasks, chat, reviews, dead_letters, letter_changes, exporting, queues, operations, documents),
     *(users, offers, lookup, mail, erasing),
 )
-for routes in (about, *(room.routes for room in ROOMS)):
+ROUTES = (about, *(resource.routes for resource in RESOURCES))
+for routes in ROUTES:
     api.include_router(routes)
 
 
@@ -71,21 +108,21 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Of every answer of the API, where its route says nothing else: it is for whoever asked, and no page."""
+"""Default headers of API responses: they are private, and not pages."""
 
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer one request. By its route, not its path: what comes without a token never comes to the API."""
-    if event["routeKey"] in ROUTES:
-        return console().answer(event, settings())
+    """Answer one request. Its route selects the console, so the API always has a token."""
+    if event["routeKey"] in console.ROUTES:
+        return console.console().answer(event, settings())
     try:
-        asked = readable(checked(event, settings().sign_in, datetime.now(UTC)))
+        asked = readable(verified(event, settings().sign_in, datetime.now(UTC)))
         answer = conditional(asked, api.resolve(asked, context))
     except UnauthorizedError as error:
-        answer = _plain(refusals.unauthorized(error))
+        answer = _plain(_unauthorized(error))
     except UnreadableError as error:
-        answer = _plain(refusals.refused(error.status, error))
-    body = answer["body"] or ""  # the local gateway fails over none, as of 204 and 304
+        answer = _plain(_refused(error.status, error))
+    body = answer["body"] or ""  # the local gateway fails over null, as in 204 and 304
     return {**answer, "headers": {**_HEADERS, **answer["headers"]}, "body": body}
 
 
@@ -93,13 +130,195 @@ def _plain(refused: Response[str]) -> dict[str, Any]:
     return {"statusCode": refused.status_code, "headers": refused.headers, "body": refused.body}
 
 
+# -- problems ---------------------------------------------------------------------------------------------------------
+
+RETRY_AFTER_SECONDS = 5
+_INTERNAL = "Internal error."
+_STATUS: dict[type[CounterfoilError], int] = {
+    ForbiddenError: 403,
+    NotFoundError: 404,
+    SessionNotFoundError: 404,
+    NoLetterError: 404,
+    NoOperationError: 404,
+    ConflictError: 409,
+    KeyTakenError: 409,
+    EndedError: 409,
+    NotPendingError: 409,
+    NotRetriableError: 409,
+    NotEditableError: 409,
+    TooManyExportsError: 409,
+    OperationStateError: 409,
+    VersionError: 412,
+    PauseConflictError: 412,
+    ProfileChangedError: 412,
+    TooLargeError: 413,
+    InvalidPayloadError: 422,
+    NoConditionError: 428,
+    RejectedRequestError: 422,
+}
+"""Status of an error, by its nearest class. This is the error table of all routes."""
+
+
+def _refused(status: int, error: CounterfoilError, headers: dict[str, str] | None = None) -> Response[str]:
+    logger.info("refused", status=status, error=sentence(error, for_log=True))
+    return problem(status, sentence(error), headers)
+
+
+def _unauthorized(error: UnauthorizedError) -> Response[str]:
+    """Return 401 with the challenge of RFC 6750, section 3."""
+    challenge = f'Bearer error="invalid_token", error_description="{sentence(error)}"'
+    return _refused(401, error, {"WWW-Authenticate": challenge})
+
+
+def _invalid(error: RequestValidationError) -> Response[str]:
+    """Report the first error. Unknown fields of a body are not quoted, because they are the sender's text."""
+    first = error.errors()[0]
+    where, *place = first["loc"]
+    says = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "string_pattern_mismatch" and {"reason", "notes"} & set(place):
+        says = "it must be one line without control characters"
+    if where in {"query", "path"}:
+        return _refused(422, RejectedRequestError(f"The parameter {place[0]} is wrong: {says}."))
+    if first["type"] == "json_invalid":
+        return _refused(400, UnreadableError(first["ctx"]["error"]))  # from `read_json`
+    if first["type"] == "missing" and not place:
+        return _refused(400, UnreadableError(NO_OBJECT))
+    known = [str(part) for part in place if part in _body_fields()]
+    return _refused(422, RejectedRequestError(f"The body is wrong at {'.'.join(known) or 'a field'}: {says}."))
+
+
+@cache
+def _body_fields() -> frozenset[str]:
+    """Return the names of all fields of request bodies."""
+    schemas = [TypeAdapter(body).json_schema() for routes in ROUTES for body in routes.bodies]
+    parts = [part for schema in schemas for part in (schema, *schema.get("$defs", {}).values())]
+    return frozenset(name for part in parts for name in part.get("properties", ()))
+
+
+def _broken_promise(error: ResponseValidationError) -> Response[str]:
+    first = error.errors()[0]
+    logger.error("failed", error=f"A response does not match its model at {first['loc']}: {first['type']}")
+    return problem(500, _INTERNAL)
+
+
+def _no_route(_: NoRouteError) -> Response[str]:
+    allowed = methods(document(), api.current_event)
+    if allowed:
+        return problem(405, f"This path accepts {' and '.join(allowed)}.", {"Allow": ", ".join(allowed)})
+    return problem(404, "There is no such path.")
+
+
+def _too_many(error: TooManyError | RetryLaterError) -> Response[str]:
+    return _refused(429, error, {"Retry-After": str(error.retry_after)})
+
+
+def _unavailable(error: TransientError) -> Response[str]:
+    logger.warning("unavailable", error=sentence(error, for_log=True))
+    return problem(503, "Temporarily unavailable: retry later.", {"Retry-After": str(RETRY_AFTER_SECONDS)})
+
+
+def _failed(error: PermanentError) -> Response[str]:
+    logger.error("failed", error=sentence(error, for_log=True))
+    return problem(500, _INTERNAL)
+
+
+_HANDLERS: dict[type[Exception], Callable[[Any], Response[str]]] = {
+    **{error: partial(_refused, status) for error, status in _STATUS.items()},
+    RequestValidationError: _invalid,
+    ResponseValidationError: _broken_promise,
+    NoRouteError: _no_route,
+    TooManyError: _too_many,
+    RetryLaterError: _too_many,
+    TransientError: _unavailable,
+    PermanentError: _failed,
+}
+for exception, answered in _HANDLERS.items():
+    api.exception_handler(exception)(answered)
+
+
+# -- OpenAPI description ----------------------------------------------------------------------------------------------
+
+VERSION = "1"
+"""Version of the API under `/api`."""
+ABOUT = (
+    "Upload documents, decide reviews, submit tasks and manage dead letters. Requests carry a token (JWT) of the "
+    "deployment's issuer. Its groups are `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or "
+    '`tenant:*`. Errors are problems (RFC 9457, application/problem+json) with a sentence, or `{"message"}` from the '
+    "gateway (application/json). A task with the same `idempotency_key` is one task, so retry without a response or "
+    "with a status of 500 or more."
+)
+_REPLACED = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
+"""Models of Powertools, which ours replace."""
+
+
 @cache
 def document() -> dict[str, Any]:
-    """The description of the API, OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 description of the API."""
     return described(api)
 
 
-forms = [
-    form for room in (uploads, tasks, reviews, letter_changes, queues, operations, users, mail) for form in room.FORMS
-]
-refusals.register(api, forms, lambda: methods(document(), api.current_event))
+def described(api: APIGatewayHttpResolver) -> dict[str, Any]:
+    """Return the description that Powertools generates, with its mistakes corrected."""
+    from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer  # slow to import, and rarely needed
+
+    api.configure_openapi(
+        title="Counterfoil",
+        version=VERSION,
+        description=ABOUT,
+        security_schemes={"token": HTTPBearer(bearerFormat="JWT")},
+        security=[{"token": []}],
+    )
+    found: dict[str, Any] = json.loads(api.get_openapi_json_schema())
+    for path, of_path in found["paths"].items():
+        for method, operation in of_path.items():
+            operation["operationId"] = operation["operationId"].removesuffix(re.sub(r"\W", "_", path) + f"_{method}")
+            operation["responses"] = {
+                status: answer
+                for status, answer in sorted(operation["responses"].items())
+                if not any(name in json.dumps(answer) for name in _REPLACED)
+            } | {"500": problem_response(500)}
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"] = _not_null(parameter["schema"])
+                if parameter["in"] == "header":
+                    parameter["name"] = parameter["name"].title()  # Powertools looks for headers in lower case
+            for body in operation.get("requestBody", {}).get("content", {}).values():
+                body["schema"] = _not_null(body["schema"])
+            if method == "get" and "application/json" in operation["responses"]["200"].get("content", {}):
+                _describe_condition(operation)
+    for name in _REPLACED:
+        found["components"]["schemas"].pop(name, None)
+    return found
+
+
+def _describe_condition(operation: dict[str, Any]) -> None:
+    """Describe the ETag of a GET and 304 (see `http.conditional`)."""
+    tag = {"description": "Version or hash of the response.", "schema": {"type": "string"}}
+    operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", tag)
+    operation["responses"].setdefault("304", {"description": "Unchanged: If-None-Match names the current ETag."})
+    parameters = operation.setdefault("parameters", [])
+    if not any(parameter["name"] == "If-None-Match" for parameter in parameters):
+        known = {"description": "The ETag of a previous response.", "schema": {"type": "string"}}
+        parameters.append({"name": "If-None-Match", "in": "header", "required": False, **known})
+
+
+def methods(document: dict[str, Any], asked: APIGatewayProxyEventV2) -> list[str]:
+    """Return the methods of a path that does not have the requested one; none if there is no such path."""
+    paths = document["paths"]
+    named = (
+        [paths[asked.path]]
+        if asked.path in paths
+        else [
+            operations
+            for template, operations in paths.items()
+            if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), asked.path)
+        ]
+    )
+    found = {method.upper() for operations in named for method in operations}
+    return [] if asked.http_method in found else sorted(found)
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an optional parameter or body without null: it is omitted instead."""
+    given = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    return rest | (given[0] if len(given) == 1 else {"anyOf": given} if given else {})

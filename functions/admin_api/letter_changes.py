@@ -21,12 +21,9 @@ from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
-from functions.admin_api.allowance import Change
-from functions.admin_api.caller import Caller
+from functions.admin_api.auth import Caller, Request, Scope, scoped
 from functions.admin_api.dead_letters import owner
-from functions.admin_api.etags import seen, seen_if_sent
-from functions.admin_api.problems import ForbiddenError
-from functions.admin_api.tenancy import viewed_or_nobodys
+from functions.admin_api.http import ForbiddenError, required_version, sent_version
 
 Note = Annotated[
     str,
@@ -148,33 +145,33 @@ class Bench:
     time_left: Callable[[], float]
     """Seconds until the request has to be answered."""
 
-    def retry(self, job_id: str, asked: LetterRetry | None, condition: str | None, change: Change) -> LetterChanged:
+    def retry(self, job_id: str, asked: LetterRetry | None, condition: str | None, request: Request) -> LetterChanged:
         """Begin the letter's work anew.
 
         Raises:
             NotFoundError: there is no such letter, or none that the caller may see.
-            ForbiddenError, TooManyError: see `Change.admit`.
+            ForbiddenError, TooManyError: see `Request.admit`.
             VersionError: If-Match names another version.
             NotPendingError, NotRetriableError: the letter is settled, or its work is not failed any more.
             InvalidPayloadError: the edited payload is not in the form of its type any more.
             DatabaseUnavailableError, ServiceUnavailableError: this cannot be done just now.
         """
-        tenant_id, slug, wish = self._wish(job_id, asked.notes if asked else None, condition, change, "Trying again")
+        tenant_id, slug, wish = self._wish(job_id, asked.notes if asked else None, condition, request, "Trying again")
         done = actions.retry(self.database, tenant_id, wish, bucket=self.settings.uploads_bucket)
         self.outbox.send(done.sends, time_left=self.time_left)
         return _changed(wish, slug, "retried", done)
 
-    def resolve(self, job_id: str, asked: LetterResolution, condition: str | None, change: Change) -> LetterChanged:
+    def resolve(self, job_id: str, asked: LetterResolution, condition: str | None, request: Request) -> LetterChanged:
         """Settle the letter as resolved. Raises as `retry`."""
-        tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, change, "Resolving")
+        tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, request, "Resolving")
         return _changed(wish, slug, "resolved", actions.resolve(self.database, tenant_id, wish))
 
-    def ignore(self, job_id: str, reason: str | None, condition: str | None, change: Change) -> LetterChanged:
+    def ignore(self, job_id: str, reason: str | None, condition: str | None, request: Request) -> LetterChanged:
         """Settle the letter as ignored. Raises as `retry`, and RejectedRequestError: it is not said why."""
-        tenant_id, slug, wish = self._wish(job_id, reason, condition, change, "Ignoring")
+        tenant_id, slug, wish = self._wish(job_id, reason, condition, request, "Ignoring")
         return _changed(wish, slug, "ignored", actions.ignore(self.database, tenant_id, wish))
 
-    def edit(self, job_id: str, asked: LetterEdit, condition: str | None, change: Change) -> LetterChanged:
+    def edit(self, job_id: str, asked: LetterEdit, condition: str | None, request: Request) -> LetterChanged:
         """Have the letter's task be tried with another payload.
 
         Raises:
@@ -183,8 +180,8 @@ class Bench:
             NoConditionError: If-Match is missing.
             and as `retry`.
         """
-        tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, change, "Editing", _may_edit)
-        wish = replace(wish, version=seen(condition))
+        tenant_id, slug, wish = self._wish(job_id, asked.notes, condition, request, "Editing", _may_edit)
+        wish = replace(wish, version=required_version(condition))
         bucket = self.settings.uploads_bucket
         done = edits.edit(
             self.database, _somebodys(tenant_id), wish, asked.payload, bucket=bucket, settings=self.settings
@@ -211,18 +208,15 @@ class Bench:
         job_id: str,
         note: str | None,
         condition: str | None,
-        change: Change,
+        request: Request,
         doing: str,
         check: Callable[[Caller, str], None] = lambda _caller, _slug: None,
     ) -> tuple[UUID | None, str, Wish]:
-        tenant_id, slug, id_ = owner(job_id, change.caller, self.database)
-        check(change.caller, slug)
-        if tenant_id is None:
-            change.admit_for_nobody(doing)
-        else:
-            change.admit(doing, slug, tenant_id)
-        by = change.caller.named()
-        return tenant_id, slug, Wish(id_, seen_if_sent(condition), by, change.now, note)
+        tenant_id, slug, id_ = owner(job_id, request.caller, self.database)
+        check(request.caller, slug)
+        request.admit_in(doing, Scope(tenant_id, slug))
+        by = request.caller.named()
+        return tenant_id, slug, Wish(id_, sent_version(condition), by, request.now, note)
 
 
 def reason_of(asked: LetterIgnoring | None, named: str | None) -> str | None:
@@ -272,7 +266,7 @@ def trail(asked: TrailFilter, caller: Caller, database: Database) -> AuditPage:
         ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    tenant_id, _ = viewed_or_nobodys(database, asked.tenant, caller)
+    tenant_id, _ = scoped(database, asked.tenant, caller)
     target = None if asked.target is None else str(asked.target)
     with transaction(database, tenant_id) as connection:
         head = audit.head(connection, tenant_id)

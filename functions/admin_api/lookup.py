@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, StringConstraints
 from counterfoil.db import Database
 from counterfoil.dead_letters import named
 from counterfoil.dead_letters.named import Kind
-from functions.admin_api.caller import EVERY_TENANT, NOBODY, Caller, Role
-from functions.admin_api.problems import ForbiddenError
+from functions.admin_api.auth import EVERY_TENANT, UNASSIGNED, Caller, Role
+from functions.admin_api.http import ForbiddenError
 
 Part = Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{named.LEAST},36}}$")]
 
@@ -62,7 +62,7 @@ def find(kind: Kind, part: str, caller: Caller, database: Database) -> NamedThin
     slugs = _visible(caller)
     with database.delivery() as connection:
         found = named.find(connection, kind, part, slugs)
-    return NamedThings(found=[NamedThing(id=id_, tenant=slug or NOBODY) for id_, slug in found])
+    return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in found])
 
 
 def _visible(caller: Caller) -> list[str] | None:

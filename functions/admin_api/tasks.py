@@ -20,12 +20,9 @@ from counterfoil.tasks import store
 from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
 from counterfoil.tasks.types import TYPES, enabled_type
 from counterfoil.validation import PrintableText
-from functions.admin_api import request
-from functions.admin_api.allowance import Change
-from functions.admin_api.caller import Caller, Role
-from functions.admin_api.problems import ForbiddenError, NotFoundError
-from functions.admin_api.tenancy import owned, slug_of, viewed
-from functions.admin_api.uploads import Slug
+from functions.admin_api import http
+from functions.admin_api.auth import Caller, Request, Role, Slug, owned, viewed
+from functions.admin_api.http import ForbiddenError, NotFoundError
 
 LONGEST_TYPE = 100
 LAST_TRIES = 200
@@ -45,7 +42,7 @@ class TaskOrder(BaseModel):
         max_length=LONGEST_KEY,
         description="The same request under the same key is one task. If unset, a UUID is generated and returned.",
     )
-    max_retry: Annotated[int, Field(ge=0, le=LARGEST_MAX_RETRY), request.whole] | None = Field(
+    max_retry: Annotated[int, Field(ge=0, le=LARGEST_MAX_RETRY), http.whole] | None = Field(
         default=None,
         description="Retries after the first attempt. If unset, RETRY_MAX_ATTEMPTS of the deployment.",
     )
@@ -133,7 +130,7 @@ class Desk:
     time_left: Callable[[], float]
     """Seconds until the request has to be answered."""
 
-    def submit(self, order: TaskOrder, change: Change) -> tuple[int, TaskDetail]:
+    def submit(self, order: TaskOrder, request: Request) -> tuple[int, TaskDetail]:
         """Accept a task (202), or find the one that was accepted under the same key (200).
 
         Raises:
@@ -141,24 +138,24 @@ class Desk:
             InvalidPayloadError: the payload is not in the form of its type.
             TooLargeError: it is larger than is taken.
             ForbiddenError: the caller is nobody.
-            ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
+            ForbiddenError, NotFoundError, TooManyError: see `Request.admit`.
             RetryLaterError: the type takes no more for a while.
             KeyTakenError: the key belongs to another request.
             ServiceUnavailableError, DatabaseUnavailableError: this cannot be done just now.
         """
-        slug = slug_of(order.tenant, change.caller)
-        tenant_id = change.admit("Handing in", slug)
-        if not change.caller.subject:
+        slug = request.slug(order.tenant)
+        tenant_id = request.admit("Handing in", slug)
+        if not request.caller.subject:
             raise ForbiddenError("The token names nobody, and tasks are somebody's: it has no sub.")
         wanted = store.order(
             enabled_type(order.task_type, self.settings),
             order.payload,
             max_retry=order.max_retry,
             idempotency_key=order.idempotency_key,
-            user_id=change.caller.subject,
+            user_id=request.caller.subject,
             settings=self.settings,
         )
-        done = store.submit(self.database, tenant_id, wanted, change.now, bucket=self.settings.uploads_bucket)
+        done = store.submit(self.database, tenant_id, wanted, request.now, bucket=self.settings.uploads_bucket)
         self._send(done.sends)
         return (202 if done.is_new else 200), TaskDetail.model_validate({**vars(done.task), "tenant": slug})
 
@@ -185,7 +182,7 @@ class Desk:
             ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
             DatabaseUnavailableError: this cannot be known just now.
         """
-        after = None if wanted.cursor is None else request.after(wanted.cursor)
+        after = None if wanted.cursor is None else http.after(wanted.cursor)
         tenant_id, slug = viewed(self.database, wanted.tenant, caller)
         asked = Wanted(
             wanted.status,
@@ -197,28 +194,28 @@ class Desk:
         )
         with self.database.tenant(tenant_id) as connection:
             found = store.page(connection, asked, wanted.limit + 1)
-        shown, following = request.cut(found, wanted.limit, lambda task: (task.created_at, task.job_id))
+        shown, following = http.cut(found, wanted.limit, lambda task: (task.created_at, task.job_id))
         return TaskPage(
             tasks=[TaskSummary.model_validate({**vars(task), "tenant": slug}) for task in shown], next=following
         )
 
-    def cancel(self, job_id: str, change: Change) -> TaskDetail:
+    def cancel(self, job_id: str, request: Request) -> TaskDetail:
         """Cancel a task.
 
         Raises:
             NotFoundError: there is none, or none that the caller may see.
-            ForbiddenError, TooManyError: see `Change.admit`.
+            ForbiddenError, TooManyError: see `Request.admit`.
             EndedError: it has succeeded or failed.
             DatabaseUnavailableError: this cannot be done just now.
         """
-        tenant_id, slug, id_ = self._owner(job_id, change.caller)
+        tenant_id, slug, id_ = self._owner(job_id, request.caller)
         with self.database.tenant(tenant_id) as connection:
-            _seen(store.show(connection, id_), change.caller)
-        change.admit("Cancelling", slug, tenant_id)
+            _seen(store.show(connection, id_), request.caller)
+        request.admit("Cancelling", slug, tenant_id)
 
         def once() -> tuple[Task, Sequence[Send]] | None:
             with self.database.tenant(tenant_id) as connection:
-                return store.cancel(connection, id_, change.now, change.caller.subject or "somebody")
+                return store.cancel(connection, id_, request.now, request.caller.subject or "somebody")
 
         found = retry_conflicts(once)  # a conversation's next message is woken, which may just be claimed
         if found is None:

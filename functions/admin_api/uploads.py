@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.documents import presigned
 from counterfoil.documents.extraction import MAX_FILE_BYTES
-from functions.admin_api.allowance import Change
-from functions.admin_api.request import whole
+from functions.admin_api.auth import Request
+from functions.admin_api.http import whole
 
 Slug = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
 """What a tenant is called by, as the database has it."""
@@ -38,14 +38,14 @@ class UploadForm(BaseModel):
     max_bytes: int
 
 
-def admit(wanted: Upload, change: Change, bucket: str) -> UploadForm:
+def admit(wanted: Upload, request: Request, bucket: str) -> UploadForm:
     """The form for a file.
 
     Raises:
         RejectedRequestError: no such file can be taken.
-        ForbiddenError, NotFoundError, TooManyError, DatabaseUnavailableError: see `Change.admit`.
+        ForbiddenError, NotFoundError, TooManyError, DatabaseUnavailableError: see `Request.admit`.
         ServiceUnavailableError: AWS does not answer just now.
     """
-    change.admit("Uploading", wanted.tenant)
-    form = presigned.form(bucket, wanted.tenant, wanted.file_name, change.now)
+    request.admit("Uploading", wanted.tenant)
+    form = presigned.form(bucket, wanted.tenant, wanted.file_name, request.now)
     return UploadForm.model_validate(form)

@@ -6,7 +6,7 @@ import pytest
 
 from cli.local.postgres import Server
 from counterfoil.settings import settings
-from functions.admin_api.routes import common
+from functions.admin_api import endpoint
 from tests.benchmarks import dead_letters, polled
 from tests.benchmarks.polled import Cost, report
 from tests.benchmarks.scale import database
@@ -34,13 +34,13 @@ def test_every_question_is_answered_and_the_second_time_with_304(
     dead_letters.load(url, 500, datetime.now(UTC))
     for name in ("DATABASE_URL", "SIGN_IN", "QUEUES"):
         monkeypatch.setenv(name, "")  # to be as it was behind the test
-    common.database.cache_clear()
+    endpoint.database.cache_clear()
     try:
         polled.deploy(postgres.url("polled", "counterfoil_worker"))
         costs = polled.measure(polled.questions(url), 2)
     finally:
-        common.database().close()
-        common.database.cache_clear()
+        endpoint.database().close()
+        endpoint.database.cache_clear()
         settings.cache_clear()
 
     assert {len(cost.new) for cost in costs} == {2}

@@ -238,6 +238,6 @@ def test_what_a_viewer_may_not_do_is_told_as_the_api_tells_it(
     make_tenant("acme")
     path = "/api/admin/dlq/bulk-ignore"
     body = {"filter": {"tenant": "acme"}, "reason": "A trial"}
-    with pytest.raises(UsageError, match="takes the role operator"):
+    with pytest.raises(UsageError, match="requires the operator role"):
         within(lambda asked: asked.ask("POST", path, NamedThings, body=body), "[viewer tenant:acme]")
     assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)

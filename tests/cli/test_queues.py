@@ -127,7 +127,7 @@ def test_a_tenants_own_work_is_shown_to_who_may_look_at_it(
     let_them_ask(monkeypatch, "[viewer tenant:acme]")
     assert working() == "1 ?"
     let_them_ask(monkeypatch, "[viewer tenant:acme tenant:beta]")
-    with pytest.raises(UsageError, match="tenant is needed"):
+    with pytest.raises(UsageError, match="tenant is required"):
         run()
     assert working("list", "--tenant", "beta") == "2 ?"
     assert json.loads(run("--tenant", "acme", "--json"))["tenant"] == "acme"
@@ -185,7 +185,7 @@ def test_who_is_not_of_all_tenants_is_told_that_it_takes_that(
     what: str, tenants: str, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_them_ask(monkeypatch, f"[admin {tenants}]")
-    with pytest.raises(NotAllowedError, match=r"takes the role admin for all tenants \(tenant:\*\)"):
+    with pytest.raises(NotAllowedError, match=r"requires the admin role for all tenants \(tenant:\*\)"):
         run(what, "tasks", "--reason", "It is broken")
     assert lambda_.calls == []
 

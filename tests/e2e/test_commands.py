@@ -78,7 +78,7 @@ def test_with_an_address_and_a_token_a_command_may_what_the_token_allows(
     listed = json.loads(run("dlq", "list", "--json").stdout)
     assert {letter["tenant"] for letter in listed} == {tenant.slug}
     refused = run("dlq", "resolve", listed[0]["job_id"][-12:], "--reason", "x")
-    assert (refused.returncode, "takes the role operator" in refused.stderr) == (2, True)
+    assert (refused.returncode, "requires the operator role" in refused.stderr) == (2, True)
     forged = run("dlq", "list", with_token=f"{token[:-8]}AAAAAAAA")
     assert (forged.returncode, "does not take the token" in forged.stderr) == (2, True)
     assert token[:20] not in refused.stderr + forged.stderr

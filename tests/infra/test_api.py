@@ -7,7 +7,7 @@ from typing import Any
 
 from counterfoil.settings import SignIn
 from functions.admin_api import console
-from functions.admin_api.problems import BY_THE_GATEWAY, SENTENCES
+from functions.admin_api.http import BY_THE_GATEWAY, SENTENCES
 from infra.packaging import Package
 from tests.functions.admin_api.in_node import PAGES
 from tests.infra.synthesis import Synthesis, Template, synthesise

@@ -17,24 +17,10 @@ from counterfoil.db import Database, retry_conflicts
 from counterfoil.delivery.work import LARGEST
 from counterfoil.tasks import chat
 from counterfoil.tasks.chat import SessionNotFoundError
-from functions.admin_api import request
-from functions.admin_api.allowance import Change
-from functions.admin_api.caller import Caller, Role
-from functions.admin_api.problems import ForbiddenError, responses
-from functions.admin_api.routes.common import (
-    PAGE,
-    Cursor,
-    Id,
-    Limit,
-    OneTenant,
-    Routes,
-    answer,
-    caller,
-    change,
-    database,
-)
-from functions.admin_api.tenancy import slug_of
-from functions.admin_api.uploads import Slug
+from functions.admin_api import http
+from functions.admin_api.auth import Caller, Request, Role, Slug
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database, request
+from functions.admin_api.http import ForbiddenError, responses
 
 MESSAGES_PAGE, LONGEST_MESSAGES_PAGE = 100, 1000
 """Messages of a transcript."""
@@ -97,7 +83,7 @@ def listed(wanted: Filter, caller: Caller, database: Database) -> ChatSessionPag
         ForbiddenError: the caller is no viewer of the tenant, or nobody.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    after = None if wanted.cursor is None else request.after(wanted.cursor)
+    after = None if wanted.cursor is None else http.after(wanted.cursor)
     slug = _tenant(wanted.tenant, caller)
     with database.delivery() as connection:
         row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
@@ -105,7 +91,7 @@ def listed(wanted: Filter, caller: Caller, database: Database) -> ChatSessionPag
         return ChatSessionPage(sessions=[], next=None)
     with database.tenant(row[0]) as connection:
         found = chat.list_sessions(connection, caller.subject, after=after, limit=wanted.limit + 1)
-    shown, following = request.cut(found, wanted.limit, lambda one: (one.created_at, one.id))
+    shown, following = http.cut(found, wanted.limit, lambda one: (one.created_at, one.id))
     return ChatSessionPage(
         sessions=[ChatSession.model_validate({**vars(one), "session_id": one.id, "tenant": slug}) for one in shown],
         next=following,
@@ -130,23 +116,23 @@ def transcript(session_id: str, after: int, limit: int, caller: Caller, database
     )
 
 
-def delete(session_id: str, change: Change) -> None:
+def delete(session_id: str, request: Request) -> None:
     """Delete a conversation, and all that was said in it.
 
     Raises:
         SessionNotFoundError: there is no such conversation of the caller.
-        ForbiddenError, TooManyError: see `Change.admit`.
+        ForbiddenError, TooManyError: see `Request.admit`.
         DatabaseUnavailableError: this cannot be done just now.
     """
-    id_, tenant_id, slug = _found(session_id, change.caller, change.database)
-    user = change.caller.subject
-    with change.database.tenant(tenant_id) as connection:
+    id_, tenant_id, slug = _found(session_id, request.caller, request.database)
+    user = request.caller.subject
+    with request.database.tenant(tenant_id) as connection:
         chat.lock_session(connection, id_, user)  # another user's session must look like a missing one
-    change.admit("Deleting", slug, tenant_id)
+    request.admit("Deleting", slug, tenant_id)
 
     def once() -> None:
-        with change.database.tenant(tenant_id) as connection:
-            chat.delete_session(connection, id_, user, change.now, by=user)
+        with request.database.tenant(tenant_id) as connection:
+            chat.delete_session(connection, id_, user, request.now, by=user)
 
     retry_conflicts(once)  # one of its messages may just be answered
 
@@ -165,7 +151,7 @@ def _found(session_id: str, caller: Caller, database: Database) -> tuple[UUID, U
 
 
 def _tenant(named: str | None, caller: Caller) -> str:
-    slug = slug_of(named, caller)
+    slug = request().slug(named)
     if not caller.may(Role.VIEWER, slug):
         raise ForbiddenError("This takes the role viewer for this tenant: ask an admin for it.")
     if not caller.subject:
@@ -215,5 +201,5 @@ def show_chat_session(
 )
 def delete_chat_session(session_id: Id) -> Response[None]:
     """Delete one of the caller's own conversations, with all of its messages."""
-    delete(session_id, change())
+    delete(session_id, request())
     return Response(204)

@@ -17,24 +17,11 @@ from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.delivery.work import Send
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision, DmarcPolicy, Hold, MailCursor
-from functions.admin_api import request
-from functions.admin_api.allowance import Change
+from functions.admin_api import http
 from functions.admin_api.api.reviews import LONGEST_NAME, Reason
-from functions.admin_api.caller import Caller, Role
-from functions.admin_api.problems import ConflictError, ForbiddenError, responses
-from functions.admin_api.routes.common import (
-    PAGE,
-    Cursor,
-    Id,
-    Limit,
-    OneTenant,
-    Routes,
-    answer,
-    caller,
-    change,
-    database,
-)
-from functions.admin_api.tenancy import owned, slug_of, viewed
+from functions.admin_api.auth import Caller, Request, Role, viewed
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database, request
+from functions.admin_api.http import ConflictError, ForbiddenError, responses
 
 NO_MAIL = "There is no such mail."
 
@@ -106,10 +93,10 @@ def page(
         RejectedRequestError, ForbiddenError, NotFoundError, DatabaseUnavailableError: see `viewed`.
     """
     tenant_id, slug = viewed(database, named, caller)
-    after = None if cursor is None else MailCursor(*request.after(cursor))
+    after = None if cursor is None else MailCursor(*http.after(cursor))
     with database.tenant(tenant_id) as connection:
         found = holds.page(connection, tenant_id, hold, after, limit + 1)
-    shown, following = request.cut(found, limit, lambda mail: (mail.received_at, mail.id))
+    shown, following = http.cut(found, limit, lambda mail: (mail.received_at, mail.id))
     return HeldMailPage(tenant=slug, mails=[HeldMail.model_validate(mail) for mail in shown], next=following)
 
 
@@ -124,74 +111,71 @@ def policy(named: str | None, caller: Caller, database: Database) -> MailPolicy:
         return MailPolicy(tenant=slug, dmarc_policy=holds.policy_of(connection, tenant_id))
 
 
-def change_policy(named: str | None, asked: MailPolicyChange, change: Change) -> MailPolicy:
+def change_policy(named: str | None, asked: MailPolicyChange, request: Request) -> MailPolicy:
     """Change a tenant's policy for mail that fails DMARC.
 
     Raises:
         RejectedRequestError: see `slug_of`.
         ForbiddenError: the caller is not an admin of the tenant, or the token has no subject.
         ConflictError: the policy has changed since the caller read it.
-        NotFoundError, TooManyError, DatabaseUnavailableError: see `Change.admit`.
+        NotFoundError, TooManyError, DatabaseUnavailableError: see `Request.admit`.
     """
-    slug = slug_of(named, change.caller)
-    if not change.caller.may(Role.ADMIN, slug):
+    slug = request.slug(named)
+    if not request.caller.may(Role.ADMIN, slug):
         raise ForbiddenError("Changing the mail policy requires the admin role for this tenant: ask an admin for it.")
-    tenant_id = change.admit("Changing the mail policy", slug)
-    by = change.caller.named()[:LONGEST_NAME]
+    tenant_id = request.admit("Changing the mail policy", slug)
+    by = request.caller.named()[:LONGEST_NAME]
 
     def once() -> bool:
-        with change.database.tenant(tenant_id) as connection:
-            return holds.set_policy(connection, tenant_id, asked.dmarc_policy, asked.previous, by=by, at=change.now)
+        with request.database.tenant(tenant_id) as connection:
+            return holds.set_policy(connection, tenant_id, asked.dmarc_policy, asked.previous, by=by, at=request.now)
 
     if not retry_conflicts(once):
         raise ConflictError("Someone else changed the policy first. Read it again, then decide.")
     return MailPolicy(tenant=slug, dmarc_policy=asked.dmarc_policy)
 
 
-def release(mail_id: str, asked: MailDecision | None, change: Change) -> MailDecided:
+def release(mail_id: str, asked: MailDecision | None, request: Request) -> MailDecided:
     """Acquire a held mail.
 
     Raises:
         NotFoundError: there is no such mail, or the caller may not see it.
         ForbiddenError: the caller is not an operator of its tenant, or the token has no subject.
         ConflictError: the mail is not on hold.
-        TooManyError, DatabaseUnavailableError: see `Change.admit`.
+        TooManyError, DatabaseUnavailableError: see `Request.admit`.
     """
-    return _decided(mail_id, asked, change, "released", holds.release)
+    return _decided(mail_id, asked, request, "released", holds.release)
 
 
-def reject(mail_id: str, asked: MailDecision | None, change: Change) -> MailDecided:
+def reject(mail_id: str, asked: MailDecision | None, request: Request) -> MailDecided:
     """Reject a held mail. Raises as `release`."""
-    return _decided(mail_id, asked, change, "rejected", holds.reject)
+    return _decided(mail_id, asked, request, "rejected", holds.reject)
 
 
 def _decided(
     mail_id: str,
     asked: MailDecision | None,
-    change: Change,
+    request: Request,
     hold: Hold,
     decide: Callable[[Connection, UUID, Decision], list[Send] | None],
 ) -> MailDecided:
-    tenant_id, slug, id_ = owned(mail_id, holds.owner, change.caller, change.database, NO_MAIL)
-    change.admit("Deciding about mail", slug, tenant_id)
-    by = change.caller.named()[:LONGEST_NAME]
-    decision = Decision(id_, by, change.now, None if asked is None else asked.reason)
+    tenant_id, slug, id_ = request.owned(mail_id, holds.owner, NO_MAIL)
+    request.admit("Deciding about mail", slug, tenant_id)
+    by = request.caller.named()[:LONGEST_NAME]
+    decision = Decision(id_, by, request.now, None if asked is None else asked.reason)
 
     def once() -> list[Send] | None:
-        with change.database.tenant(tenant_id) as connection:
+        with request.database.tenant(tenant_id) as connection:
             return decide(connection, tenant_id, decision)
 
     sends = retry_conflicts(once)
     if sends is None:
         raise ConflictError("The mail is not on hold: it was released or rejected before.")
-    change.send(sends)
+    request.send(sends)
     return MailDecided(id=id_, tenant=slug, hold=hold)
 
 
 routes = Routes()
-FORMS = (MailDecision, MailPolicyChange)
-"""Forms of request bodies."""
-
 
 _DECIDED = responses({200: (MailDecided, "The decision is stored.")}, 400, 404, 409, 413, 415, 422, 429)
 
@@ -231,16 +215,16 @@ def show_mail_policy(tenant: OneTenant = None) -> Response[MailPolicy]:
 )
 def change_mail_policy(asked: Annotated[MailPolicyChange, Body()], tenant: OneTenant = None) -> Response[MailPolicy]:
     """Change a tenant's policy for mail that fails DMARC. It applies to mail that is acquired from now on."""
-    return answer(200, change_policy(tenant, asked, change()))
+    return answer(200, change_policy(tenant, asked, request()))
 
 
 @routes.post("/api/admin/mail/<mail_id>/release", summary="Release a held mail", tags=["mail"], responses=_DECIDED)
 def release_mail(mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> Response[MailDecided]:
     """Acquire the attachments of a held mail."""
-    return answer(200, release(mail_id, asked, change()))
+    return answer(200, release(mail_id, asked, request()))
 
 
 @routes.post("/api/admin/mail/<mail_id>/reject", summary="Reject a held mail", tags=["mail"], responses=_DECIDED)
 def reject_mail(mail_id: Id, asked: Annotated[MailDecision | None, Body()] = None) -> Response[MailDecided]:
     """Take nothing from a held mail."""
-    return answer(200, reject(mail_id, asked, change()))
+    return answer(200, reject(mail_id, asked, request()))

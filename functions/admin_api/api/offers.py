@@ -19,12 +19,11 @@ from counterfoil.offers import pool_list
 from counterfoil.offers.pool_list import MOST_SHARDS, Place, Pool, PoolState, Wanted
 from counterfoil.offers.profiles import JobState
 from counterfoil.validation import PrintableText
-from functions.admin_api import request
+from functions.admin_api import http
 from functions.admin_api.api.users import LONGEST_ZONE, NO_USER, Day, Offer
-from functions.admin_api.caller import Caller
-from functions.admin_api.problems import NotFoundError, responses
-from functions.admin_api.routes.common import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database
-from functions.admin_api.tenancy import id_of, owned, viewed
+from functions.admin_api.auth import Caller, item_id, owned, viewed
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database
+from functions.admin_api.http import NotFoundError, responses
 
 NO_POOL = "There is no such pool."
 
@@ -151,12 +150,12 @@ def page(wanted: Filter, caller: Caller, database: Database, now: datetime) -> O
         ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    after = None if wanted.cursor is None else Place(*request.after(wanted.cursor))
+    after = None if wanted.cursor is None else Place(*http.after(wanted.cursor))
     tenant_id, slug = viewed(database, wanted.tenant, caller)
     asked = Wanted(wanted.since, wanted.until, wanted.timezone, wanted.state, after)
     with database.tenant(tenant_id) as connection:
         found = pool_list.page(connection, tenant_id, asked, now, wanted.limit + 1)
-    shown, following = request.cut(found, wanted.limit, lambda pool: (pool.offered_at, pool.id))
+    shown, following = http.cut(found, wanted.limit, lambda pool: (pool.offered_at, pool.id))
     return OfferPoolPage(pools=[OfferPool(**_facts(pool, slug)) for pool in shown], next=following)
 
 
@@ -181,17 +180,17 @@ def failed(
     pool_id: str, cursor: str | None, limit: int, caller: Caller, database: Database, now: datetime
 ) -> FailedUsers:
     """A page of the users whose offers failed. Raises as `show`; RejectedRequestError where the cursor is none."""
-    _, after = (None, None) if cursor is None else request.after(cursor)
+    _, after = (None, None) if cursor is None else http.after(cursor)
     with _pool(pool_id, caller, database, now) as (connection, tenant_id, pool, _):
         found = pool_list.failed(connection, tenant_id, pool, after, limit + 1)
-    shown, following = request.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
+    shown, following = http.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
     return FailedUsers(users=[FailedUser(**vars(one)) for one in shown], next=following)
 
 
 def job(pool_id: str, user_id: str, caller: Caller, database: Database, now: datetime) -> OfferJob:
     """How a user's offers came about. Raises as `show`."""
     with _pool(pool_id, caller, database, now) as (connection, tenant_id, pool, slug):
-        found = pool_list.job(connection, tenant_id, pool, id_of(user_id, NO_USER))
+        found = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
     if found is None:
         raise NotFoundError(NO_USER)
     facts = {name: value for name, value in vars(found).items() if name not in {"offers", "withdrawn", "letter"}}

@@ -27,14 +27,20 @@ from counterfoil.errors import RejectedRequestError, TransientError, VersionErro
 from counterfoil.operations import engine, store
 from counterfoil.operations.store import Action, Operation, Result, State, Steer
 from counterfoil.validation import IN_UTC, Moment
-from functions.admin_api import request
-from functions.admin_api.allowance import Change
-from functions.admin_api.caller import NOBODY, Caller, Role
+from functions.admin_api import http
+from functions.admin_api.auth import (
+    ONE_BY_ONE,
+    UNASSIGNED,
+    Caller,
+    Request,
+    Role,
+    TenantSlug,
+    owned,
+    owner_of,
+    viewed,
+)
 from functions.admin_api.dead_letters import LetterSummary, Pointers, hidden, summary
-from functions.admin_api.etags import etag, seen
-from functions.admin_api.letter_changes import Note
-from functions.admin_api.problems import ForbiddenError, NotFoundError, responses
-from functions.admin_api.routes.common import (
+from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
     Cursor,
@@ -45,10 +51,11 @@ from functions.admin_api.routes.common import (
     Routes,
     answer,
     caller,
-    change,
     database,
+    request,
 )
-from functions.admin_api.tenancy import ONE_BY_ONE, Somebody, owned, owner_of, slug_of, viewed
+from functions.admin_api.http import ForbiddenError, NotFoundError, etag, required_version, responses
+from functions.admin_api.letter_changes import Note
 
 RETRY_RATE = 50
 """Default rate of retries: dead letters per second."""
@@ -64,7 +71,7 @@ routes = Routes()
 class BulkFilter(DeadLetterFilter):
     """Pending dead letters at the time of the request."""
 
-    tenant: Somebody | None = None
+    tenant: TenantSlug | None = None
 
 
 class Bulk(BaseModel):
@@ -179,7 +186,7 @@ class ReprocessingRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    tenant: Somebody | None = None
+    tenant: TenantSlug | None = None
     action: reprocess.Kind = Field(description="extract: read the files again, then match. match: only that.")
     received_from: Moment | None = Field(default=None, description=f"Received then or later. {IN_UTC}")
     received_until: Moment | None = Field(default=None, description=f"Received before, and before now. {IN_UTC}")
@@ -200,45 +207,45 @@ class _Meant:
 
 
 def _bulk(
-    action: bulk.Action, wanted: BulkRetry | BulkResolution | BulkIgnoring, change: Change
+    action: bulk.Action, wanted: BulkRetry | BulkResolution | BulkIgnoring, request: Request
 ) -> BulkPreview | OperationProgress:
     """Store an operation; or return its preview for a dry run.
 
     Raises:
         RejectedRequestError: it is not said which letters or of which tenant, no pending ones are meant, or a note is
             missing.
-        ForbiddenError, NotFoundError, TooManyError, DatabaseUnavailableError: see `Change.admit`. The caller may see
+        ForbiddenError, NotFoundError, TooManyError, DatabaseUnavailableError: see `Request.admit`. The caller may see
             none of the dead letters.
     """
     if (wanted.job_ids is None) == (wanted.filter is None):
         raise RejectedRequestError("Say which letters are meant: with job_ids or with filter.")
-    meant = _meant(action, wanted, change)
+    meant = _meant(action, wanted, request)
     if wanted.dry_run:
-        with change.database.tenant(meant.tenant_id) as connection:
-            found = bulk.preview(connection, meant.tenant_id, meant.selection, meant.job_ids, change.now)
-        sample = [summary(letter, meant.slug, change.caller) for letter in found.sample]
+        with request.database.tenant(meant.tenant_id) as connection:
+            found = bulk.preview(connection, meant.tenant_id, meant.selection, meant.job_ids, request.now)
+        sample = [summary(letter, meant.slug, request.caller) for letter in found.sample]
         return BulkPreview(tenant=meant.slug, count=found.count, is_exact=found.is_exact, sample=sample)
-    by = change.caller.named()
+    by = request.caller.named()
     note = wanted.reason if isinstance(wanted, BulkIgnoring) else wanted.notes
     canary = wanted.canary if isinstance(wanted, BulkRetry) else None
-    operation = Asked(action, meant.selection, meant.job_ids, note, wanted.rate, canary, by, change.now)
+    operation = Asked(action, meant.selection, meant.job_ids, note, wanted.rate, canary, by, request.now)
 
     def once() -> Operation:
-        with change.database.tenant(meant.tenant_id) as connection:
+        with request.database.tenant(meant.tenant_id) as connection:
             return bulk.request(connection, meant.tenant_id, operation)
 
-    return _told(retry_conflicts(once), meant.slug, change.caller)
+    return _told(retry_conflicts(once), meant.slug, request.caller)
 
 
-def _meant(action: bulk.Action, wanted: Bulk, change: Change) -> _Meant:
+def _meant(action: bulk.Action, wanted: Bulk, request: Request) -> _Meant:
     if wanted.filter is not None:
-        slug = slug_of(wanted.filter.tenant, change.caller)
-        tenant_id = change.admit(DOING[action], slug)
+        slug = request.slug(wanted.filter.tenant)
+        tenant_id = request.admit(DOING[action], slug)
         return _Meant(tenant_id, slug, _pending(wanted.filter), ())
     ids = wanted.job_ids or []
-    with change.database.delivery() as connection:
+    with request.database.delivery() as connection:
         found = entries.owners(connection, ids)
-    visible = [(owner, name) for owner, name in found if change.caller.may(Role.VIEWER, name or NOBODY)]
+    visible = [(owner, name) for owner, name in found if request.caller.may(Role.VIEWER, name or UNASSIGNED)]
     if not visible:
         raise NotFoundError("There are no such dead letters.")
     if len(visible) > 1:
@@ -246,7 +253,7 @@ def _meant(action: bulk.Action, wanted: Bulk, change: Change) -> _Meant:
     ((owner, name),) = visible
     if owner is None or name is None:
         raise RejectedRequestError(f"The dead letters are unassigned: {ONE_BY_ONE}.")
-    change.admit(DOING[action], name, owner)
+    request.admit(DOING[action], name, owner)
     return _Meant(owner, name, None, ids)
 
 
@@ -302,7 +309,7 @@ _ASKED[202]["headers"] = VERSIONED
 )
 def retry_dead_letters(asked: Annotated[BulkRetry, Body()]) -> Response[BulkPreview | OperationProgress]:
     """Retry many dead letters at a bounded rate."""
-    return _asked(_bulk("retry", asked, change()))
+    return _asked(_bulk("retry", asked, request()))
 
 
 @routes.post(
@@ -310,13 +317,13 @@ def retry_dead_letters(asked: Annotated[BulkRetry, Body()]) -> Response[BulkPrev
 )
 def resolve_dead_letters(asked: Annotated[BulkResolution, Body()]) -> Response[BulkPreview | OperationProgress]:
     """The failures of many dead letters were dealt with in another way."""
-    return _asked(_bulk("resolve", asked, change()))
+    return _asked(_bulk("resolve", asked, request()))
 
 
 @routes.post("/api/admin/dlq/bulk-ignore", summary="Ignore many dead letters", tags=["dead letters"], responses=_ASKED)
 def ignore_dead_letters(asked: Annotated[BulkIgnoring, Body()]) -> Response[BulkPreview | OperationProgress]:
     """Nothing is done about many dead letters."""
-    return _asked(_bulk("ignore", asked, change()))
+    return _asked(_bulk("ignore", asked, request()))
 
 
 def _asked(body: BulkPreview | OperationProgress) -> Response[Any]:
@@ -365,8 +372,8 @@ def purge_dead_letters(
 
     The confirmed request names the ETag of that answer, so that no more dead letters are purged than were shown.
     """
-    changing = change()
-    slug = slug_of(tenant, changing.caller)
+    changing = request()
+    slug = changing.slug(tenant)
     tenant_id = _admit_purge(slug, changing)
     statuses = [one for one in keeping.SETTLED if one in status]
     before = min(before_date, changing.now)
@@ -377,7 +384,7 @@ def purge_dead_letters(
         return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
     if confirm != slug:
         raise RejectedRequestError("confirm is not the slug of the tenant.")
-    shown = seen(condition)
+    shown = required_version(condition)
 
     def once() -> Operation:
         with changing.database.tenant(tenant_id) as connection:
@@ -397,10 +404,10 @@ def purge_dead_letters(
 )
 def restore_purge(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
     """The dead letters of a purge are restored within a week, but not their messages in SQS."""
-    changing = change()
+    changing = request()
     tenant_id, slug, id_ = owned(operation_id, _owner, changing.caller, changing.database, NO_OPERATION)
     _admit_purge(slug, changing, tenant_id)
-    version = seen(condition)
+    version = required_version(condition)
 
     def once() -> Operation:
         with changing.database.tenant(tenant_id) as connection:
@@ -409,23 +416,23 @@ def restore_purge(operation_id: Id, condition: IfMatch = None) -> Response[Opera
     return _stepped(retry_conflicts(once), slug, changing)
 
 
-def _admit_purge(slug: str, change: Change, tenant_id: UUID | None = None) -> UUID:
-    if not change.caller.may(Role.ADMIN, slug):
+def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> UUID:
+    if not request.caller.may(Role.ADMIN, slug):
         raise ForbiddenError("Purging requires the role admin for this tenant.")
-    tenant_id = change.admit("Purging", slug, tenant_id)
-    change.caller.named()
+    tenant_id = request.admit("Purging", slug, tenant_id)
+    request.caller.named()
     return tenant_id
 
 
-def _stepped(operation: Operation, slug: str, change: Change) -> Response[OperationProgress]:
+def _stepped(operation: Operation, slug: str, request: Request) -> Response[OperationProgress]:
     """Run the first step, the last one of most. The worker runs the others, and this one if it fails."""
     try:
-        engine.step(change.database, PurgeSteps(), operation.id, operation.tenant_id, change.now)
-        with change.database.tenant(operation.tenant_id) as connection:
+        engine.step(request.database, PurgeSteps(), operation.id, operation.tenant_id, request.now)
+        with request.database.tenant(operation.tenant_id) as connection:
             operation = store.show(connection, operation.id)
     except TransientError as error:
         logger.warning("A purge waits for the worker", purge=str(operation.id), error=sentence(error, for_log=True))
-    return _versioned(202 if operation.ended_at is None else 200, _told(operation, slug, change.caller))
+    return _versioned(202 if operation.ended_at is None else 200, _told(operation, slug, request.caller))
 
 
 # -- operations -------------------------------------------------------------------------------------------------------
@@ -443,8 +450,8 @@ _STEERED[200]["headers"] = VERSIONED
 @routes.post("/api/admin/operations", summary="Reprocess documents", tags=["operations"], responses=_STORED)
 def reprocess_documents(asked: Annotated[ReprocessingRequest, Body()]) -> Response[OperationProgress]:
     """A tenant's documents are extracted or matched again at a bounded rate."""
-    changing = change()
-    slug = slug_of(asked.tenant, changing.caller)
+    changing = request()
+    slug = changing.slug(asked.tenant)
     if not changing.caller.may(Role.ADMIN, slug):
         raise ForbiddenError("Reprocessing requires the role admin for this tenant.")
     tenant_id = changing.admit("Reprocessing", slug)
@@ -481,12 +488,12 @@ def list_operations(
     limit: Limit = PAGE,
 ) -> Response[OperationPage]:
     """A page of a tenant's operations."""
-    after = None if cursor is None else request.after(cursor)
+    after = None if cursor is None else http.after(cursor)
     viewer = caller()
     tenant_id, slug = viewed(database(), tenant, viewer)
     with database().tenant(tenant_id) as connection:
         found = store.page(connection, tenant_id, limit=limit + 1, actions=action or store.ACTIONS, after=after)
-    shown, following = request.cut(found, limit, lambda one: (one.requested_at, one.id))
+    shown, following = http.cut(found, limit, lambda one: (one.requested_at, one.id))
     return answer(200, OperationPage(operations=[_told(one, slug, viewer) for one in shown], next=following))
 
 
@@ -563,18 +570,14 @@ def _steered(operation_id: str, how: Steer, condition: str | None) -> Response[O
         NoConditionError, VersionError: If-Match is missing, or names another version.
         OperationStateError: it has ended, or is paused already, or is not paused.
     """
-    changing = change()
+    changing = request()
     tenant_id, slug, id_ = owned(operation_id, _owner, changing.caller, changing.database, NO_OPERATION)
     changing.admit(_STEERING[how], slug, tenant_id)
     by = changing.caller.named()
-    version = seen(condition)
+    version = required_version(condition)
 
     def once() -> Operation:
         with changing.database.tenant(tenant_id) as connection:
             return store.steer(connection, id_, how, version=version, actor=by, now=changing.now)
 
     return _versioned(200, _told(retry_conflicts(once), slug, changing.caller))
-
-
-FORMS = (BulkRetry, BulkResolution, BulkIgnoring, BulkFilter, ReprocessingRequest)
-"""Models of bodies."""

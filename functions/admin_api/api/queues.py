@@ -36,12 +36,9 @@ from counterfoil.queues import (
     running_counts,
 )
 from counterfoil.settings import Queue, settings
-from functions.admin_api.allowance import Change
-from functions.admin_api.caller import EVERY_TENANT, Caller, Role
-from functions.admin_api.etags import etag, seen
-from functions.admin_api.problems import ForbiddenError, NotFoundError, responses
-from functions.admin_api.routes.common import VERSIONED, IfMatch, OneTenant, Routes, answer, caller, change, database
-from functions.admin_api.tenancy import viewed
+from functions.admin_api.auth import EVERY_TENANT, Caller, Request, Role, viewed
+from functions.admin_api.endpoint import VERSIONED, IfMatch, OneTenant, Routes, answer, caller, database, request
+from functions.admin_api.http import ForbiddenError, NotFoundError, etag, required_version, responses
 
 DEPTHS_SECONDS = 3.0
 """For how long a process goes by what SQS has said."""
@@ -200,17 +197,19 @@ def paused(caller: Caller, database: Database) -> PausedQueues:
     )
 
 
-def switch(worker: str, asked: QueueSwitch, condition: str | None, change: Change, *, is_paused: bool) -> QueueState:
+def switch(worker: str, asked: QueueSwitch, condition: str | None, request: Request, *, is_paused: bool) -> QueueState:
     """Pause or resume a worker's queue. An unchanged state is applied to Lambda again."""
-    change.admit_for_all("Pausing" if is_paused else "Resuming")
+    request.admit_for_all("Pausing" if is_paused else "Resuming")
     queue = settings().queues.get(worker)
     if queue is None:
         raise NotFoundError("There is no such queue.")
-    wanted = PauseRequest(worker, is_paused, asked.reason, change.caller.subject, change.now, seen(condition))
-    pause = request_pause(change.database, wanted)
+    wanted = PauseRequest(
+        worker, is_paused, asked.reason, request.caller.subject, request.now, required_version(condition)
+    )
+    pause = request_pause(request.database, wanted)
     if pause is None:
         return QueueState(worker=worker, is_paused=False, paused=None, in_effect=True, version=0)
-    is_so = apply_pause(change.database, worker, queue.mappings)
+    is_so = apply_pause(request.database, worker, queue.mappings)
     return QueueState(
         worker=worker, is_paused=pause.is_paused, paused=_by(pause), in_effect=is_so, version=pause.version
     )
@@ -312,9 +311,6 @@ def _breakers(connection: Connection) -> list[BreakerState]:
 
 
 routes = Routes()
-FORMS = (QueueSwitch,)
-"""Forms of request bodies."""
-
 
 Worker = Annotated[str, Path(description="The worker's name.")]
 _SWITCHED = responses({200: (QueueState, "It is so now.")}, 400, 404, 412, 413, 415, 422, 428, 429)
@@ -348,7 +344,7 @@ def pause_queue(
     worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
 ) -> Response[QueueState]:
     """A worker's queue is not read until it is resumed. What waits there loses no attempt."""
-    return _switched(switch(worker, asked, condition, change(), is_paused=True))
+    return _switched(switch(worker, asked, condition, request(), is_paused=True))
 
 
 @routes.post("/api/admin/queues/<worker>/resume", summary="Resume a queue", tags=["queues"], responses=_SWITCHED)
@@ -356,7 +352,7 @@ def resume_queue(
     worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
 ) -> Response[QueueState]:
     """A worker's queue is read again."""
-    return _switched(switch(worker, asked, condition, change(), is_paused=False))
+    return _switched(switch(worker, asked, condition, request(), is_paused=False))
 
 
 @cache

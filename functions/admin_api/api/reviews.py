@@ -24,24 +24,10 @@ from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Wanted
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import Code
-from functions.admin_api import request
-from functions.admin_api.allowance import Change
-from functions.admin_api.caller import EVERY_TENANT, Caller, Role
-from functions.admin_api.problems import ConflictError, ForbiddenError, NotFoundError, responses
-from functions.admin_api.request import after
-from functions.admin_api.routes.common import (
-    PAGE,
-    Cursor,
-    Id,
-    Limit,
-    OneTenant,
-    Routes,
-    answer,
-    caller,
-    change,
-    database,
-)
-from functions.admin_api.tenancy import id_of
+from functions.admin_api import http
+from functions.admin_api.auth import EVERY_TENANT, Caller, Request, Role, item_id
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database, request
+from functions.admin_api.http import ConflictError, ForbiddenError, NotFoundError, after, responses
 
 NO_REVIEW = "There is no such review."
 MOST_AT_ONCE = 50
@@ -61,7 +47,7 @@ class Deciding(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Reason | None = None
-    supersedes: list[Annotated[int, Field(ge=1, le=2**53), request.whole]] = Field(
+    supersedes: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] = Field(
         default=[], max_length=MOST_AT_ONCE, description="Numbers of the decisions that this one takes the place of."
     )
 
@@ -214,7 +200,7 @@ def listed(wanted: Wanted, limit: int, tenant: str | None, caller: Caller, datab
     last = places[limit - 1] if len(places) > limit else None
     return ReviewPage(
         reviews=[Review.model_validate(item.record) for item in found],
-        next=None if last is None else request.cursor(last.opened_at, last.document_id),
+        next=None if last is None else http.cursor(last.opened_at, last.document_id),
     )
 
 
@@ -225,7 +211,7 @@ def shown(document_id: str, caller: Caller, database: Database) -> Review:
         NotFoundError: there is none, or none that the caller may see.
         DatabaseUnavailableError: this cannot be known just now.
     """
-    id_ = id_of(document_id, NO_REVIEW)
+    id_ = item_id(document_id, NO_REVIEW)
     tenant_id, slug = _owner(id_, caller, database)
     found = review_queue.item(database, tenant_id, slug, id_)
     if found is None:
@@ -254,60 +240,60 @@ def _owner(id_: UUID, caller: Caller, database: Database) -> tuple[UUID, str]:
 # -- deciding -------------------------------------------------------------------------------------------------------
 
 
-def _confirm(document_id: str, asked: Confirm, change: Change) -> Decided:
+def _confirm(document_id: str, asked: Confirm, request: Request) -> Decided:
     """The document belongs to another one. All that decide raise alike.
 
     Raises:
         ForbiddenError: the caller is no operator of the tenant.
         NotFoundError: there is no such document, or none that the caller may see.
         ConflictError: it is not in question any more, or was decided meanwhile.
-        TooManyError: see `Change.admit`.
+        TooManyError: see `Request.admit`.
         DatabaseUnavailableError: this cannot be done just now.
     """
-    id_ = id_of(document_id, NO_REVIEW)
+    id_ = item_id(document_id, NO_REVIEW)
     return _carried_out(
-        id_, asked, change, lambda c, tenant, who: review.confirm(c, tenant, id_, asked.document, change.now, who)
+        id_, asked, request, lambda c, tenant, who: review.confirm(c, tenant, id_, asked.document, request.now, who)
     )
 
 
-def _reject(document_id: str, asked: Reject, change: Change) -> Decided:
+def _reject(document_id: str, asked: Reject, request: Request) -> Decided:
     """The document belongs to none of others. Raises as `confirm`."""
-    id_ = id_of(document_id, NO_REVIEW)
+    id_ = item_id(document_id, NO_REVIEW)
     return _carried_out(
-        id_, asked, change, lambda c, tenant, who: review.reject(c, tenant, id_, asked.documents, change.now, who)
+        id_, asked, request, lambda c, tenant, who: review.reject(c, tenant, id_, asked.documents, request.now, who)
     )
 
 
-def _merge(asked: Merge, change: Change) -> Decided:
+def _merge(asked: Merge, request: Request) -> Decided:
     """The clusters of two documents are one. Raises as `confirm`."""
     one, other = asked.documents
     return _carried_out(
         one,
         asked,
-        change,
-        lambda c, tenant, who: review.merge(c, tenant, one, other, change.now, who, exact=asked.exact),
+        request,
+        lambda c, tenant, who: review.merge(c, tenant, one, other, request.now, who, exact=asked.exact),
     )
 
 
-def _split(asked: Split, change: Change) -> Decided:
+def _split(asked: Split, request: Request) -> Decided:
     """A document does not belong to its cluster. Raises as `confirm`."""
     return _carried_out(
         asked.document,
         asked,
-        change,
-        lambda c, tenant, who: review.split(c, tenant, asked.document, change.now, who),
+        request,
+        lambda c, tenant, who: review.split(c, tenant, asked.document, request.now, who),
     )
 
 
 def _carried_out(
-    id_: UUID, asked: Deciding, change: Change, decide: Callable[[Connection, UUID, Who], Answer]
+    id_: UUID, asked: Deciding, request: Request, decide: Callable[[Connection, UUID, Who], Answer]
 ) -> Decided:
     """Decide, and return the changes."""
-    slug, answer = _decided(id_, asked, change, decide)
+    slug, answer = _decided(id_, asked, request, decide)
     return Decided.model_validate({"tenant": slug, **answer.record})
 
 
-def say(word: Word, asked: Difference, change: Change) -> DifferenceSettled:
+def say(word: Word, asked: Difference, request: Request) -> DifferenceSettled:
     """A difference of a cluster is accepted or disputed.
 
     As `confirm`; ConflictError where the cluster has no such difference any more.
@@ -316,8 +302,8 @@ def say(word: Word, asked: Difference, change: Change) -> DifferenceSettled:
     slug, said = _decided(
         asked.cluster,
         asked,
-        change,
-        lambda c, tenant, who: acceptance.say(c, tenant, asked.cluster, which, word, change.now, who),
+        request,
+        lambda c, tenant, who: acceptance.say(c, tenant, asked.cluster, which, word, request.now, who),
     )
     return DifferenceSettled(
         tenant=slug,
@@ -334,29 +320,26 @@ _Told = TypeVar("_Told", Done, Said)
 def _decided(
     id_: UUID,
     asked: Deciding,
-    change: Change,
+    request: Request,
     decide: Callable[[Connection, UUID, Who], _Told | Refused],
 ) -> tuple[str, _Told]:
     """Decide, if the caller may: the tenant's slug, and what came of it."""
-    tenant_id, slug = _owner(id_, change.caller, change.database)
-    change.admit("Deciding", slug, tenant_id)
-    who = Who(change.caller.subject[:LONGEST_NAME] or "unknown", asked.reason, tuple(asked.supersedes))
+    tenant_id, slug = _owner(id_, request.caller, request.database)
+    request.admit("Deciding", slug, tenant_id)
+    who = Who(request.caller.subject[:LONGEST_NAME] or "unknown", asked.reason, tuple(asked.supersedes))
 
     def once() -> _Told | Refused:
-        with change.database.tenant(tenant_id) as connection:
+        with request.database.tenant(tenant_id) as connection:
             return decide(connection, tenant_id, who)
 
     answer = retry_conflicts(once)
     if isinstance(answer, Refused):
         raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.sentence)
-    change.send(answer.sends)
+    request.send(answer.sends)
     return slug, answer
 
 
 routes = Routes()
-FORMS = (Difference, Confirm, Reject, Merge, Split)
-"""Forms of request bodies."""
-
 
 _DECISION = responses({200: (Decided, "It is decided.")}, 400, 404, 409, 413, 415, 422, 429)
 _WORD = responses({200: (DifferenceSettled, "It is settled.")}, 400, 404, 409, 413, 415, 422, 429)
@@ -402,25 +385,25 @@ def show_review(document_id: Id) -> Response[Review]:
 @routes.post("/api/admin/reviews/merge", summary="Merge two clusters", tags=["reviews"], responses=_DECISION)
 def merge(asked: Annotated[Merge, Body()]) -> Response[Decided]:
     """Two clusters are one."""
-    return answer(200, _merge(asked, change()))
+    return answer(200, _merge(asked, request()))
 
 
 @routes.post("/api/admin/reviews/split", summary="Split a cluster", tags=["reviews"], responses=_DECISION)
 def split(asked: Annotated[Split, Body()]) -> Response[Decided]:
     """A document does not belong to its cluster."""
-    return answer(200, _split(asked, change()))
+    return answer(200, _split(asked, request()))
 
 
 @routes.post("/api/admin/reviews/accept", summary="Accept a difference", tags=["reviews"], responses=_WORD)
 def accept(asked: Annotated[Difference, Body()]) -> Response[DifferenceSettled]:
     """A difference may be."""
-    return answer(200, say("accepted", asked, change()))
+    return answer(200, say("accepted", asked, request()))
 
 
 @routes.post("/api/admin/reviews/dispute", summary="Dispute a difference", tags=["reviews"], responses=_WORD)
 def dispute(asked: Annotated[Difference, Body()]) -> Response[DifferenceSettled]:
     """A difference may not be."""
-    return answer(200, say("disputed", asked, change()))
+    return answer(200, say("disputed", asked, request()))
 
 
 @routes.post(
@@ -428,7 +411,7 @@ def dispute(asked: Annotated[Difference, Body()]) -> Response[DifferenceSettled]
 )
 def confirm(document_id: Id, asked: Annotated[Confirm, Body()]) -> Response[Decided]:
     """A document belongs to another one."""
-    return answer(200, _confirm(document_id, asked, change()))
+    return answer(200, _confirm(document_id, asked, request()))
 
 
 @routes.post(
@@ -436,4 +419,4 @@ def confirm(document_id: Id, asked: Annotated[Confirm, Body()]) -> Response[Deci
 )
 def reject(document_id: Id, asked: Annotated[Reject, Body()]) -> Response[Decided]:
     """A document does not belong to others."""
-    return answer(200, _reject(document_id, asked, change()))
+    return answer(200, _reject(document_id, asked, request()))

@@ -19,12 +19,9 @@ from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import profiles
 from counterfoil.offers.profiles import MOST_TRAITS, Gender, JobState
-from functions.admin_api import request
-from functions.admin_api.allowance import Change
-from functions.admin_api.caller import Caller
-from functions.admin_api.etags import etag, names, seen
-from functions.admin_api.problems import NotFoundError, responses
-from functions.admin_api.routes.common import (
+from functions.admin_api import http
+from functions.admin_api.auth import Caller, Request, viewed
+from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
     Cursor,
@@ -35,10 +32,10 @@ from functions.admin_api.routes.common import (
     Routes,
     answer,
     caller,
-    change,
     database,
+    request,
 )
-from functions.admin_api.tenancy import slug_of, viewed
+from functions.admin_api.http import NotFoundError, etag, is_current, required_version, responses
 
 T = TypeVar("T")
 
@@ -59,7 +56,7 @@ Day = Annotated[date, BeforeValidator(_written_out)]
 """A date, and no bare number or time."""
 Exact = Field(strict=True, allow_inf_nan=False)
 """Of a number in a body: no text, and none that is none."""
-Age = Annotated[int, Field(ge=18, le=120), request.whole]
+Age = Annotated[int, Field(ge=18, le=120), http.whole]
 
 
 class ProfileForm(BaseModel):
@@ -80,7 +77,7 @@ class ProfileForm(BaseModel):
     max_age: Age
     latitude: Annotated[float, Exact, Field(ge=-90, le=90)] = Field(description="Degrees north.")
     longitude: Annotated[float, Exact, Field(ge=-180, le=180)] = Field(description="Degrees east.")
-    reach_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), request.whole] = Field(
+    reach_km: Annotated[int, Field(ge=1, le=LONGEST_REACH), http.whole] = Field(
         description="How far away others may be."
     )
     traits: list[Annotated[float, Exact, Field(ge=-1, le=1)] | None] = Field(
@@ -159,7 +156,7 @@ class BlockedUsers(BaseModel):
 
 
 def put(
-    user_id: str, named: str | None, form: ProfileForm, condition: str | None, change: Change
+    user_id: str, named: str | None, form: ProfileForm, condition: str | None, request: Request
 ) -> tuple[int, UserProfile]:
     """Keep a profile: a new one (201), or in the place of the one that there is (200), which If-Match may name.
 
@@ -167,23 +164,23 @@ def put(
         RejectedRequestError: it makes no sense.
         NoConditionError: If-Match is there, and names nothing.
         VersionError, ProfileChangedError: it names another version, or there is none.
-        ForbiddenError, NotFoundError, TooManyError: see `Change.admit`.
+        ForbiddenError, NotFoundError, TooManyError: see `Request.admit`.
         DatabaseUnavailableError: this cannot be done just now.
     """
-    slug = slug_of(named, change.caller)
-    tenant_id = change.admit("Changing a profile", slug)
+    slug = request.slug(named)
+    tenant_id = request.admit("Changing a profile", slug)
     id_ = _user(user_id)
     profile = profiles.Profile(
-        **{name: getattr(form, name) for name in ProfileForm.model_fields}, changed_at=change.now
+        **{name: getattr(form, name) for name in ProfileForm.model_fields}, changed_at=request.now
     )
-    profiles.check(profile, change.now)
-    version = None if condition is None else seen(condition)
+    profiles.check(profile, request.now)
+    version = None if condition is None else required_version(condition)
 
     def write(connection: Connection) -> tuple[bool, profiles.Profile | None]:
-        is_new = profiles.put(connection, tenant_id, id_, profile, by=change.caller.named(), seen=version)
+        is_new = profiles.put(connection, tenant_id, id_, profile, by=request.caller.named(), seen=version)
         return is_new, profiles.show(connection, tenant_id, id_)
 
-    is_new, kept = _in_transaction(change, tenant_id, write)
+    is_new, kept = _in_transaction(request, tenant_id, write)
     assert kept is not None  # it was written in this transaction
     return (201 if is_new else 200), _told(id_, slug, kept)
 
@@ -204,28 +201,28 @@ def show(user_id: str, named: str | None, caller: Caller, database: Database) ->
     return _told(id_, slug, found)
 
 
-def remove(user_id: str, named: str | None, change: Change) -> None:
+def remove(user_id: str, named: str | None, request: Request) -> None:
     """Delete a profile, with what the user was ever offered. Raises as `put`; NotFoundError where there is none."""
-    tenant_id = change.admit("Deleting a profile", slug_of(named, change.caller))
+    tenant_id = request.admit("Deleting a profile", request.slug(named))
     id_ = _user(user_id)
-    by = change.caller.named()
-    _must(_in_transaction(change, tenant_id, lambda c: profiles.remove(c, tenant_id, id_, change.now, by=by)))
+    by = request.caller.named()
+    _must(_in_transaction(request, tenant_id, lambda c: profiles.remove(c, tenant_id, id_, request.now, by=by)))
 
 
-def block(user_id: str, blocked_id: str, named: str | None, change: Change) -> None:
+def block(user_id: str, blocked_id: str, named: str | None, request: Request) -> None:
     """Let two never be offered to one another again. Raises as `put`; NotFoundError where the first has no profile."""
-    tenant_id = change.admit("Blocking", slug_of(named, change.caller))
+    tenant_id = request.admit("Blocking", request.slug(named))
     ids = _user(user_id), _user(blocked_id)
-    by = change.caller.named()
-    _must(_in_transaction(change, tenant_id, lambda c: profiles.block(c, tenant_id, *ids, change.now, by=by)))
+    by = request.caller.named()
+    _must(_in_transaction(request, tenant_id, lambda c: profiles.block(c, tenant_id, *ids, request.now, by=by)))
 
 
-def unblock(user_id: str, blocked_id: str, named: str | None, change: Change) -> None:
+def unblock(user_id: str, blocked_id: str, named: str | None, request: Request) -> None:
     """Take a block back, where there is one. Raises as `block`."""
-    tenant_id = change.admit("Unblocking", slug_of(named, change.caller))
+    tenant_id = request.admit("Unblocking", request.slug(named))
     ids = _user(user_id), _user(blocked_id)
-    by = change.caller.named()
-    _must(_in_transaction(change, tenant_id, lambda c: profiles.unblock(c, tenant_id, *ids, change.now, by=by)))
+    by = request.caller.named()
+    _must(_in_transaction(request, tenant_id, lambda c: profiles.unblock(c, tenant_id, *ids, request.now, by=by)))
 
 
 def blocks(
@@ -238,12 +235,12 @@ def blocks(
         RejectedRequestError, ForbiddenError, DatabaseUnavailableError: see `viewed`.
     """
     tenant_id, _ = viewed(database, named, caller)
-    id_, after = _user(user_id), None if cursor is None else request.after(cursor)
+    id_, after = _user(user_id), None if cursor is None else http.after(cursor)
     with database.tenant(tenant_id) as connection:
         found = profiles.blocks(connection, tenant_id, id_, after, limit + 1)
     if found is None:
         raise NotFoundError(NO_USER)
-    shown, following = request.cut(found, limit, lambda one: (one.since, one.user_id))
+    shown, following = http.cut(found, limit, lambda one: (one.since, one.user_id))
     return BlockedUsers(users=[BlockedUser.model_validate(one) for one in shown], next=following)
 
 
@@ -274,11 +271,11 @@ def offered(
     )
 
 
-def _in_transaction(change: Change, tenant_id: UUID, act: Callable[[Connection], T]) -> T:
+def _in_transaction(request: Request, tenant_id: UUID, act: Callable[[Connection], T]) -> T:
     """Run `act` in a transaction of the tenant, again after a conflict with another change of the tenant."""
 
     def once() -> T:
-        with change.database.tenant(tenant_id) as connection:
+        with request.database.tenant(tenant_id) as connection:
             return act(connection)
 
     return retry_conflicts(once)
@@ -301,8 +298,6 @@ def _told(user_id: UUID, slug: str, profile: profiles.Profile) -> UserProfile:
 
 
 routes = Routes()
-FORMS = (ProfileForm,)
-"""Forms of request bodies."""
 _KEPT = responses(
     {201: (UserProfile, "It is new."), 200: (UserProfile, "It replaces the one before.")},
     *(400, 404, 412, 413, 415, 422, 428, 429),
@@ -329,7 +324,7 @@ def put_profile(
     ] = None,
 ) -> Response[UserProfile]:
     """Store a whole profile. The user is offered to others from the next 9:00 in their time zone."""
-    status, kept = put(user_id, tenant, profile, condition, change())
+    status, kept = put(user_id, tenant, profile, condition, request())
     return answer(status, kept, {"ETag": etag(kept.version)})
 
 
@@ -338,7 +333,7 @@ def show_profile(user_id: Id, tenant: OneTenant = None, known: IfNoneMatch = Non
     """Show a stored profile."""
     found = show(user_id, tenant, caller(), database())
     headers = {"ETag": etag(found.version)}
-    return Response(304, headers=headers) if names(known, found.version) else answer(200, found, headers)
+    return Response(304, headers=headers) if is_current(known, found.version) else answer(200, found, headers)
 
 
 @routes.delete(
@@ -351,7 +346,7 @@ def show_profile(user_id: Id, tenant: OneTenant = None, known: IfNoneMatch = Non
 )
 def delete_profile(user_id: Id, tenant: OneTenant = None) -> Response[None]:
     """Remove a user, who is no longer offered to others. Earlier offers of the user are withdrawn."""
-    remove(user_id, tenant, change())
+    remove(user_id, tenant, request())
     return Response(204)
 
 
@@ -376,7 +371,7 @@ def list_blocks(
 )
 def block_user(user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
     """Never offer two users to each other again. Earlier offers of each other are withdrawn."""
-    block(user_id, blocked_id, tenant, change())
+    block(user_id, blocked_id, tenant, request())
     return Response(204)
 
 
@@ -388,7 +383,7 @@ def block_user(user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Respons
 )
 def unblock_user(user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
     """A block is taken back. One of the other person's stands."""
-    unblock(user_id, blocked_id, tenant, change())
+    unblock(user_id, blocked_id, tenant, request())
     return Response(204)
 
 

@@ -10,10 +10,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from counterfoil.dead_letters.entries import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import dead_letters
-from functions.admin_api.etags import etag, names
-from functions.admin_api.logs import console
-from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import (
+from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
     Cursor,
@@ -21,11 +18,13 @@ from functions.admin_api.routes.common import (
     IfNoneMatch,
     Limit,
     Routes,
-    TenantOrNobody,
+    TenantOrUnassigned,
     answer,
     caller,
     database,
 )
+from functions.admin_api.http import etag, is_current, responses
+from functions.admin_api.logs import console
 
 routes = Routes()
 
@@ -47,7 +46,7 @@ _LETTER[200]["headers"] = VERSIONED
     responses=responses({200: (dead_letters.LetterPage, "A page, the newest first.")}, 404, 422),
 )
 def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many parameters
-    tenant: TenantOrNobody = None,
+    tenant: TenantOrUnassigned = None,
     status: States = None,
     task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
     from_date: Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")] = None,
@@ -87,7 +86,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query is this many paramet
     tags=["dead letters"],
     responses=responses({200: (dead_letters.LetterStats, "How many there are.")}, 404, 422),
 )
-def count_dead_letters(tenant: TenantOrNobody = None) -> Response[dead_letters.LetterStats]:
+def count_dead_letters(tenant: TenantOrUnassigned = None) -> Response[dead_letters.LetterStats]:
     """How many dead letters a tenant has, by type of task and state."""
     return answer(200, dead_letters.stats(tenant, caller(), database()))
 
@@ -99,7 +98,7 @@ def count_dead_letters(tenant: TenantOrNobody = None) -> Response[dead_letters.L
     responses=responses({200: (dead_letters.LetterGroupPage, "A page, those that died last first.")}, 404, 422),
 )
 def list_groups(
-    tenant: TenantOrNobody = None, status: States = None, cursor: Cursor = None, limit: Limit = PAGE
+    tenant: TenantOrUnassigned = None, status: States = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> Response[dead_letters.LetterGroupPage]:
     """A page of the errors that a tenant's letters died of, with those that have letters in one of the states."""
     asked = dead_letters.Listing(tenant, DeadLetterFilter(status=tuple(status or STATUSES)), 1, limit, cursor)
@@ -111,7 +110,7 @@ def show_dead_letter(job_id: Id, known: IfNoneMatch = None) -> Response[dead_let
     """One dead letter with its payload and its earlier deaths."""
     letter = dead_letters.shown(job_id, caller(), database())
     headers = {"ETag": etag(letter.version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
-    if names(known, letter.version):
+    if is_current(known, letter.version):
         return Response(304, headers=headers)
     return answer(200, letter, headers)
 

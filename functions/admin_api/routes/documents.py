@@ -10,20 +10,8 @@ from counterfoil.documents.cluster_list import Sort
 from counterfoil.documents.structured import DocumentType
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import clusters, documents
-from functions.admin_api.etags import etag, names
-from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import (
-    PAGE,
-    VERSIONED,
-    Cursor,
-    Id,
-    Limit,
-    OneTenant,
-    Routes,
-    answer,
-    caller,
-    database,
-)
+from functions.admin_api.endpoint import PAGE, VERSIONED, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database
+from functions.admin_api.http import etag, is_current, responses
 
 routes = Routes()
 
@@ -104,7 +92,7 @@ def show_page(
     """An image of a page of the document's file."""
     page = documents.page(document_id, number, caller(), database())
     headers = {**_PRIVATE, "ETag": etag(page.tag)}
-    if names(known, page.tag):
+    if is_current(known, page.tag):
         return Response(304, headers=headers)
     picture = page.picture()
     headers["X-Pages"] = str(picture.pages)

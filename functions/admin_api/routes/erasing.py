@@ -7,15 +7,14 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Que
 
 from counterfoil.validation import PrintableText
 from functions.admin_api import erasing
+from functions.admin_api.auth import TenantSlug
+from functions.admin_api.endpoint import VERSIONED, Id, Routes, answer, caller, database, request
 from functions.admin_api.erasing import Confirmation
-from functions.admin_api.etags import etag
-from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import VERSIONED, Id, Routes, answer, caller, change, database
-from functions.admin_api.tenancy import Somebody
+from functions.admin_api.http import etag, responses
 
 routes = Routes()
 
-Tenant = Annotated[Somebody, Path(description="The tenant's slug.")]
+Tenant = Annotated[TenantSlug, Path(description="The tenant's slug.")]
 Confirm = Annotated[
     str | None,
     Query(max_length=63, description="The tenant's slug. Without it, nothing is erased and a preview is returned."),
@@ -53,7 +52,7 @@ def erase_document(
 
     The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
-    done = erasing.erase_document(document_id, Confirmation(confirm, condition, reason), change())
+    done = erasing.erase_document(document_id, Confirmation(confirm, condition, reason), request())
     return _planned(done) if isinstance(done, erasing.ErasurePlan) else answer(200, done)
 
 
@@ -65,7 +64,7 @@ def erase_tenant(
 
     The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
-    done = erasing.erase_tenant(tenant, Confirmation(confirm, condition), change())
+    done = erasing.erase_tenant(tenant, Confirmation(confirm, condition), request())
     return _planned(done) if isinstance(done, erasing.ErasurePlan) else answer(202, done)
 
 

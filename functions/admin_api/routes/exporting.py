@@ -8,10 +8,11 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from counterfoil.dead_letters.entries import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
 from counterfoil.dead_letters.export import MEDIA_TYPES, Format
+from counterfoil.settings import settings
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import exporting
-from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, desk
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, request
+from functions.admin_api.http import responses
 
 routes = Routes()
 
@@ -96,7 +97,7 @@ def show_export(export_id: Id) -> Response[exporting.LetterExport]:
 
 
 def _bench() -> exporting.Bench:
-    where = desk()
-    bucket = where.settings.uploads_bucket
+    asked = request()
+    bucket = settings().uploads_bucket
     assert bucket is not None  # the row reads from it, and the stack tells where
-    return exporting.Bench(caller(), where.database.now(), where.database, bucket, where.time_left)
+    return exporting.Bench(asked.caller, asked.now, asked.database, bucket, asked.time_left)

@@ -6,33 +6,25 @@ from uuid import UUID
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.settings import settings
 from functions.admin_api import letter_changes
-from functions.admin_api.etags import etag
-from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import (
+from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
     Id,
     IfMatch,
     Limit,
     Routes,
-    TenantOrNobody,
+    TenantOrUnassigned,
     answer,
     caller,
-    change,
     database,
-    desk,
+    request,
 )
+from functions.admin_api.http import etag, responses
 
 routes = Routes()
-FORMS = (
-    letter_changes.LetterRetry,
-    letter_changes.LetterResolution,
-    letter_changes.LetterIgnoring,
-    letter_changes.LetterEdit,
-)
-"""Of bodies."""
-
 
 _FAILURES = (400, 404, 409, 412, 413, 415, 422, 429)
 _CHANGED = responses({200: (letter_changes.LetterChanged, "It is done.")}, *_FAILURES)
@@ -49,7 +41,7 @@ def retry_dead_letter(
     job_id: Id, asked: Annotated[letter_changes.LetterRetry | None, Body()] = None, condition: IfMatchSent = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's work, which has failed, is begun anew."""
-    return _versioned(_bench().retry(job_id, asked, condition, change()))
+    return _versioned(_bench().retry(job_id, asked, condition, request()))
 
 
 @routes.post("/api/admin/dlq/<job_id>/resolve", summary="Resolve", tags=["dead letters"], responses=_CHANGED)
@@ -57,7 +49,7 @@ def resolve_dead_letter(
     job_id: Id, asked: Annotated[letter_changes.LetterResolution, Body()], condition: IfMatchSent = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's failure was dealt with in another way."""
-    return _versioned(_bench().resolve(job_id, asked, condition, change()))
+    return _versioned(_bench().resolve(job_id, asked, condition, request()))
 
 
 @routes.post("/api/admin/dlq/<job_id>/ignore", summary="Ignore", tags=["dead letters"], responses=_CHANGED)
@@ -70,7 +62,7 @@ def ignore_dead_letter(
     condition: IfMatchSent = None,
 ) -> Response[letter_changes.LetterChanged]:
     """Nothing is done about a dead letter."""
-    return _versioned(_bench().ignore(job_id, letter_changes.reason_of(asked, reason), condition, change()))
+    return _versioned(_bench().ignore(job_id, letter_changes.reason_of(asked, reason), condition, request()))
 
 
 @routes.get(
@@ -89,7 +81,7 @@ def edit_payload(
     job_id: Id, asked: Annotated[letter_changes.LetterEdit, Body()], condition: IfMatch = None
 ) -> Response[letter_changes.LetterChanged]:
     """A dead letter's task is tried with another payload when it is tried again."""
-    return _versioned(_bench().edit(job_id, asked, condition, change()))
+    return _versioned(_bench().edit(job_id, asked, condition, request()))
 
 
 @routes.get(
@@ -99,7 +91,7 @@ def edit_payload(
     responses=responses({200: (letter_changes.AuditPage, "A page, the newest first.")}, 404, 422),
 )
 def list_audit(
-    tenant: TenantOrNobody = None,
+    tenant: TenantOrUnassigned = None,
     target: Annotated[UUID | None, Query(description="What was changed: the id of a dead letter, for example.")] = None,
     cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next` of the page before.")] = None,
     limit: Limit = PAGE,
@@ -114,5 +106,6 @@ def _versioned(body: letter_changes.LetterChanged | letter_changes.LetterPayload
 
 
 def _bench() -> letter_changes.Bench:
-    where = desk()
-    return letter_changes.Bench(where.database, where.outbox, where.settings, where.time_left)
+    now = request()
+    outbox = Outbox(database(), settings().queue_urls, settings().retry_queue_urls)
+    return letter_changes.Bench(database(), outbox, settings(), now.time_left)

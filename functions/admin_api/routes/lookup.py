@@ -7,9 +7,9 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from counterfoil.dead_letters.named import Kind
 from functions.admin_api import lookup
-from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import PAGE, Limit, Routes, answer, caller, database
-from functions.admin_api.tenancy import Somebody
+from functions.admin_api.auth import TenantSlug
+from functions.admin_api.endpoint import PAGE, Limit, Routes, answer, caller, database
+from functions.admin_api.http import responses
 
 routes = Routes()
 
@@ -21,7 +21,7 @@ routes = Routes()
     responses=responses({200: (lookup.TenantPage, "A page, by slug.")}, 422),
 )
 def list_tenants(
-    cursor: Annotated[Somebody | None, Query(description="`next` of the page before.")] = None, limit: Limit = PAGE
+    cursor: Annotated[TenantSlug | None, Query(description="`next` of the page before.")] = None, limit: Limit = PAGE
 ) -> Response[lookup.TenantPage]:
     """A page of the tenants that the caller may look at."""
     return answer(200, lookup.tenants(cursor, limit, caller(), database()))

@@ -5,26 +5,15 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.settings import settings
 from counterfoil.tasks.store import Status
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import tasks
-from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import (
-    PAGE,
-    Cursor,
-    Id,
-    Limit,
-    OneTenant,
-    Routes,
-    answer,
-    caller,
-    change,
-    desk,
-)
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database, request
+from functions.admin_api.http import responses
 
 routes = Routes()
-FORMS = (tasks.TaskOrder,)
-"""Of bodies."""
 
 
 @routes.post(
@@ -41,7 +30,7 @@ FORMS = (tasks.TaskOrder,)
 )
 def submit_task(order: Annotated[tasks.TaskOrder, Body()]) -> Response[tasks.TaskDetail]:
     """A task is accepted, once for each `idempotency_key`."""
-    status, task = desk().submit(order, change())
+    status, task = _desk().submit(order, request())
     return answer(status, task)
 
 
@@ -64,7 +53,7 @@ def list_tasks(  # a query is this many parameters
 ) -> Response[tasks.TaskPage]:
     """A page of a tenant's tasks: the caller's own, and for an admin everybody's."""
     wanted = tasks.Filter(tenant, status, task_type, created_from, created_until, cursor, limit)
-    return answer(200, desk().page(wanted, caller()))
+    return answer(200, _desk().page(wanted, caller()))
 
 
 @routes.get(
@@ -75,7 +64,7 @@ def list_tasks(  # a query is this many parameters
 )
 def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
     """One task: status, result, attempts, and what became of each try."""
-    return answer(200, desk().show(job_id, caller()))
+    return answer(200, _desk().show(job_id, caller()))
 
 
 @routes.post(
@@ -86,4 +75,9 @@ def show_task(job_id: Id) -> Response[tasks.TaskHistory]:
 )
 def cancel_task(job_id: Id) -> Response[tasks.TaskDetail]:
     """A task that is not over is cancelled: it is not begun any more, and a try under way changes nothing."""
-    return answer(200, desk().cancel(job_id, change()))
+    return answer(200, _desk().cancel(job_id, request()))
+
+
+def _desk() -> tasks.Desk:
+    outbox = Outbox(database(), settings().queue_urls, settings().retry_queue_urls)
+    return tasks.Desk(database(), outbox, settings(), request().time_left)

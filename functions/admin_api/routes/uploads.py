@@ -7,12 +7,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from counterfoil.settings import settings
 from functions.admin_api import uploads
-from functions.admin_api.problems import responses
-from functions.admin_api.routes.common import Routes, answer, change
+from functions.admin_api.endpoint import Routes, answer, request
+from functions.admin_api.http import responses
 
 routes = Routes()
-FORMS = (uploads.Upload,)
-"""Of bodies."""
 
 
 @routes.post(
@@ -25,4 +23,4 @@ def create_upload(wanted: Annotated[uploads.Upload, Body()]) -> Response[uploads
     """Leave to upload a file: a form to be posted to S3."""
     bucket = settings().uploads_bucket
     assert bucket is not None  # the row lets files be uploaded, and the stack tells where
-    return answer(201, uploads.admit(wanted, change(), bucket))
+    return answer(201, uploads.admit(wanted, request(), bucket))

@@ -110,7 +110,7 @@ def test_a_viewer_looks_and_is_offered_nothing_to_decide(console: Console, doubt
     rows(page, "Documents in doubt").first.get_by_role("link").click()
     candidates(page)
 
-    expect(page.get_by_text("Deciding takes the role operator.")).to_be_visible()
+    expect(page.get_by_text("Deciding requires the operator role.")).to_be_visible()
     expect(page.get_by_role("button", name="Confirm")).to_have_count(0)
 
 

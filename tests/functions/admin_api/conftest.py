@@ -19,8 +19,7 @@ from botocore.config import Config
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.settings import settings
-from functions.admin_api import handler
-from functions.admin_api.routes import common
+from functions.admin_api import endpoint, handler
 from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import Context, FakeSqs
 from tests.factories import NOW
@@ -110,7 +109,7 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("READS_AT_ONCE", "1000000")  # tests of the limit set their own
     monkeypatch.setenv("SIGN_IN", json.dumps(SIGN_IN))
     settings.cache_clear()
-    common.database.cache_clear()
+    endpoint.database.cache_clear()
 
     def ask(
         body: object,
@@ -147,8 +146,8 @@ def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> I
         return Answer(answer["statusCode"], json.loads(text or "null"), answer["headers"], text)
 
     yield ask
-    common.database().close()
-    common.database.cache_clear()
+    endpoint.database().close()
+    endpoint.database.cache_clear()
     settings.cache_clear()
 
 

@@ -16,7 +16,7 @@ from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.exports import Wish
 from counterfoil.documents import files
 from counterfoil.settings import settings
-from functions.admin_api.caller import Role
+from functions.admin_api.auth import Role
 from tests.dead_letters.letters import NOON, dying
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office

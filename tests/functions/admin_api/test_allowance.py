@@ -12,11 +12,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk, keeping
 from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.settings import settings
-from functions.admin_api import allowance
-from functions.admin_api.allowance import Allowance, Change, Reads, TooManyError
-from functions.admin_api.caller import Caller, Role
+from functions.admin_api import auth, endpoint
+from functions.admin_api.auth import Allowance, Caller, Reads, Request, Role, TooManyError
 from functions.admin_api.handler import document
-from functions.admin_api.routes import common
 from tests.dead_letters.letters import dying
 from tests.documents.matching.office import Office
 from tests.documents.matching.test_judge import TWICE
@@ -54,7 +52,7 @@ def test_a_burst_is_taken_and_what_is_beyond_comes_back_later(database: Database
     assert [taken(database, tenant) for _ in range(5)] == [True] * 4 + [False]
     assert wait(database, tenant, ANN, NOW + timedelta(seconds=0.5)) == (
         2,
-        "You ask for more changes than are taken: 0.4 a second, 4 at once.",
+        "You exceed the rate limit of changes: 0.4 per second, 4 at once.",
     )
     assert taken(database, tenant, NOW + timedelta(seconds=2.5))
     assert not taken(database, tenant, NOW + timedelta(seconds=2.5))
@@ -75,7 +73,7 @@ def test_all_users_together_take_no_more_than_their_tenant_may(database: Databas
     assert sum(taken(database, tenant, user=f"user {number}") for number in range(9)) == 5
 
     seconds, said = wait(database, tenant, BOB, NOW)
-    assert (seconds, said) == (2, "Your tenant asks for more changes than are taken: 0.5 a second, 5 at once.")
+    assert (seconds, said) == (2, "Your tenant exceeds the rate limit of changes: 0.5 per second, 5 at once.")
 
 
 def test_what_is_asked_for_in_vain_costs_nothing(database: Database, tenant: UUID) -> None:
@@ -104,9 +102,9 @@ def test_a_clock_that_is_set_back_adds_nothing_and_goes_on_from_there(database: 
 def admitted(database: Database, tenant: UUID, allowance: Allowance, clock_is_off_by: timedelta) -> bool:
     """Whether a process whose clock is wrong lets a change happen."""
     caller = Caller(ANN, Role.OPERATOR, frozenset({"acme"}))
-    change = Change(caller, datetime.now(UTC) + clock_is_off_by, database, allowance, lambda _: None)
+    request = Request(caller, database, datetime.now(UTC) + clock_is_off_by, allowance, lambda: 0)
     try:
-        change.admit("Testing", "acme", tenant)
+        request.admit("Testing", "acme", tenant)
     except TooManyError:
         return False
     return True
@@ -276,7 +274,7 @@ def test_everything_that_changes_something_counts_and_nothing_that_reads(
         answer = ask(body, method=method, path=others[operation][0], query=query, groups=groups)
         assert (operation, first.status != 429, answer.status) == (operation, True, 429)
         assert answer.headers["Content-Type"] == "application/problem+json"
-        assert "for more changes than are taken" in answer.body["detail"]
+        assert "rate limit of changes" in answer.body["detail"]
         assert 100 <= int(answer.headers["Retry-After"]) <= 125
         assert "429" in described[operation]["responses"]
 
@@ -387,13 +385,13 @@ def test_reads_over_the_limit_are_refused_and_changes_are_not(
     monkeypatch.setenv("READS_PER_SECOND", "0.01")
     settings.cache_clear()
 
-    monkeypatch.setattr(allowance, "TOKEN_SECONDS", 3600)  # the machine may be slow
-    monkeypatch.setattr(common, "reads_of_process", Reads())
+    monkeypatch.setattr(auth, "TOKEN_SECONDS", 3600)  # the machine may be slow
+    monkeypatch.setattr(endpoint, "reads_of_process", Reads())
 
     answers = [ask("", method="GET", path="/api/tasks", groups=ADMIN) for _ in range(5)]
 
     assert [answer.status for answer in answers] == [200] * 4 + [429]
-    assert "for more reads than are taken" in answers[-1].body["detail"]
+    assert "rate limit of reads" in answers[-1].body["detail"]
     assert int(answers[-1].headers["Retry-After"]) > 100
     export = ask(
         "", method="GET", path="/api/admin/dlq/export", query={"tenant": "acme", "format": "json"}, groups=ADMIN

@@ -225,7 +225,7 @@ def test_a_filter_takes_dates_and_times_of_utc(ask: Ask, fail: Callable[..., lis
 def test_a_bare_list_of_letters_is_told_where_it_belongs(ask: Ask, fail: Callable[..., list[UUID]]):
     letters = ids(fail(2))
     answer = post(ask, "/dlq/bulk-retry", letters)
-    assert (answer.status, 'as in {"job_ids": ["..."]}' in answer.body["detail"]) == (400, True)
+    assert (answer.status, 'its name: {"job_ids": ["..."]}' in answer.body["detail"]) == (400, True)
     assert post(ask, "/dlq/bulk-retry", {"job_ids": letters}).status == 202
 
 

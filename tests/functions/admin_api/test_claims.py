@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from counterfoil.settings import SignIn
-from functions.admin_api import claims
-from functions.admin_api.caller import Caller, Role
-from functions.admin_api.claims import LEEWAY_SECONDS, UnauthorizedError
+from functions.admin_api import auth
+from functions.admin_api.auth import LEEWAY_SECONDS, Caller, Role, UnauthorizedError
 from tests.functions.admin_api.conftest import CLAIMS, EVENT, SIGN_IN, Ask
 
 POOL = SignIn.model_validate(SIGN_IN)
@@ -24,7 +23,7 @@ def taken(sign_in: SignIn | None = POOL, now: datetime = NOW, **told: Any) -> Ma
     """The claims that the function goes by, or why there are none; a claim of None is not there."""
     said = {name: value for name, value in (CLAIMS | told).items() if value is not None}
     try:
-        found = claims.checked(request(said), sign_in, now)
+        found = auth.verified(request(said), sign_in, now)
     except UnauthorizedError as error:
         return str(error)
     known: Mapping[str, Any] = found["requestContext"]["authorizer"]["jwt"]["claims"]
@@ -44,25 +43,25 @@ def test_a_sound_token_of_each_client_is_taken() -> None:
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        ({"iss": None}, "The token is of another issuer."),
-        ({"iss": ""}, "The token is of another issuer."),
-        ({"iss": f"{POOL.issuer}/"}, "The token is of another issuer."),
+        ({"iss": None}, "Token issuer mismatch."),
+        ({"iss": ""}, "Token issuer mismatch."),
+        ({"iss": f"{POOL.issuer}/"}, "Token issuer mismatch."),
         (
             {"iss": "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_Other"},
-            "The token is of another issuer.",
+            "Token issuer mismatch.",
         ),
-        ({"iss": [POOL.issuer]}, "The token is of another issuer."),
-        ({"aud": None}, "The token is made out to somebody else."),
-        ({"aud": ""}, "The token is made out to somebody else."),
-        ({"aud": "somebody"}, "The token is made out to somebody else."),
-        ({"aud": f"{POOL.client} "}, "The token is made out to somebody else."),
-        ({"aud": "[]"}, "The token is made out to somebody else."),
-        ({"aud": {POOL.client: True}}, "The token is made out to somebody else."),
-        ({"aud": None, "client_id": POOL.client}, "The token is made out to somebody else."),
-        ({"token_use": None}, "The token is no ID token."),
-        ({"token_use": "access"}, "The token is no ID token."),
-        ({"token_use": "refresh"}, "The token is no ID token."),
-        ({"token_use": "ID"}, "The token is no ID token."),
+        ({"iss": [POOL.issuer]}, "Token issuer mismatch."),
+        ({"aud": None}, "Token audience mismatch."),
+        ({"aud": ""}, "Token audience mismatch."),
+        ({"aud": "somebody"}, "Token audience mismatch."),
+        ({"aud": f"{POOL.client} "}, "Token audience mismatch."),
+        ({"aud": "[]"}, "Token audience mismatch."),
+        ({"aud": {POOL.client: True}}, "Token audience mismatch."),
+        ({"aud": None, "client_id": POOL.client}, "Token audience mismatch."),
+        ({"token_use": None}, "The token is not an ID token."),
+        ({"token_use": "access"}, "The token is not an ID token."),
+        ({"token_use": "refresh"}, "The token is not an ID token."),
+        ({"token_use": "ID"}, "The token is not an ID token."),
         ({"exp": None}, "The token has expired."),
         ({"exp": ""}, "The token has expired."),
         ({"exp": "never"}, "The token has expired."),
@@ -108,25 +107,25 @@ def test_end_in_the_token_must_be_a_number(end: object) -> None:
     # The gateway passes numbers and texts on in the same form.
     claimed = CLAIMS | {"exp": str(AT + 3600)}
     with pytest.raises(UnauthorizedError, match="exp must be a number"):
-        claims.checked(request(claimed, token({"exp": end})), POOL, NOW)
+        auth.verified(request(claimed, token({"exp": end})), POOL, NOW)
 
 
 @pytest.mark.parametrize("end", [AT + 3600, AT + 3600.5])
 def test_end_in_the_token_may_be_any_number(end: float) -> None:
     claimed = CLAIMS | {"exp": str(AT + 3600)}
-    assert claims.checked(request(claimed, token({"exp": end})), POOL, NOW)
+    assert auth.verified(request(claimed, token({"exp": end})), POOL, NOW)
 
 
 def test_another_issuer_need_not_say_what_a_token_is_for() -> None:
-    assert taken(ELSEWHERE, iss=ELSEWHERE.issuer, token_use=None) != "The token is no ID token."
-    assert taken(ELSEWHERE, iss=ELSEWHERE.issuer, token_use="access") == "The token is no ID token."
+    assert taken(ELSEWHERE, iss=ELSEWHERE.issuer, token_use=None) != "The token is not an ID token."
+    assert taken(ELSEWHERE, iss=ELSEWHERE.issuer, token_use="access") == "The token is not an ID token."
 
 
 def test_without_claims_or_without_an_issuer_nobody_gets_in() -> None:
     for said in (None, dict[str, Any]()):
         with pytest.raises(UnauthorizedError, match="There is no token"):
-            claims.checked(request(said), POOL, NOW)
-    assert taken(None) == "This deployment does not say whose tokens it takes."
+            auth.verified(request(said), POOL, NOW)
+    assert taken(None) == "This deployment has no token issuer."
 
 
 # Lists, which the gateway writes as a text
@@ -139,7 +138,7 @@ def token(said: Any) -> str:
 
 def caller(text: str, in_token: str) -> Caller:
     event = request(CLAIMS | {"cognito:groups": text}, in_token)
-    return Caller.of(claims.checked(event, POOL, NOW)["requestContext"]["authorizer"]["jwt"]["claims"])
+    return Caller.of(auth.verified(event, POOL, NOW)["requestContext"]["authorizer"]["jwt"]["claims"])
 
 
 def test_a_group_with_a_blank_in_its_name_is_one_group() -> None:
@@ -175,8 +174,8 @@ def test_an_audience_with_a_blank_in_its_name_is_one_audience() -> None:
     audience = [f"x {POOL.client}"]
     event = request(CLAIMS | {"aud": f"[{audience[0]}]"}, token({"aud": audience}))
 
-    with pytest.raises(UnauthorizedError, match="somebody else"):
-        claims.checked(event, POOL, NOW)
+    with pytest.raises(UnauthorizedError, match="audience mismatch"):
+        auth.verified(event, POOL, NOW)
 
 
 # Over HTTP
@@ -190,10 +189,10 @@ def test_who_is_not_let_in_is_told_so_as_a_problem(ask: Ask) -> None:
         "type": "about:blank",
         "title": "Unauthorized",
         "status": 401,
-        "detail": "The token is made out to somebody else.",
+        "detail": "Token audience mismatch.",
     }
     assert refused.headers["WWW-Authenticate"] == (
-        'Bearer error="invalid_token", error_description="The token is made out to somebody else."'
+        'Bearer error="invalid_token", error_description="Token audience mismatch."'
     )
 
 

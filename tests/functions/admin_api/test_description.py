@@ -15,7 +15,7 @@ from counterfoil.documents import files
 from counterfoil.settings import settings as chosen
 from counterfoil.tasks.chat import CHAT_COMPLETION
 from functions.admin_api.handler import document
-from functions.admin_api.request import cursor
+from functions.admin_api.http import cursor
 from tests.dead_letters.letters import dying
 from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office

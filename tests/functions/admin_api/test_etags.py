@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from functions.admin_api.etags import etag, names
 from functions.admin_api.handler import document
+from functions.admin_api.http import etag, is_current
 from tests.dead_letters.letters import Die
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import PATH, VIEWER, get
@@ -15,12 +15,12 @@ from tests.functions.admin_api.rights import described
 
 @pytest.mark.parametrize("condition", ['"3"', 'W/"3"', '"1","3"', '"1" , W/"3"', "*", " * ", '"a,b", "3"'])
 def test_a_condition_that_names_the_version_is_met(condition: str) -> None:
-    assert names(condition, 3)
+    assert is_current(condition, 3)
 
 
 @pytest.mark.parametrize("condition", [None, "", "3", '"33"', '"13"', "'3'", '"', '"3', "**"])
 def test_any_other_is_not(condition: str | None) -> None:
-    assert not names(condition, 3)
+    assert not is_current(condition, 3)
 
 
 def test_a_tag_is_strong() -> None:

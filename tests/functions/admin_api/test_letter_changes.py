@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from functions.admin_api.caller import Caller
+from functions.admin_api.auth import Caller
 from tests.dead_letters.letters import NOON, dying
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs, rows
@@ -103,7 +103,7 @@ def test_the_address_may_say_why_a_letter_is_ignored(body: object, change: Chang
     [
         ({"reason": "A trial"}, "Another", "two reasons"),
         ("", " ", "reason is wrong"),
-        ("", "a\nb", "reason is wrong: it takes one line"),
+        ("", "a\nb", "reason is wrong: it must be one line"),
         ("", None, "A note is needed: say why."),
     ],
 )

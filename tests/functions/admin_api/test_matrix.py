@@ -8,8 +8,7 @@ from uuid import uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from functions.admin_api.caller import Role
-from functions.admin_api.claims import LEEWAY_SECONDS
+from functions.admin_api.auth import LEEWAY_SECONDS, Role
 from functions.admin_api.handler import document
 from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
 from tests.functions.admin_api.rights import RIGHTS, Asked, Right, Tenancy, Things, World, described, parts, surround

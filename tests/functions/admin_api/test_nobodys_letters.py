@@ -12,8 +12,8 @@ from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_let
 from counterfoil.delivery.work import Message
 from counterfoil.kinds import KINDS
 from functions.admin_api import handler
-from functions.admin_api.caller import NOBODY, Caller, Role
-from functions.admin_api.description import described
+from functions.admin_api.auth import UNASSIGNED, Caller, Role
+from functions.admin_api.handler import described
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs
@@ -66,10 +66,10 @@ def test_they_are_those_of_no_tenant_and_no_tenant_s_are_among_them(
 ) -> None:
     theirs, lost = die("The message is no task"), lose()
 
-    assert found(get(ask, groups=VIEWER, tenant=NOBODY)) == ids([lost])
+    assert found(get(ask, groups=VIEWER, tenant=UNASSIGNED)) == ids([lost])
     assert found(get(ask, groups=VIEWER, tenant="acme")) == ids([theirs])
-    (letter,) = get(ask, groups=VIEWER, tenant=NOBODY).body["letters"]
-    assert (letter["tenant"], letter["work_id"], letter["revision"]) == (NOBODY, None, None)
+    (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["letters"]
+    assert (letter["tenant"], letter["work_id"], letter["revision"]) == (UNASSIGNED, None, None)
 
 
 def test_they_are_found_counted_and_grouped(ask: Ask, die: Die, lose: Callable[..., UUID]) -> None:
@@ -77,13 +77,13 @@ def test_they_are_found_counted_and_grouped(ask: Ask, die: Die, lose: Callable[.
     first, second = lose("The message 4711 is no task"), lose("The disk is full")
 
     def asked(path: str = "", **query: str) -> Answer:
-        return get(ask, path, groups=VIEWER, tenant=NOBODY, **query)
+        return get(ask, path, groups=VIEWER, tenant=UNASSIGNED, **query)
 
     for text in ("4711", "message task", "4711 message", str(first)):
         assert found(asked(text=text)) == ids([first]), text
     assert set(found(asked(task_type="tasks", from_date="2026-03-02T12:00:00Z"))) == set(ids([first, second]))
     assert found(asked(status="resolved")) == []
-    assert (asked("/stats").body["tenant"], asked("/stats").body["count"]) == (NOBODY, 2)
+    assert (asked("/stats").body["tenant"], asked("/stats").body["count"]) == (UNASSIGNED, 2)
     groups = asked("/groups").body["groups"]
     assert sorted((group["count"], sum(group["trend"])) for group in groups) == [(1, 0), (1, 0)]
     fingerprint = get(ask, f"/{first}", groups=VIEWER).body["fingerprint"]
@@ -97,7 +97,7 @@ def test_one_is_shown_with_its_body_to_admins_and_what_happened_to_it(ask: Ask, 
 
     assert get(ask, f"/{lost}", groups=ADMIN).body["payload"]["body"] == BODY
     shown = get(ask, f"/{lost}", groups=VIEWER)
-    assert (shown.body["tenant"], shown.body["redacted"]) == (NOBODY, ["/payload/body"])
+    assert (shown.body["tenant"], shown.body["redacted"]) == (UNASSIGNED, ["/payload/body"])
     assert "hunter2" not in shown.text
     (event,) = get(ask, f"/{lost}/timeline", groups=VIEWER).body["events"]
     assert (event["kind"], event["who"]) == ("death", "tasks")
@@ -110,7 +110,7 @@ def test_who_is_not_of_all_tenants_is_not_told_that_there_are_any(
     lost, gone = lose(), uuid4()
 
     for path in ("", "/stats", "/groups", "/audit"):
-        assert get(ask, path, groups=groups, tenant=NOBODY).status == 403
+        assert get(ask, path, groups=groups, tenant=UNASSIGNED).status == 403
     for path in ("", "/timeline", "/payload"):
         answers = [get(ask, f"/{job_id}{path}", groups=groups) for job_id in (lost, gone)]
         assert [(one.status, one.text) for one in answers] == [(404, answers[0].text)] * 2
@@ -123,8 +123,8 @@ def test_who_is_not_of_all_tenants_is_not_told_that_there_are_any(
 def test_a_group_that_is_called_like_nobody_is_of_nobody() -> None:
     for groups in OTHERS:
         caller = Caller.of({"sub": "kim", "cognito:groups": groups})
-        assert not caller.may(Role.VIEWER, NOBODY)
-    assert Caller.of({"sub": "kim", "cognito:groups": VIEWER}).may(Role.VIEWER, NOBODY)
+        assert not caller.may(Role.VIEWER, UNASSIGNED)
+    assert Caller.of({"sub": "kim", "cognito:groups": VIEWER}).may(Role.VIEWER, UNASSIGNED)
 
 
 def test_a_message_is_sent_again_as_it_came(
@@ -135,7 +135,7 @@ def test_a_message_is_sent_again_as_it_came(
     answer = change(lost, "retry")
 
     assert (answer.status, answer.headers["ETag"]) == (200, '"2"')
-    assert answer.body == {"job_id": str(lost), "tenant": NOBODY, "status": "retried", "version": 2}
+    assert answer.body == {"job_id": str(lost), "tenant": UNASSIGNED, "status": "retried", "version": 2}
     assert [entry["MessageBody"] for entry in queue.sent["counterfoil-tasks"]] == [BODY]
 
 
@@ -147,7 +147,7 @@ def test_who_did_what_is_in_a_trail_of_its_own(
     for what in SETTLED:
         assert change(lose(), what).status == 200
 
-    entries = get(ask, "/audit", groups=VIEWER, tenant=NOBODY).body["entries"]
+    entries = get(ask, "/audit", groups=VIEWER, tenant=UNASSIGNED).body["entries"]
     assert [entry["action"] for entry in entries] == ["ignored", "resolved", "retried"]
     assert [entry["number"] for entry in entries] == [3, 2, 1]
     assert len(get(ask, "/audit", groups=VIEWER, tenant="acme").body["entries"]) == 1
@@ -189,8 +189,8 @@ def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
         "/api/admin/operations",
         "/api/admin/queues",
     ):
-        assert ask("", method="GET", path=path, groups=ADMIN, query={"tenant": NOBODY}).status == 422, path
-    assert ask({"tenant": NOBODY, "file_name": "a.pdf"}, groups=ADMIN).status == 422
+        assert ask("", method="GET", path=path, groups=ADMIN, query={"tenant": UNASSIGNED}).status == 422, path
+    assert ask({"tenant": UNASSIGNED, "file_name": "a.pdf"}, groups=ADMIN).status == 422
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
     [
         ("GET", "/export", {"format": "csv"}),
         ("GET", "/exports", {}),
-        ("DELETE", "/purge", {"before_date": "2026-04-01T00:00:00Z", "status": "ignored", "confirm": NOBODY}),
+        ("DELETE", "/purge", {"before_date": "2026-04-01T00:00:00Z", "status": "ignored", "confirm": UNASSIGNED}),
     ],
 )
 def test_they_are_neither_exported_nor_purged_and_it_is_said_why(
@@ -206,12 +206,11 @@ def test_they_are_neither_exported_nor_purged_and_it_is_said_why(
 ) -> None:
     lose()
 
-    answer = ask("", method=method, path=PATH + path, groups=ADMIN, query={"tenant": NOBODY, **query})
+    answer = ask("", method=method, path=PATH + path, groups=ADMIN, query={"tenant": UNASSIGNED, **query})
 
     assert (answer.status, answer.body["detail"]) == (
         422,
-        "The parameter tenant is wrong: '-' means dead letters that are nobody's, and these are looked at, and settled "
-        "one by one.",
+        "The parameter tenant is wrong: '-' means unassigned dead letters, and these are read and settled one by one.",
     )
     assert admin.execute("SELECT purged_at FROM dead_letter").fetchall() == [(None,)]
 
@@ -226,10 +225,10 @@ def test_many_of_them_are_not_settled_at_once_and_it_is_said_why(
         answer = ask({**meant, **SETTLED[what]}, path=f"{PATH}/bulk-{what}", groups=groups)
         return answer.status, answer.body.get("detail")
 
-    why = "these are looked at, and settled one by one."
-    assert bulk(filter={"tenant": NOBODY}) == (
+    why = "these are read and settled one by one."
+    assert bulk(filter={"tenant": UNASSIGNED}) == (
         422,
-        f"The body is wrong at filter.tenant: '-' means dead letters that are nobody's, and {why}",
+        f"The body is wrong at filter.tenant: '-' means unassigned dead letters, and {why}",
     )
     assert bulk(job_ids=[str(lost)]) == (422, f"The dead letters are unassigned: {why}")
     assert bulk(job_ids=[str(lost), str(theirs)]) == (
@@ -312,7 +311,7 @@ def test_deceptive_file_name_is_neutralized(ask: Ask, failed_upload: Callable[[]
     failed_upload()
     admin.execute("UPDATE dead_letter SET payload = %s", [Jsonb({"file": {"key": "inbox/a_\u202efdp.exe"}})])
 
-    (letter,) = get(ask, groups=VIEWER, tenant=NOBODY).body["letters"]
+    (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["letters"]
     assert letter["file_name"] == "a_\N{REPLACEMENT CHARACTER}fdp.exe"
 
 

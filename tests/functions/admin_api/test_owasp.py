@@ -13,7 +13,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from functions.admin_api import handler
 from functions.admin_api.handler import document
-from functions.admin_api.request import MAX_BODY_BYTES
+from functions.admin_api.http import MAX_BODY_BYTES
 from tests.delivery.harness import Context
 from tests.functions.admin_api import conftest
 from tests.functions.admin_api.conftest import Answer, Ask
@@ -342,7 +342,7 @@ def test_a_name_stands_once_in_an_object(ask: Ask, things: Things) -> None:
         inside = '{"payload": {"deep": [{"a": 1, "a": 2}]}}'
         for body in (twice, inside):
             answer = sent(ask, operation, asked, body=body)
-            said = "The body must be JSON, an object, in which no name stands twice."
+            said = "The body must be a JSON object with unique names."
             assert (operation, answer.status, answer.body["detail"]) == (operation, 400, said)
 
 

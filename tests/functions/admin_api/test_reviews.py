@@ -106,7 +106,7 @@ def test_the_queue_is_filtered(ask: Ask, database: Database, admin: Connection, 
         ({"max_chance": "1.5"}, "max_chance is wrong: Input should be less than or equal to 1"),
         ({"limit": "0"}, "limit is wrong: Input should be greater than or equal to 1"),
         ({"limit": "٣"}, "limit is wrong"),
-        ({"cursor": "zzz"}, "cursor is what"),
+        ({"cursor": "zzz"}, "cursor must be"),
         ({"colour": "red"}, "no parameter 'colour'"),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_decision_that_cannot_be_read_is_refused_with_a_sentence(
 def test_a_decision_that_is_no_json_is_refused(ask: Ask, office: Office, body: object) -> None:
     answer = ask(body, path=f"{PATH}/{office.ids[2]}/confirm", groups=EVERYWHERE)
 
-    assert (answer.status, answer.body["detail"]) == (400, "The body must be JSON, an object.")
+    assert (answer.status, answer.body["detail"]) == (400, "The body must be a JSON object.")
 
 
 # Differences

@@ -13,10 +13,9 @@ from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.settings import settings
 from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES
 from counterfoil.tasks.store import Task
-from functions.admin_api import tasks
-from functions.admin_api.caller import Caller
-from functions.admin_api.request import MAX_BODY_BYTES
-from functions.admin_api.routes import common
+from functions.admin_api import endpoint, tasks
+from functions.admin_api.auth import Caller
+from functions.admin_api.http import MAX_BODY_BYTES
 from functions.admin_api.tasks import Desk
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs
@@ -117,7 +116,7 @@ def test_a_token_with_a_character_that_cannot_be_kept_is_refused(text: str, clai
 
     assert {answer.status for answer in asked} == {403}
     assert {answer.body["detail"].split(":")[0] for answer in asked} == {
-        "The token's sub or groups have a character that cannot be kept"
+        "The token's sub or groups contain U+0000 or half a surrogate pair."
     }
 
 
@@ -220,10 +219,10 @@ def test_what_can_never_be_carried_out_here_is_refused_and_leaves_nothing_behind
         (ECHO | {"payload": {"hunter2": "\x00"}}, 422, "U+0000"),
         (ECHO | {"hunter2": 1}, 422, "wrong at a field"),
         (ECHO | {"payload": {"a": "x" * MAX_PAYLOAD_BYTES}}, 413, "262144 (256 KiB) are taken"),
-        (ECHO | {"payload": {"a": "x" * MAX_BODY_BYTES}}, 413, "1048576 (1 MiB) are taken"),
-        ('{"task_type": "echo", "payload": {"a": NaN}}', 400, "must be JSON"),
-        ('{"task_type": "echo", "payload": ' + '{"a":' * 1000 + "1" + "}" * 1000 + "}", 400, "must be JSON"),
-        ('{"task_type": "echo", "payload": {"a": ' + "9" * 5000 + "}}", 400, "must be JSON"),
+        (ECHO | {"payload": {"a": "x" * MAX_BODY_BYTES}}, 413, "the limit is 1048576 (1 MiB)"),
+        ('{"task_type": "echo", "payload": {"a": NaN}}', 400, "must be a JSON object"),
+        ('{"task_type": "echo", "payload": ' + '{"a":' * 1000 + "1" + "}" * 1000 + "}", 400, "must be a JSON object"),
+        ('{"task_type": "echo", "payload": {"a": ' + "9" * 5000 + "}}", 400, "must be a JSON object"),
     ],
 )
 def test_what_is_not_sound_is_refused_with_a_sentence(
@@ -396,7 +395,7 @@ def test_a_list_is_filtered(ask: Ask, admin: Connection) -> None:
         ({"limit": "101"}, "limit is wrong"),
         ({"from": "yesterday"}, "from is wrong"),
         ({"to": "2026-01-32"}, "to is wrong"),
-        ({"cursor": "zzz"}, "cursor is what"),
+        ({"cursor": "zzz"}, "cursor must be"),
         ({"user": "me"}, "no parameter 'user'"),
     ],
 )
@@ -443,7 +442,7 @@ def test_the_description_is_openapi_3_1_and_names_every_route(ask: Ask) -> None:
 def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
     away = Database("postgresql://nobody@127.0.0.1:1/nowhere", max_connections=1)
-    monkeypatch.setattr(common, "database", lambda: away)
+    monkeypatch.setattr(endpoint, "database", lambda: away)
 
     answer = submit(ask)
     away.close()
@@ -458,4 +457,4 @@ def test_an_answer_that_is_not_as_promised_is_a_failure_of_ours(ask: Ask, monkey
 
     answer = get(ask)
 
-    assert (answer.status, answer.body["detail"]) == (500, "This failed on our side.")
+    assert (answer.status, answer.body["detail"]) == (500, "Internal error.")

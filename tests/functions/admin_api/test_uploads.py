@@ -125,7 +125,7 @@ def test_what_is_no_json_is_refused(ask: Ask, body: object) -> None:
         "type": "about:blank",
         "title": "Bad Request",
         "status": 400,
-        "detail": "The body must be JSON, an object.",
+        "detail": "The body must be a JSON object.",
     }
 
 

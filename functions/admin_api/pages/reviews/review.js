@@ -118,7 +118,7 @@ function Question({ review, decided, again }) {
           ${candidates.length > 1 && html`<button type="button" onClick=${() => begin("reject", candidates)}>Reject all</button>`}
           <button type="button" onClick=${() => setAsked({ act: "merge" })}>Belongs to another document…</button>
         </p>`
-      : html`<p class="quiet">Deciding takes the role operator.</p>`}
+      : html`<p class="quiet">Deciding requires the operator role.</p>`}
     ${asked?.act === "merge"
       ? html`<${MergeDialog} paper=${review.document} close=${close} again=${again}
           done=${() => (close(), decided(`${titleOf(review.document)} was merged.`))} />`

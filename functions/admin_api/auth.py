@@ -1,0 +1,543 @@
+"""Tokens, roles, tenants and rate limits: who the caller is, and what the caller may do.
+
+API Gateway has verified the signature of a token. `verified` checks issuer, audience and times again, requires an
+expiry (`exp`) and rejects access tokens: only ID tokens identify a person.
+
+A tenant has two token buckets in PostgreSQL, shared by all processes: for changes and for reads. A bucket holds up to
+`at_once` tokens and gains `per_second` by the database's clock. One user may take a SHARE of each, which leaves the
+rest to the other users of the tenant. A caller with several tenants has a bucket as large as a user's, and shares none.
+A change takes one token. A read takes one for each 100 ms that it lasts.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import IntEnum
+from time import monotonic
+from typing import Annotated, Any, Literal, LiteralString, NamedTuple
+from uuid import UUID
+
+from pydantic import BeforeValidator, StringConstraints
+
+from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.delivery.work import Send
+from counterfoil.errors import RejectedRequestError
+from counterfoil.settings import SignIn, settings
+from functions.admin_api.http import ForbiddenError, NotFoundError
+
+# -- tokens -----------------------------------------------------------------------------------------------------------
+
+LEEWAY_SECONDS = 60
+"""Allowed difference between clocks."""
+GROUPS = "cognito:groups"
+_COGNITO = re.compile(r"https://cognito-idp\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?/")
+"""Issuers that set `token_use` in every token."""
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?(?:[eE]\+?[0-9]{1,2})?")
+_TOKEN_PARTS = 3
+"""Header, payload, signature."""
+
+
+class UnauthorizedError(RejectedRequestError):
+    """The request has no valid token."""
+
+
+def verified(event: Mapping[str, Any], sign_in: SignIn | None, now: datetime) -> dict[str, Any]:
+    """Return the event with verified claims, in which lists of names are lists.
+
+    Raises:
+        UnauthorizedError: the token is missing or invalid.
+    """
+    context = event["requestContext"]
+    authorizer = context.get("authorizer") or {}
+    claims = (authorizer.get("jwt") or {}).get("claims") or {}
+    if not claims:
+        raise UnauthorizedError("There is no token.")
+    if sign_in is None:
+        raise UnauthorizedError("This deployment has no token issuer.")
+    payload = _payload(event)
+    if isinstance(payload.get("exp", 0), bool) or not isinstance(payload.get("exp", 0), int | float):
+        raise UnauthorizedError("exp must be a number in the token.")
+    claims = {**claims, **_lists(payload, claims)}
+    _check(claims, sign_in, now.timestamp())
+    return {**event, "requestContext": {**context, "authorizer": {**authorizer, "jwt": {"claims": claims}}}}
+
+
+def _names(claim: object) -> frozenset[str]:
+    """Return the names in a list. The gateway renders a list as `[a b]`.
+
+    Any other text is one name: a user who may name a group must not be able to name a role with it.
+    """
+    if isinstance(claim, str):
+        claim = claim[1:-1].split(" ") if claim.startswith("[") and claim.endswith("]") else [claim]
+    return frozenset(map(str, claim)) if isinstance(claim, list) else frozenset()
+
+
+def _check(claims: Mapping[str, Any], sign_in: SignIn, now: float) -> None:
+    if claims.get("iss") != sign_in.issuer:
+        raise UnauthorizedError("Token issuer mismatch.")
+    if not _names(claims.get("aud")) & {sign_in.client, *sign_in.audience}:
+        raise UnauthorizedError("Token audience mismatch.")
+    if claims.get("token_use", None if _COGNITO.match(sign_in.issuer) else "id") != "id":
+        raise UnauthorizedError("The token is not an ID token.")
+    ends = _seconds(claims.get("exp"))
+    if ends is None or now >= ends + LEEWAY_SECONDS:
+        raise UnauthorizedError("The token has expired.")
+    for name in ("nbf", "iat"):
+        begins = _seconds(claims[name]) if name in claims else 0
+        if begins is None or now < begins - LEEWAY_SECONDS:
+            raise UnauthorizedError("The token is not valid yet.")
+
+
+def _seconds(claim: object) -> float | None:
+    """Return a time as seconds since 1970. The gateway renders numbers as text, large ones as 1.7e+09."""
+    if isinstance(claim, str):
+        return float(claim) if _NUMBER.fullmatch(claim) else None
+    if isinstance(claim, bool) or not isinstance(claim, int | float):
+        return None
+    return float(claim) if math.isfinite(claim) else None
+
+
+def _lists(payload: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the lists of names from the token itself, if they render to the gateway's text.
+
+    In that text, a name with a blank looks like two: from an issuer with free group names, the group "x admin" would
+    make an admin. The header still holds the token that the gateway verified.
+    """
+    found: dict[str, list[str]] = {}
+    for name in (GROUPS, "aud"):
+        listed = payload.get(name)
+        if isinstance(listed, list) and claims.get(name) == f"[{' '.join(map(str, listed))}]":
+            found[name] = [str(one) for one in listed]
+    return found
+
+
+def _payload(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the payload of the request's token; empty if it is unreadable."""
+    headers = {name.lower(): text for name, text in (event.get("headers") or {}).items()}
+    parts = headers.get("authorization", "").split(".")
+    try:
+        found = json.loads(base64.urlsafe_b64decode(parts[1] + "==")) if len(parts) == _TOKEN_PARTS else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# -- roles ------------------------------------------------------------------------------------------------------------
+
+EVERY_TENANT = "*"
+UNASSIGNED = "-"
+"""Slug of dead letters and audit entries without a tenant, such as those of unreadable messages."""
+EDIT_PAYLOADS = "edit-payloads"
+"""Group of operators who may edit payloads."""
+
+
+class Role(IntEnum):
+    """Roles, each with the rights of those before it."""
+
+    NONE = 0
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A person or a program."""
+
+    subject: str
+    role: Role
+    tenants: frozenset[str]
+    """Slugs; EVERY_TENANT for all."""
+    edits_payloads: bool = False
+    """Whether an operator may see and edit the payloads of failed tasks, as an admin may."""
+
+    @classmethod
+    def of(cls, claims: Mapping[str, Any]) -> "Caller":
+        """Read `sub` and `cognito:groups`.
+
+        Groups are `viewer`, `operator`, `admin`, `tenant:{slug}`, `tenant:*` and `edit-payloads`.
+
+        Raises:
+            ForbiddenError: PostgreSQL cannot store one of these names.
+        """
+        subject = str(claims.get("sub", ""))
+        groups = _names(claims.get(GROUPS))
+        roles = [role for role in Role if role is not Role.NONE and role.name.lower() in groups]
+        tenants = frozenset(group.removeprefix("tenant:") for group in groups if group.startswith("tenant:"))
+        if not all(map(_is_storable, (subject, *tenants))):
+            raise ForbiddenError("The token's sub or groups contain U+0000 or half a surrogate pair.")
+        return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups)
+
+    def may(self, role: Role, tenant: str) -> bool:
+        """Return whether the caller has a role for a tenant. UNASSIGNED requires all tenants."""
+        return self.role >= role and bool({EVERY_TENANT, tenant} - {UNASSIGNED} & self.tenants)
+
+    def named(self) -> str:
+        """Return the subject, for the audit trail.
+
+        Raises:
+            ForbiddenError: the token has none.
+        """
+        if not self.subject:
+            raise ForbiddenError("The token has no sub, which the audit trail requires.")
+        return self.subject
+
+    def may_edit_payloads(self, tenant: str) -> bool:
+        """Return whether the caller may see and edit the payloads of a tenant's tasks."""
+        return self.may(Role.OPERATOR if self.edits_payloads else Role.ADMIN, tenant)
+
+
+def _is_storable(name: str) -> bool:
+    """Return whether PostgreSQL can store a text: without U+0000, and without lone surrogates."""
+    return "\x00" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+# -- tenants ----------------------------------------------------------------------------------------------------------
+
+ONE_BY_ONE = "these are read and settled one by one"
+Slug = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
+"""Name of a tenant in URLs."""
+
+
+def _assigned(value: object) -> object:
+    if value == UNASSIGNED:
+        raise ValueError(f"'-' means unassigned dead letters, and {ONE_BY_ONE}")
+    return value
+
+
+TenantSlug = Annotated[Slug, BeforeValidator(_assigned)]
+"""Slug where UNASSIGNED is refused with a reason."""
+
+
+class Tenant(NamedTuple):
+    """A tenant of a request."""
+
+    id: UUID
+    slug: str
+
+
+class Scope(NamedTuple):
+    """A tenant, or everything without a tenant."""
+
+    tenant_id: UUID | None
+    slug: str
+
+    def transaction(self, database: Database) -> AbstractContextManager[Connection]:
+        """Open a transaction that sees the tenant's rows, or as the delivery role."""
+        return database.delivery() if self.tenant_id is None else database.tenant(self.tenant_id)
+
+
+class Owned(NamedTuple):
+    """An item of a tenant, by id."""
+
+    tenant_id: UUID
+    slug: str
+    id: UUID
+
+
+def item_id(text: str, absent: str) -> UUID:
+    """Return the id in a path.
+
+    Raises:
+        NotFoundError: it is not an id; says `absent`.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFoundError(absent) from None
+
+
+def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[UUID, str] | None:
+    """Return the tenant of a row, by id and slug; as the delivery role."""
+    statement = f"SELECT t.id, t.slug FROM {table} o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s"  # noqa: S608  # a literal
+    return connection.execute(statement, [id_]).fetchone()
+
+
+def _id_of(slug: str, database: Database) -> UUID | None:
+    with database.delivery() as connection:
+        row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
+    return None if row is None else row[0]
+
+
+# -- rate limits ------------------------------------------------------------------------------------------------------
+
+SHARE = 0.8
+"""Part of a tenant's tokens that one of its users may take."""
+TAKEN_TOGETHER = 10
+"""Read tokens that a process takes from the buckets with one write."""
+TOKEN_SECONDS = 0.1
+"""Duration of a read that one token pays for."""
+_MOST_USERS = 1000
+"""Users whose spare tokens a process remembers."""
+
+
+class TooManyError(RejectedRequestError):
+    """The rate limit is exceeded."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds until there is a token."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Rate limit of a tenant."""
+
+    per_second: float
+    at_once: int
+    purpose: Literal["change", "read"] = "change"
+
+    def take(
+        self, database: Database, tenant_id: UUID | None, user: str, now: datetime | None = None, *, tokens: int = 1
+    ) -> None:
+        """Take tokens from the user's bucket and as many from the tenant's, or none, in a short transaction.
+
+        Without `tenant_id` the request concerns several tenants, and takes them from the user's bucket only. A user
+        without tokens does not lock the tenant's bucket. `now` replaces the database's clock.
+
+        Raises:
+            TooManyError: there are too few tokens. A refused request costs none.
+            DatabaseUnavailableError: the buckets cannot be read.
+        """
+
+        def once() -> None:
+            with database.delivery() if tenant_id is None else database.tenant(tenant_id) as connection:
+                for bucket in self._buckets(user, tenant_id):
+                    bucket.take(connection, tenant_id, now, tokens)
+
+        retry_conflicts(once)
+
+    @property
+    def most_for_a_user(self) -> float:
+        """Tokens in the full bucket of a user."""
+        return max(1.0, self.at_once * SHARE)
+
+    def _buckets(self, user: str, tenant_id: UUID | None) -> Iterator["_Bucket"]:
+        digest = hashlib.sha256(user.encode(errors="surrogatepass")).digest()
+        yield _Bucket(self.purpose, "You exceed", digest, self.per_second * SHARE, self.most_for_a_user)
+        if tenant_id is not None:
+            yield _Bucket(self.purpose, "Your tenant exceeds", None, self.per_second, self.at_once)
+
+
+@dataclass
+class Reads:
+    """Read tokens that this process has taken and not spent.
+
+    Each write takes several tokens, so most reads write nothing to the database. A restart loses the rest.
+    """
+
+    spare: dict[tuple[str, str | None], float] = field(default_factory=dict)
+    """By user and slug of the tenant. Negative after a read that lasted longer than its tokens."""
+    clock: Callable[[], float] = monotonic
+    """Seconds."""
+
+    @contextmanager
+    def admitted(self, caller: Caller, database: Database, allowance: Allowance) -> Iterator[None]:
+        """Count a read against its user, and against the tenant of a user with one tenant.
+
+        Raises:
+            TooManyError: the user or the tenant has too few tokens.
+            DatabaseUnavailableError: the buckets cannot be read.
+        """
+        slug = None if len(caller.tenants) != 1 or EVERY_TENANT in caller.tenants else next(iter(caller.tenants))
+        key = caller.subject, slug
+        spare = self.spare.get(key, 0.0)
+        if spare < 1:
+            taken = min(math.ceil(TAKEN_TOGETHER - spare), int(allowance.most_for_a_user))
+            tenant_id = None if slug is None else _id_of(slug, database)
+            allowance.take(database, tenant_id, caller.subject, tokens=taken)
+            spare += taken
+        began = self.clock()
+        try:
+            yield
+        finally:
+            if len(self.spare) >= _MOST_USERS:
+                self.spare.clear()
+            self.spare[key] = spare - max(1.0, (self.clock() - began) / TOKEN_SECONDS)
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    purpose: str
+    who: str
+    user_hash: bytes | None
+    rate: float
+    most: float
+
+    def take(self, connection: Connection, tenant_id: UUID | None, now: datetime | None, tokens: int) -> None:
+        bucket = {"purpose": self.purpose, "tenant": tenant_id, "user": self.user_hash}
+        values = {**bucket, "rate": self.rate, "most": self.most, "now": now, "tokens": tokens}
+        if self.purpose == "read":  # a crash may lose these writes
+            connection.execute("SET LOCAL synchronous_commit = off")
+        if connection.execute(_TAKE, values).fetchone() is not None:
+            return
+        ((left,),) = connection.execute(_LEFT, values).fetchall()
+        raise TooManyError(
+            f"{self.who} the rate limit of {self.purpose}s: {self.rate:g} per second, {self.most:g} at once.",
+            retry_after=max(1, math.ceil((tokens - left) / self.rate)),
+        )
+
+
+# The clock is read after the row is locked. If the clock was set back, the bucket gains no token for that, and counts
+# on from the new time: the user does not wait until the old time is reached again.
+_NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
+_TOKENS = f"""
+least(%(most)s, a.tokens + %(rate)s * greatest(0, extract(epoch FROM {_NOW} - a.counted_at)))::float8
+"""
+_TAKE = f"""
+INSERT INTO change_allowance AS a (tenant_id, user_hash, purpose, tokens, counted_at)
+VALUES (%(tenant)s, %(user)s, %(purpose)s, %(most)s - %(tokens)s, {_NOW})
+ON CONFLICT (tenant_id, user_hash, purpose) DO UPDATE SET tokens = {_TOKENS} - %(tokens)s, counted_at = {_NOW}
+WHERE {_TOKENS} >= %(tokens)s
+RETURNING a.tokens
+"""  # noqa: S608  # the expressions above
+_LEFT = f"""
+SELECT {_TOKENS} FROM change_allowance a
+WHERE a.tenant_id IS NOT DISTINCT FROM %(tenant)s AND a.user_hash IS NOT DISTINCT FROM %(user)s
+  AND a.purpose = %(purpose)s
+"""  # noqa: S608  # the expressions above
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request: its caller, and what the caller may do."""
+
+    caller: Caller
+    database: Database
+    now: datetime
+    """Time of the database."""
+    changes: Allowance
+    time_left: Callable[[], float]
+    """Seconds until the response is due."""
+
+    def tenant(self, named: str | None, role: Role = Role.VIEWER) -> Tenant:
+        """Return the named tenant, or the only one of the token.
+
+        Raises:
+            RejectedRequestError: the request names no tenant, and the token has several.
+            ForbiddenError: the caller does not have the role. It does not reveal whether the tenant exists.
+            NotFoundError: there is no such tenant.
+        """
+        slug = self.slug(named)
+        self.check(role, slug)
+        tenant_id = _id_of(slug, self.database)
+        if tenant_id is None:
+            raise NotFoundError("There is no such tenant.")
+        return Tenant(tenant_id, slug)
+
+    def scope(self, named: str | None) -> Scope:
+        """Return the tenant as `tenant` does; `-` names everything without a tenant."""
+        if named != UNASSIGNED:
+            return Scope(*self.tenant(named))
+        self.check(Role.VIEWER, UNASSIGNED)
+        return Scope(None, UNASSIGNED)
+
+    def slug(self, named: str | None) -> str:
+        """Return the named slug, or that of the token's only tenant, without checking it.
+
+        Raises:
+            RejectedRequestError: the request names no tenant, and the token has several.
+        """
+        if named is not None:
+            return named
+        if len(self.caller.tenants) != 1 or EVERY_TENANT in self.caller.tenants:
+            raise RejectedRequestError("tenant is required, because the token is not for exactly one.")
+        (slug,) = self.caller.tenants
+        return slug
+
+    def check(self, role: Role, slug: str, doing: str = "This") -> None:
+        """Require a role for a tenant. `doing` names the action in the error.
+
+        Raises:
+            ForbiddenError: the caller does not have it.
+        """
+        if not self.caller.may(role, slug):
+            everywhere = slug in {EVERY_TENANT, UNASSIGNED}
+            where = "all tenants (tenant:*)" if everywhere else "this tenant"
+            raise ForbiddenError(f"{doing} requires the {role.name.lower()} role for {where}: ask an admin for it.")
+
+    def owned(self, text: str, owner: Callable[[Connection, UUID], tuple[UUID, str] | None], absent: str) -> Owned:
+        """Return an item by the id in a path, with its tenant.
+
+        Raises:
+            NotFoundError: `owner` does not find it, or the caller may not view it. Both say `absent`.
+        """
+        id_ = item_id(text, absent)
+        with self.database.delivery() as connection:
+            found = owner(connection, id_)
+        if found is None or not self.caller.may(Role.VIEWER, found[1]):
+            raise NotFoundError(absent)
+        return Owned(*found, id_)
+
+    def admit(self, doing: str, slug: str, tenant_id: UUID | None = None, *, role: Role = Role.OPERATOR) -> UUID:
+        """Require a role for a change of a tenant, count the change, and return the tenant's id.
+
+        Raises:
+            ForbiddenError: the caller does not have the role. It does not reveal whether the tenant exists.
+            NotFoundError: there is no such tenant.
+            TooManyError: the tenant or the user exceeds the rate limit.
+        """
+        self.check(role, slug, doing)
+        found = _id_of(slug, self.database) if tenant_id is None else tenant_id
+        if found is None:
+            raise NotFoundError("There is no such tenant.")
+        self.changes.take(self.database, found, self.caller.subject)
+        return found
+
+    def admit_in(self, doing: str, scope: Scope) -> None:
+        """Require the operator role for a change in a scope, and count it. Raises as `admit`."""
+        self.check(Role.OPERATOR, scope.slug, doing)
+        self.changes.take(self.database, scope.tenant_id, self.caller.subject)
+
+    def admit_for_all(self, doing: str) -> str:
+        """Require the admin role of all tenants for a change, count it, and return the caller's subject.
+
+        Raises:
+            ForbiddenError: the caller does not have the role, or the token has no subject.
+            TooManyError: the user exceeds the rate limit.
+        """
+        self.check(Role.ADMIN, EVERY_TENANT, doing)
+        self.changes.take(self.database, None, self.caller.named())
+        return self.caller.subject
+
+    def send(self, sends: Sequence[Send]) -> None:
+        """Send messages after their commit. The watchdog sends the remaining ones."""
+        if sends:
+            outbox = Outbox(self.database, settings().queue_urls, settings().retry_queue_urls)
+            outbox.send(sends, time_left=self.time_left)
+
+
+def _reading(caller: Caller, database: Database) -> Request:
+    return Request(caller, database, datetime.now(UTC), Allowance(0, 0), lambda: 0)
+
+
+def viewed(database: Database, named: str | None, caller: Caller) -> Tenant:
+    """See `Request.tenant`."""
+    return _reading(caller, database).tenant(named)
+
+
+def scoped(database: Database, named: str | None, caller: Caller) -> Scope:
+    """See `Request.scope`."""
+    return _reading(caller, database).scope(named)
+
+
+def owned(
+    text: str,
+    owner: Callable[[Connection, UUID], tuple[UUID, str] | None],
+    caller: Caller,
+    database: Database,
+    absent: str,
+) -> Owned:
+    """See `Request.owned`."""
+    return _reading(caller, database).owned(text, owner, absent)

@@ -1,0 +1,135 @@
+"""Endpoints: registration of routes, their usual parameters, and the request that is being answered.
+
+This is apart from `http`, because it depends on `auth`, which raises the errors of `http`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, wraps
+from inspect import Parameter, signature
+from typing import Annotated, Any, Protocol, TypeVar, cast
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response, content_types
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
+from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponseHeader
+from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
+from pydantic import StringConstraints
+
+from counterfoil.db import Database
+from counterfoil.errors import RejectedRequestError
+from counterfoil.settings import settings
+from functions.admin_api.auth import Allowance, Caller, Reads, Request, TenantSlug
+from functions.admin_api.http import etag
+
+Route = TypeVar("Route", bound=Callable[..., Any])
+
+PAGE, LONGEST_PAGE = 20, 100
+DESCRIPTION = "/api/openapi.json"
+Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
+Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="Maximum number of items.")]
+Cursor = Annotated[str | None, Query(description="`next` of the previous page.")]
+OneTenant = Annotated[TenantSlug | None, Query(description="A tenant's slug.")]
+TenantOrUnassigned = Annotated[
+    Annotated[str, StringConstraints(pattern="^(?:-|[a-z0-9][a-z0-9-]{0,62})$")] | None,
+    Query(description="A tenant's slug; `-` for everything without a tenant, which requires all tenants."),
+]
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the resource as read; required.")]
+IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="The ETag of a previous response.")]
+VERSIONED: dict[str, OpenAPIResponseHeader] = {"ETag": {"description": "Its version.", "schema": {"type": "string"}}}
+"""Headers of a response in the OpenAPI description."""
+
+
+class Routes(APIGatewayHttpRouter):
+    """Routes of one resource.
+
+    A function with a parameter `request` gets the current Request. Query parameters that it does not have are refused,
+    because a misspelled filter would return everything.
+    """
+
+    def __init__(self) -> None:
+        """Without routes."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bodies: list[Any] = []
+        """Types of request bodies."""
+
+    def route(self, *args: Any, **kwargs: Any) -> Callable[[Route], Route]:
+        """Register a function for a path and methods, as Powertools does."""
+        register = super().route(*args, **kwargs)
+
+        def decorate(function: Route) -> Route:
+            declared = signature(function)
+            parameters = [one for name, one in declared.parameters.items() if name != "request"]
+            takes_request = len(parameters) < len(declared.parameters)
+            known = {one.alias or name for name, _, one in _metadata(parameters) if isinstance(one, Query)}
+            self.bodies += [annotation for _, annotation, one in _metadata(parameters) if isinstance(one, Body)]
+
+            @wraps(function)
+            def checked(**values: Any) -> Any:
+                unknown = (self.current_event.query_string_parameters or {}).keys() - known
+                if unknown:
+                    raise RejectedRequestError(f"There is no parameter {min(unknown)!r}.")
+                return function(request(), **values) if takes_request else function(**values)
+
+            checked.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
+            return cast("Route", register(checked))
+
+        return decorate
+
+
+def _metadata(parameters: Iterable[Parameter]) -> Iterator[tuple[str, Any, object]]:
+    """Yield names, types and metadata of annotated parameters."""
+    for parameter in parameters:
+        for one in getattr(parameter.annotation, "__metadata__", ()):
+            yield parameter.name, parameter.annotation, one
+
+
+_current = Routes()
+"""Has no routes. It gives access to the current event."""
+
+
+@cache
+def database() -> Database:
+    """Return the process's connection pool: a process answers one request at a time."""
+    return Database.from_settings(settings(), max_connections=1)
+
+
+def caller() -> Caller:
+    """Return the caller of the current request."""
+    authorizer = _current.current_event.request_context.authorizer
+    return Caller.of((authorizer.jwt_claim if authorizer else None) or {})
+
+
+def request() -> Request:
+    """Return the current request."""
+    remaining = _current.lambda_context.get_remaining_time_in_millis
+    changes = Allowance(settings().changes_per_second, settings().changes_at_once)
+    return Request(caller(), database(), database().now(), changes, lambda: remaining() / 1000)
+
+
+reads_of_process = Reads()
+
+
+def count_reads(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Take tokens for a read before its route runs. Changes take theirs in `Request.admit`."""
+    asked = app.current_event
+    if asked.http_method != "GET" or asked.path == DESCRIPTION:
+        return next_middleware(app)
+    allowance = Allowance(settings().reads_per_second, settings().reads_at_once, "read")
+    with reads_of_process.admitted(caller(), database(), allowance):
+        return next_middleware(app)
+
+
+class Versioned(Protocol):
+    """A response body with a version."""
+
+    version: int
+
+
+def answer(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response[Any]:
+    """Return JSON."""
+    return Response(status, content_types.APPLICATION_JSON, body, dict(headers or {}))
+
+
+def versioned(body: Versioned, status: int = 200) -> Response[Any]:
+    """Return JSON with the ETag of its version."""
+    return answer(status, body, {"ETag": etag(body.version), "Cache-Control": "no-store"})

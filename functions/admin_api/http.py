@@ -1,0 +1,355 @@
+"""HTTP messages of the API: bodies, cursors, entity tags, and problems (RFC 9457).
+
+API Gateway answers some requests itself, always as `{"message"}` with the media type `application/json`. Ours have
+`application/problem+json`, so clients can tell them apart.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from http import HTTPStatus
+from math import isfinite
+from typing import Any, TypeVar, overload
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import from_json
+
+from counterfoil.errors import RejectedRequestError, VersionError
+
+T = TypeVar("T")
+
+
+class ForbiddenError(RejectedRequestError):
+    """The caller may not do this."""
+
+
+class NotFoundError(RejectedRequestError):
+    """The resource does not exist."""
+
+
+class ConflictError(RejectedRequestError):
+    """The resource has changed since the caller read it."""
+
+
+# -- request bodies ---------------------------------------------------------------------------------------------------
+
+MAX_BODY_BYTES = 1024 * 1024
+"""Fits a payload of 256 KiB even if each of its characters is escaped."""
+JSON = "application/json"
+NO_OBJECT = "The body must be a JSON object."
+NO_LIST = 'The body must be a JSON object, with a list under its name: {"job_ids": ["..."]}.'
+TWICE = "The body must be a JSON object with unique names."
+_AS_JSON = {"", JSON, "application/x-www-form-urlencoded"}
+"""Accepted media types. curl declares the last one by default; no route accepts forms."""
+
+
+class UnreadableError(RejectedRequestError):
+    """The body is not JSON."""
+
+    status = 400
+
+
+class TooLongError(UnreadableError):
+    """The body is too long."""
+
+    status = 413
+
+
+class MediaTypeError(UnreadableError):
+    """The media type of the body is not JSON."""
+
+    status = 415
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("should be a whole number")
+    return value
+
+
+whole = BeforeValidator(_whole)
+"""Integer as in JSON Schema: 5 and 5.0, but no text. It goes behind the number's bounds."""
+
+
+def readable(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the event with its body as text, declared as JSON. The gateway encodes other media types.
+
+    The body of a GET has no meaning and is dropped.
+
+    Raises:
+        UnreadableError: the body is not text, too long (TooLongError) or not JSON (MediaTypeError).
+    """
+    given = event.get("body") or ""
+    headers = {name.lower(): text for name, text in (event.get("headers") or {}).items()}
+    if not given or event["requestContext"]["http"]["method"] == "GET":
+        return {
+            **event,
+            "body": None,
+            "headers": {name: text for name, text in headers.items() if name != "content-type"},
+        }
+    if headers.get("content-type", "").partition(";")[0].strip().lower() not in _AS_JSON:
+        raise MediaTypeError("The body must be declared as application/json.")
+    try:
+        content = base64.b64decode(given) if event.get("isBase64Encoded") else given.encode()
+        if len(content) > MAX_BODY_BYTES:
+            raise TooLongError(f"The body has {len(content)} bytes; the limit is {MAX_BODY_BYTES} (1 MiB).")
+        body = content.decode()
+    except (ValueError, binascii.Error):
+        raise UnreadableError(NO_OBJECT) from None
+    return {**event, "body": body, "isBase64Encoded": False, "headers": {**headers, "content-type": JSON}}
+
+
+def read_json(text: str) -> Any:
+    """Parse a body. Every route with a body requires an object.
+
+    Raises:
+        json.JSONDecodeError: it is not an object. Powertools handles only this error, and returns its message.
+    """
+    try:
+        found = from_json(text, allow_inf_nan=False)
+    except (ValueError, TypeError):
+        found = None
+    if not isinstance(found, dict):
+        raise json.JSONDecodeError(NO_LIST if isinstance(found, list) else NO_OBJECT, "", 0)
+    try:
+        json.loads(text, object_pairs_hook=_unique, parse_int=str)
+    except ValueError:
+        raise json.JSONDecodeError(TWICE, "", 0) from None
+    return found
+
+
+def _unique(members: Sequence[tuple[str, Any]]) -> None:
+    """Refuse duplicate names, because other readers may pick another member."""
+    if len({name for name, _ in members}) < len(members):
+        raise ValueError
+
+
+# -- cursors ----------------------------------------------------------------------------------------------------------
+
+_NO_CURSOR = "cursor must be `next` of the previous page."
+
+
+def cursor(at: datetime | float, id_: UUID | str) -> str:
+    """Return the cursor of the page after an item that is ordered by a time, or a number, and an id."""
+    key = at.isoformat() if isinstance(at, datetime) else repr(at)
+    return base64.urlsafe_b64encode(f"{key}|{id_}".encode()).decode()
+
+
+def cut(found: Sequence[T], limit: int, place: Callable[[T], tuple[datetime, UUID]]) -> tuple[Sequence[T], str | None]:
+    """Split a page off items that were read with `limit` + 1; return it, and the cursor of the next page."""
+    shown = found[:limit]
+    return shown, cursor(*place(shown[-1])) if len(found) > limit else None
+
+
+@overload
+def after(text: str) -> tuple[datetime, UUID]: ...
+@overload
+def after(text: str, read: Callable[[str], T]) -> tuple[datetime, T]: ...
+def after(text: str, read: Callable[[str], object] = UUID) -> tuple[datetime, object]:
+    """Decode a cursor; `read` parses its id.
+
+    Raises:
+        RejectedRequestError: it is invalid.
+    """
+    try:
+        at, id_ = _parts(text)
+        found = datetime.fromisoformat(at)
+        if found.tzinfo is None or not id_.isprintable():
+            raise ValueError
+        return found, read(id_)
+    except ValueError:
+        raise RejectedRequestError(_NO_CURSOR) from None
+
+
+def after_number(text: str) -> tuple[float, UUID]:
+    """Decode the cursor of a list that is ordered by a number.
+
+    Raises:
+        RejectedRequestError: it is invalid.
+    """
+    try:
+        number, id_ = _parts(text)
+        if not isfinite(float(number)):
+            raise ValueError
+        return float(number), UUID(id_)
+    except ValueError:
+        raise RejectedRequestError(_NO_CURSOR) from None
+
+
+def _parts(cursor: str) -> tuple[str, str]:
+    """Split a cursor into key and id. Raises ValueError."""
+    key, id_ = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii").split("|")
+    return key, id_
+
+
+# -- entity tags (RFC 9110, 8.8.3): strong ones name a version, weak ones hash a response -----------------------------
+
+_TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\U0010ffff]*")')
+_STRONG = re.compile(r'"(\d{1,18})"')
+_DIGITS = 32
+"""Hexadecimal digits in a weak tag: 128 bits of SHA-256."""
+
+
+class NoConditionError(RejectedRequestError):
+    """If-Match is missing."""
+
+
+def etag(version: int | str) -> str:
+    """Return the tag of a version."""
+    return f'"{version}"'
+
+
+def is_current(if_none_match: str | None, version: int | str) -> bool:
+    """Return whether If-None-Match names this version, compared weakly, or has an asterisk."""
+    return _has(if_none_match, etag(version))
+
+
+def _has(condition: str | None, tag: str) -> bool:
+    if condition is None:
+        return False
+    return condition.strip() == "*" or tag in _TAG.findall(condition)
+
+
+def conditional(event: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """Tag the response to a GET, or return 304 if If-None-Match names its tag.
+
+    This makes polling by the console cheap. Routes with a version tag their responses themselves. Base64 bodies are
+    files, not lists that change.
+    """
+    headers = answer["headers"]
+    is_asked = event["requestContext"]["http"]["method"] == "GET" and answer["statusCode"] == 200  # OK
+    if not is_asked or "ETag" in headers or answer.get("isBase64Encoded"):
+        return answer
+    tag = f'"{hashlib.sha256(answer["body"].encode(errors="surrogatepass")).hexdigest()[:_DIGITS]}"'
+    tagged = {**headers, "ETag": f"W/{tag}"}
+    if not _has(event["headers"].get("if-none-match"), tag):
+        return {**answer, "headers": tagged}
+    return {**answer, "statusCode": 304, "headers": {"ETag": tagged["ETag"]}, "body": ""}
+
+
+def sent_version(if_match: str | None) -> int | None:
+    """Return the version in If-Match; None if it is absent or an asterisk.
+
+    Raises:
+        VersionError: it names no version.
+    """
+    return None if if_match is None or if_match.strip() in {"", "*"} else required_version(if_match)
+
+
+def required_version(if_match: str | None) -> int:
+    """Return the version in If-Match: the newest of several, because versions only grow.
+
+    Raises:
+        NoConditionError: it is absent. An asterisk would change a version that the caller has not read.
+        VersionError: it names no version.
+    """
+    if if_match is None or if_match.strip() in {"", "*"}:
+        raise NoConditionError("If-Match is required: the ETag of the resource as you read it.")
+    versions = [
+        int(version) for tag in if_match.split(",") for version in _STRONG.findall(tag) if tag.strip()[0] == '"'
+    ]
+    if not versions:
+        raise VersionError("If-Match must be the ETag of the resource as you read it.")
+    return max(versions)
+
+
+# -- problems ---------------------------------------------------------------------------------------------------------
+
+MEDIA_TYPE = "application/problem+json"
+GATEWAY_MEDIA_TYPE = JSON
+BY_THE_GATEWAY = (401, 403, 413, 429, 500, 503, 504)
+"""Statuses of the gateway for any request: no valid token, more than 10 MB, its rate limit, a function that fails, is
+at its concurrency limit or times out."""
+BY_EVERY_ROUTE = (401, 403, 500, 503)
+"""Statuses of any route: an invalid token, a missing role, an internal error, no database."""
+
+SENTENCES = {
+    400: "The body is not JSON, or not text.",
+    401: "There is no valid token.",
+    403: "The token does not allow it.",
+    404: "It does not exist, or the caller may not see it.",
+    405: "The path does not have this method; Allow lists its methods.",
+    409: "The resource is not in a state that allows it.",
+    412: "The resource has changed: If-Match names another version.",
+    413: "The request is too large.",
+    415: "The media type of the body is not JSON.",
+    422: "The request is invalid. The detail says why.",
+    428: "If-Match is required: the ETag of the resource.",
+    429: "Too many requests. Retry-After says when to retry; if the gateway answers, wait for a second.",
+    500: "Internal error. If the gateway answers, the request may have been carried out.",
+    503: "Temporarily unavailable. Retry-After says when to retry; if the gateway answers, wait for a few seconds, and "
+    "the request may have been carried out.",
+    504: "Timeout. The request may have been carried out.",
+}
+
+
+class Problem(BaseModel):
+    """A problem (RFC 9457) of the type `about:blank`: its status tells the kind."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str = Field(default="about:blank", pattern="^about:blank$")
+    title: str
+    status: int
+    detail: str
+    """Sentence for people."""
+
+
+class GatewayAnswer(BaseModel):
+    """Response of the gateway itself."""
+
+    message: str
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response[str]:
+    """Return the response."""
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
+    return Response(status, MEDIA_TYPE, body.model_dump_json(), headers=dict(headers or {}))
+
+
+def problem_response(status: int) -> dict[str, Any]:
+    """Return the OpenAPI response of a problem."""
+    content = {
+        media_type: {"schema": {"$ref": f"#/components/schemas/{form['model'].__name__}"}}
+        for media_type, form in _content(status, ours=True).items()
+    }
+    return {"description": SENTENCES[status], "content": content}
+
+
+def responses(success: Mapping[int, tuple[Any, str]], *problems: int) -> dict[int, OpenAPIResponse]:
+    """Return the OpenAPI responses of a route: successes and problems.
+
+    `success` maps a status to its model (None: no body) and a sentence. BY_EVERY_ROUTE and BY_THE_GATEWAY are added.
+    """
+    found: dict[int, Any] = {
+        status: {"description": sentence, "content": {"application/json": {"model": model}} if model else {}}
+        for status, (model, sentence) in success.items()
+    }
+    ours = {*problems, *BY_EVERY_ROUTE}
+    for status in sorted({*ours, *BY_THE_GATEWAY}):
+        found[status] = {"description": SENTENCES[status], "content": _content(status, ours=status in ours)}
+        if status in {429, 503}:
+            found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+        elif status == 401:
+            told = "The error of the token (RFC 6750)."
+            found[status]["headers"] = {"WWW-Authenticate": {"description": told, "schema": {"type": "string"}}}
+    return found
+
+
+def _content(status: int, *, ours: bool) -> dict[str, dict[str, type[BaseModel]]]:
+    """Return the models of a status by media type."""
+    found: dict[str, dict[str, type[BaseModel]]] = {}
+    if ours:
+        found[MEDIA_TYPE] = {"model": Problem}
+    if status in BY_THE_GATEWAY:
+        found[GATEWAY_MEDIA_TYPE] = {"model": GatewayAnswer}
+    return found
