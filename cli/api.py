@@ -23,9 +23,10 @@ from cli.local.cloud import Cloud
 from cli.local.place import place_of
 from cli.sign_in import Bearer, SignedIn
 from cli.trail import user
+from functions.admin_api.api.dead_letters import NamedThings
+from functions.admin_api.api.tenant_list import TenantPage
 from functions.admin_api.auth import UNASSIGNED
 from functions.admin_api.http import MEDIA_TYPE, GatewayAnswer, Problem
-from functions.admin_api.lookup import NamedThings, TenantPage
 
 URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of variables
 PATIENCE = 60.0

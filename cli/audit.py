@@ -9,7 +9,7 @@ from cli.dlq_options import AnyTenant, AsJson
 from cli.failures import UsageError
 from cli.terminal import page, print_json
 from counterfoil import audit
-from functions.admin_api.letter_changes import AuditPage, AuditRecord
+from functions.admin_api.api.dead_letters import AuditPage, AuditRecord
 
 SUMMARY = "Check that nobody has changed the trail of who changed what."
 _PATH = "/api/admin/dlq/audit"

@@ -33,7 +33,7 @@ from cli.dlq_options import (
 from cli.tables import of_tenants
 from cli.terminal import aside, page, print_json
 from counterfoil.dead_letters.entries import STATUSES, Status
-from functions.admin_api.dead_letters import (
+from functions.admin_api.api.dead_letters import (
     LastError,
     Letter,
     LetterCounts,
@@ -46,8 +46,8 @@ from functions.admin_api.dead_letters import (
     LetterSummary,
     LetterTimeline,
     ToldError,
+    TryLog,
 )
-from functions.admin_api.logs import TryLog
 
 SUMMARY = "Look at dead letters, work that ended in failure; try it again, or settle it."
 STYLES: dict[Status, str] = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored": "dim"}

@@ -17,8 +17,7 @@ from cli.tables import of_tenants
 from cli.tasks import read_payload
 from cli.terminal import page, print_json
 from cli.trail import By, Reason
-from functions.admin_api.dead_letters import Letter
-from functions.admin_api.letter_changes import AuditPage, AuditRecord, LetterChanged, LetterPayload
+from functions.admin_api.api.dead_letters import AuditPage, AuditRecord, Letter, LetterChanged, LetterPayload
 
 Which = Annotated[
     str,

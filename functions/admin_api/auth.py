@@ -467,6 +467,16 @@ class Request:
             where = "all tenants (tenant:*)" if everywhere else "this tenant"
             raise ForbiddenError(f"{doing} requires the {role.name.lower()} role for {where}: ask an admin for it.")
 
+    def visible_tenants(self) -> list[str] | None:
+        """Return the slugs of the tenants that the caller may view; None: all, and `-`.
+
+        Raises:
+            ForbiddenError: the caller may view none.
+        """
+        if self.caller.role < Role.VIEWER or not self.caller.tenants:
+            raise ForbiddenError("This requires the viewer role for a tenant: ask an admin for it.")
+        return None if EVERY_TENANT in self.caller.tenants else sorted(self.caller.tenants)
+
     def owned(self, text: str, owner: Callable[[Connection, UUID], tuple[UUID, str] | None], absent: str) -> Owned:
         """Return an item by the id in a path, with its tenant.
 

@@ -19,7 +19,7 @@ from counterfoil.db import Database
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from functions.admin_api.auth import Allowance, Caller, Reads, Request, TenantSlug
-from functions.admin_api.http import etag
+from functions.admin_api.http import etag, is_current
 
 Route = TypeVar("Route", bound=Callable[..., Any])
 
@@ -128,6 +128,12 @@ class Versioned(Protocol):
 def answer(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response[Any]:
     """Return JSON."""
     return Response(status, content_types.APPLICATION_JSON, body, dict(headers or {}))
+
+
+def unless_known(if_none_match: str | None, body: Any, version: int | str) -> Response[Any]:
+    """Return JSON with the ETag of a version, or 304 if If-None-Match names it."""
+    headers = {"ETag": etag(version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
+    return Response(304, headers=headers) if is_current(if_none_match, version) else answer(200, body, headers)
 
 
 def versioned(body: Versioned, status: int = 200) -> Response[Any]:

@@ -28,6 +28,7 @@ from counterfoil.operations import engine, store
 from counterfoil.operations.store import Action, Operation, Result, State, Steer
 from counterfoil.validation import IN_UTC, Moment
 from functions.admin_api import http
+from functions.admin_api.api.dead_letters import LetterSummary, Note, Pointers, hide_secrets, summary
 from functions.admin_api.auth import (
     ONE_BY_ONE,
     UNASSIGNED,
@@ -39,7 +40,6 @@ from functions.admin_api.auth import (
     owner_of,
     viewed,
 )
-from functions.admin_api.dead_letters import LetterSummary, Pointers, hidden, summary
 from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
@@ -55,7 +55,6 @@ from functions.admin_api.endpoint import (
     request,
 )
 from functions.admin_api.http import ForbiddenError, NotFoundError, etag, required_version, responses
-from functions.admin_api.letter_changes import Note
 
 RETRY_RATE = 50
 """Default rate of retries: dead letters per second."""
@@ -272,7 +271,7 @@ def _told(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
         **vars(operation),
         "operation_id": operation.id,
         "tenant": slug,
-        **hidden({"filter": operation.filter, "notes": operation.note, "reason": operation.reason}, caller),
+        **hide_secrets({"filter": operation.filter, "notes": operation.note, "reason": operation.reason}, caller),
         "requested_at": operation.requested_at.isoformat(),
         "ended_at": operation.ended_at and operation.ended_at.isoformat(),
         "restorable_until": _restorable_until(operation),

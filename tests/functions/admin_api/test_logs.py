@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from functions.admin_api.logs import console, of_trace, of_try
+from functions.admin_api.api.dead_letters import console, of_trace, of_try
 from infra.worker_table import WORKERS
 from tests.factories import NOW
 

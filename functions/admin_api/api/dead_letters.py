@@ -1,0 +1,828 @@
+"""`/api/admin/dlq`: dead letters, their changes and the audit trail.
+
+Reading requires the viewer role for the tenant, and a change the operator role. Letters without a tenant, such as
+unreadable messages, have the tenant `-` and require all tenants. Secrets are hidden from everyone below the admin role;
+`redacted` lists the hidden values.
+
+If-Match may name the version of the letter that the caller saw: the change is refused if the letter has changed since.
+An edit of a payload requires it, because it replaces an earlier edit. Edits and whole payloads also require the group
+`edit-payloads` or the admin role.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from os import environ
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
+
+from counterfoil import audit
+from counterfoil.db import Connection
+from counterfoil.dead_letters import actions, edits, entries, groups, named, search, timeline
+from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
+from counterfoil.dead_letters.entries import (
+    LONGEST_TEXT,
+    LONGEST_TYPE,
+    STATUSES,
+    DeadLetterFilter,
+    Details,
+    Entry,
+    Fingerprint,
+    Place,
+    Status,
+)
+from counterfoil.dead_letters.named import Kind
+from counterfoil.dead_letters.redaction import redact, without_traceback
+from counterfoil.errors import RejectedRequestError
+from counterfoil.settings import settings
+from counterfoil.validation import IN_UTC, Moment, PrintableText
+from functions.admin_api import http
+from functions.admin_api.auth import UNASSIGNED, Caller, Request, Role, Scope, item_id
+from functions.admin_api.endpoint import (
+    PAGE,
+    VERSIONED,
+    Cursor,
+    Id,
+    IfMatch,
+    IfNoneMatch,
+    Limit,
+    Routes,
+    TenantOrUnassigned,
+    unless_known,
+    versioned,
+)
+from functions.admin_api.http import ForbiddenError, NotFoundError, required_version, responses, sent_version
+
+DEEPEST = 10_000
+"""Letters that are paged through by number; the cursor goes on behind them."""
+LAST_EVENTS = 100
+"""Events of each kind in a timeline: with the longest errors they fit the 6 MB of a Lambda response."""
+LAST_DEATHS = 50
+"""Earlier deaths of a letter in a response."""
+NO_LETTER = "There is no such dead letter."
+
+routes = Routes()
+Pointers = Annotated[list[str], Field(description="JSON pointers (RFC 6901) to hidden values.")]
+Note = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=LONGEST_NOTE, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"),
+]
+States = Annotated[
+    list[Status] | None, Query(description="Repeated, or several separated by commas. All states if omitted.")
+]
+TaskType = Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)]
+DiedFrom = Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")]
+DiedBefore = Annotated[Moment | None, Query(description=f"Died before. {IN_UTC}")]
+Words = Annotated[
+    PrintableText | None,
+    Query(
+        min_length=1,
+        max_length=LONGEST_TEXT,
+        description="Words of the error and the file name; or an id.",
+    ),
+]
+OfGroup = Annotated[Fingerprint | None, Query(description="Fingerprint of a group.")]
+
+
+def hide_secrets(kept: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    """Return fields as the caller may see them. `redacted` points to hidden values.
+
+    Only admins see tracebacks.
+    """
+    if caller.role >= Role.ADMIN:
+        return {**kept, "redacted": []}
+    found = redact(without_traceback(kept))
+    return {**found.value, "redacted": found.pointers}
+
+
+def _owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
+    """Return the tenant and id of a letter that the caller may see."""
+    id_ = item_id(job_id, NO_LETTER)
+    with request.database.delivery() as connection:
+        found = entries.owner(connection, id_)
+    scope = None if found is None else Scope(found[0], found[1] or UNASSIGNED)
+    if scope is None or not request.caller.may(Role.VIEWER, scope.slug):
+        raise NotFoundError(NO_LETTER)
+    return scope, id_
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+class LastError(BaseModel):
+    """Error that ended the work."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    code: str | None = Field(default=None, description="Stable name of the failure; null if only its message tells.")
+    message: str
+    timestamp: datetime
+    context: dict[str, JsonValue] = Field(
+        default={}, description="`worker`, `attempt` and, for admins, `traceback`: frames of Counterfoil's own code."
+    )
+
+
+class Metadata(BaseModel):
+    """Delivery state of the work."""
+
+    model_config = ConfigDict(extra="allow")
+
+    created_at: datetime
+    retry_count: int
+    max_retry: int
+    last_error: LastError
+
+
+class Resolution(BaseModel):
+    """How a letter was settled."""
+
+    model_config = ConfigDict(extra="allow")
+
+    action: str
+    notes: str | None = None
+
+
+class LetterSummary(BaseModel):
+    """A dead letter in a list."""
+
+    job_id: UUID
+    tenant: str
+    worker: str
+    task_type: str
+    work_id: UUID | None
+    revision: int | None
+    attempts: int
+    fingerprint: str
+    dlq_reason: str
+    dlq_timestamp: datetime = Field(description="Time of its last death.")
+    status: Status
+    resolution: Resolution | None
+    resolved_at: datetime | None
+    resolved_by: str | None
+    metadata: Metadata
+    version: int = Field(description="Version, for `If-Match`.")
+    file_name: str | None = Field(description="File that the work item processed, if any.")
+    redacted: Pointers
+
+
+class LetterPage(BaseModel):
+    """Dead letters, the newest first, and the cursor of the next page.
+
+    A page of a search may be short although another one follows.
+    """
+
+    letters: list[LetterSummary]
+    next: str | None
+
+
+class LetterGroup(BaseModel):
+    """Dead letters with the same error."""
+
+    fingerprint: str
+    worker: str
+    error_type: str
+    sentence: str = Field(description="The error without the parts that differ between letters.")
+    first_seen: datetime
+    last_seen: datetime
+    count: int
+    pending: int
+    retried: int
+    resolved: int
+    ignored: int
+    state: groups.State = Field(description="Resolved or ignored as a whole; open again after a later death.")
+    trend: list[int] = Field(description=f"Deaths in each of the last {groups.HOURS} hours, the current one last.")
+    redacted: Pointers
+
+
+class LetterGroupPage(BaseModel):
+    """Groups, the latest death first, and the cursor of the next page."""
+
+    groups: list[LetterGroup]
+    next: str | None
+
+
+class LetterCounts(BaseModel):
+    """Number of letters in each state."""
+
+    count: int
+    pending: int
+    retried: int
+    resolved: int
+    ignored: int
+
+
+class LetterCountsOfType(LetterCounts):
+    """Number of letters of one task type."""
+
+    task_type: str
+
+
+class LetterStats(LetterCounts):
+    """Number of letters of a tenant."""
+
+    tenant: str
+    task_types: list[LetterCountsOfType]
+
+
+def summary(letter: Entry, slug: str, caller: Caller) -> LetterSummary:
+    """Return a letter of a tenant as the caller may see it."""
+    return LetterSummary.model_validate(_visible(letter, slug, caller))
+
+
+_KEPT = ("payload", "metadata", "resolution", "lineage", "file_name")
+"""Fields with text from outside, which can hold secrets."""
+
+
+def _visible(letter: Entry, slug: str, caller: Caller) -> dict[str, Any]:
+    fields = vars(letter)
+    return {
+        **fields,
+        "tenant": slug,
+        **hide_secrets({name: fields[name] for name in _KEPT if name in fields}, caller),
+    }
+
+
+@routes.get(
+    "/api/admin/dlq",
+    summary="List dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (LetterPage, "A page, the newest first.")}, 404, 422),
+)
+def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
+    request: Request,
+    tenant: TenantOrUnassigned = None,
+    status: States = None,
+    task_type: TaskType = None,
+    from_date: DiedFrom = None,
+    to_date: DiedBefore = None,
+    text: Words = None,
+    fingerprint: OfGroup = None,
+    page: Annotated[
+        int, Query(ge=1, le=DEEPEST, description=f"Number of the page, up to {DEEPEST} letters deep; then use cursor.")
+    ] = 1,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+) -> LetterPage:
+    """Return a page of a tenant's dead letters."""
+    after = None if cursor is None else Place(*http.after(cursor))
+    wanted = DeadLetterFilter(
+        status=tuple(status or STATUSES),
+        task_type=task_type,
+        from_date=from_date,
+        to_date=to_date,
+        text=text,
+        fingerprint=fingerprint,
+    )
+    if page > 1:
+        _check_page(page * limit, cursor, text)
+    scope = request.scope(tenant)
+    with scope.transaction(request.database) as connection:
+        if page == 1:
+            found = search.page(connection, scope.tenant_id, wanted, limit=limit, after=after)
+            shown, last = found.entries, found.next
+        else:
+            offset = (page - 1) * limit
+            more = entries.page(connection, scope.tenant_id, wanted, limit=limit + 1, after=after, offset=offset)
+            shown = more[:limit]
+            last = Place(shown[-1].dlq_timestamp, shown[-1].job_id) if len(more) > limit else None
+    return LetterPage(
+        letters=[summary(one, scope.slug, request.caller) for one in shown],
+        next=None if last is None else http.cursor(*last),
+    )
+
+
+def _check_page(deep: int, cursor: str | None, text: str | None) -> None:
+    if cursor is not None:
+        raise RejectedRequestError("`page` and `cursor` are mutually exclusive.")
+    if text is not None:
+        raise RejectedRequestError("A search has no page numbers: use cursor, which is `next` of a page.")
+    if deep > DEEPEST:
+        raise RejectedRequestError(f"page is limited to {DEEPEST} letters: use cursor, which is `next` of a page.")
+
+
+@routes.get(
+    "/api/admin/dlq/stats",
+    summary="Count dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (LetterStats, "The counts.")}, 404, 422),
+)
+def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> LetterStats:
+    """Count a tenant's dead letters by task type and state."""
+    scope = request.scope(tenant)
+    with scope.transaction(request.database) as connection:
+        found = groups.stats(connection, scope.tenant_id)
+    by_type = {
+        task_type: {status: found[task_type].get(status, 0) for status in STATUSES} for task_type in sorted(found)
+    }
+    total = {status: sum(counts[status] for counts in by_type.values()) for status in STATUSES}
+    types = [{**counts, "count": sum(counts.values()), "task_type": name} for name, counts in by_type.items()]
+    return LetterStats.model_validate(
+        {**total, "count": sum(total.values()), "tenant": scope.slug, "task_types": types}
+    )
+
+
+@routes.get(
+    "/api/admin/dlq/groups",
+    summary="List groups of dead letters",
+    tags=["dead letters"],
+    responses=responses({200: (LetterGroupPage, "A page, the latest death first.")}, 404, 422),
+)
+def list_groups(
+    request: Request,
+    tenant: TenantOrUnassigned = None,
+    status: States = None,
+    cursor: Cursor = None,
+    limit: Limit = PAGE,
+) -> LetterGroupPage:
+    """Return a page of groups that have letters in one of the states."""
+    after = None if cursor is None else http.after(cursor, str)
+    scope = request.scope(tenant)
+    wanted = tuple(status or STATUSES)
+    with scope.transaction(request.database) as connection:
+        found = groups.page(connection, scope.tenant_id, wanted, request.now, limit=limit + 1, after=after)
+    shown = found[:limit]
+    last = shown[-1] if len(found) > limit else None
+    return LetterGroupPage(
+        groups=[
+            LetterGroup.model_validate(
+                {
+                    **vars(one),
+                    "count": one.count,
+                    "state": one.state,
+                    **hide_secrets({"sentence": one.sentence}, request.caller),
+                }
+            )
+            for one in shown
+        ],
+        next=None if last is None else http.cursor(last.last_seen, last.fingerprint),
+    )
+
+
+class NamedThing(BaseModel):
+    """A resource that was found by a part of its id."""
+
+    id: UUID | str = Field(description="Id; for a group, its fingerprint.")
+    tenant: str = Field(description="Its tenant; `-`: none. A group may belong to other tenants too.")
+
+
+class NamedThings(BaseModel):
+    """Matches of a part of an id."""
+
+    found: list[NamedThing] = Field(description="At most two: two mean that the part is ambiguous.")
+
+
+@routes.get(
+    "/api/admin/dlq/named",
+    summary="Find resources by part of an id",
+    tags=["dead letters"],
+    responses=responses({200: (NamedThings, "The matches.")}, 422),
+)
+def find_named(
+    request: Request,
+    kind: Annotated[Kind, Query(description="Kind of resource.")],
+    part: Annotated[
+        Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{named.LEAST},36}}$")],
+        Query(description="The end of an id; for a group, the beginning of its fingerprint."),
+    ],
+) -> NamedThings:
+    """Find resources by a part of their id, as tables show it, among those that the caller may see."""
+    with request.database.delivery() as connection:
+        found = named.find(connection, kind, part, request.visible_tenants())
+    return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in found])
+
+
+# -- one letter -------------------------------------------------------------------------------------------------------
+
+
+class EarlierDeath(BaseModel):
+    """A death before the last one, and how it was settled."""
+
+    model_config = ConfigDict(extra="allow")
+
+    revision: int | None
+    dlq_reason: str
+    dlq_timestamp: datetime
+    status: Status
+    resolution: Resolution | None = None
+    attempts: int | None = None
+    last_error: LastError | None = None
+
+
+class Letter(LetterSummary):
+    """A dead letter with its payload."""
+
+    payload: dict[str, JsonValue]
+    lineage: list[EarlierDeath] = Field(description=f"The last {LAST_DEATHS} at most, the oldest first.")
+
+
+_LETTER = responses(
+    {200: (Letter, "The letter."), 304: (None, "Unchanged: If-None-Match names the current ETag.")}, 404, 422
+)
+_LETTER[200]["headers"] = VERSIONED
+
+
+@routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_LETTER)
+def show_dead_letter(request: Request, job_id: Id, known: IfNoneMatch = None) -> Response[Letter | None]:
+    """Return one dead letter with its payload and its earlier deaths."""
+    scope, id_ = _owned(request, job_id)
+    with scope.transaction(request.database) as connection:
+        letter = _existing(connection, scope, id_)
+    shown = replace(letter, lineage=letter.lineage[-LAST_DEATHS:])
+    return unless_known(known, Letter.model_validate(_visible(shown, scope.slug, request.caller)), letter.version)
+
+
+def _existing(connection: Connection, scope: Scope, id_: UUID) -> Details:
+    letter = (entries.show_nobodys if scope.tenant_id is None else entries.show)(connection, id_)
+    if letter is None:  # it has just been purged
+        raise NotFoundError(NO_LETTER)
+    return letter
+
+
+class TryLog(BaseModel):
+    """Parameters for `aws logs filter-log-events`. Logs are stored for three months."""
+
+    group: str = Field(description="Log group in CloudWatch Logs.")
+    filter: str = Field(
+        description="Filter pattern for the lines of this work, each with its outcome, attempt and trace_id."
+    )
+    since: datetime
+    until: datetime
+    url: str | None = Field(description="The same in the AWS console; null in a local cloud.")
+
+
+class ToldError(BaseModel):
+    """A stored error."""
+
+    type: str | None
+    message: str | None
+
+
+class LetterEvent(BaseModel):
+    """An event in the life of a letter or its work."""
+
+    at: datetime = Field(description="Time of its end.")
+    kind: Literal["try", "death", "change"]
+    what: str = Field(description="Outcome of the attempt, reason of the death, or kind of change.")
+    who: str = Field(description="The worker, or the person.")
+    error: ToldError | None
+    revision: int | None
+    number: int | None = Field(description="Number of the attempt, or of attempts before the death.")
+    began_at: datetime | None
+    next_attempt_at: datetime | None
+    detail: dict[str, JsonValue]
+    log: TryLog | None = Field(description="Log of an attempt.")
+    trace_id: str | None = Field(description="X-Ray trace of a sampled attempt. X-Ray stores it for 30 days.")
+    trace_url: str | None = Field(description="That trace in the AWS console; null in a local cloud.")
+
+
+class LetterTimeline(BaseModel):
+    """Events, the oldest first."""
+
+    job_id: UUID
+    tenant: str
+    events: list[LetterEvent] = Field(description=f"The last {LAST_EVENTS} attempts, deaths and changes at most.")
+    redacted: Pointers
+
+
+@routes.get(
+    "/api/admin/dlq/<job_id>/timeline",
+    summary="Show what happened to a dead letter",
+    tags=["dead letters"],
+    responses=responses({200: (LetterTimeline, "Attempts, deaths and changes in their order.")}, 404, 422),
+)
+def show_timeline(request: Request, job_id: Id) -> LetterTimeline:
+    """Return the attempts of a dead letter's work, its deaths and its changes."""
+    scope, id_ = _owned(request, job_id)
+    with scope.transaction(request.database) as connection:
+        letter = _existing(connection, scope, id_)
+        events = timeline.of(connection, scope.tenant_id, letter, limit=LAST_EVENTS)
+    found = hide_secrets({"events": [asdict(event) for event in events]}, request.caller)
+    at_aws = console(environ)
+    for event, shown in zip(events, found["events"], strict=True):  # these links hold no text from outside
+        shown["log"] = _log(event, letter, at_aws)
+        shown["trace_url"] = of_trace(event.trace_id, at_aws)
+    return LetterTimeline.model_validate({"job_id": id_, "tenant": scope.slug, **found})
+
+
+def _log(event: timeline.Event, letter: Details, console: str | None) -> TryLog | None:
+    if event.kind != "try" or letter.work_id is None or event.revision is None or event.began_at is None:
+        return None
+    return of_try(letter.worker, letter.work_id, event.revision, event.began_at, event.at, console)
+
+
+AROUND = timedelta(minutes=1)
+"""Margin around an attempt: its line is written shortly after it is settled, and clocks differ."""
+_DOMAINS = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
+"""Domains of the console in other partitions of AWS."""
+
+
+def console(environment: Mapping[str, str]) -> str | None:
+    """Return the address of CloudWatch in the AWS console of a function's region; None beside an emulator."""
+    region = environment.get("AWS_REGION")
+    if region is None or "AWS_ENDPOINT_URL" in environment:
+        return None
+    domain = next((found for begins, found in _DOMAINS.items() if region.startswith(begins)), "console.aws.amazon.com")
+    return f"https://{region}.{domain}/cloudwatch/home?region={region}"
+
+
+def of_try(
+    worker: str, work_id: UUID, revision: int, began_at: datetime, ended_at: datetime, console: str | None
+) -> TryLog:
+    """Return the place of an attempt's log in CloudWatch and in the AWS `console`.
+
+    Each attempt logs a line with the id and revision of its work and its X-Ray trace.
+    """
+    found = TryLog(
+        group=f"/aws/lambda/counterfoil-{worker}",
+        filter=f'{{ $.work_id = "{work_id}" && $.revision = {revision} }}',
+        since=began_at - AROUND,
+        until=ended_at + AROUND,
+        url=None,
+    )
+    return found if console is None else found.model_copy(update={"url": _url(console, found)})
+
+
+def _url(console: str, log: TryLog) -> str:
+    asked = {"filterPattern": log.filter, "start": _milliseconds(log.since), "end": _milliseconds(log.until)}
+    parameters = "$26".join(f"{name}$3D{_twice(value)}" for name, value in asked.items())
+    return f"{console}#logsV2:log-groups/log-group/{_twice(log.group)}/log-events$3F{parameters}"
+
+
+def _twice(text: str) -> str:
+    """Encode as the console's own addresses: twice, with a dollar sign for each percent sign."""
+    return quote(quote(text, safe=""), safe="").replace("%", "$")
+
+
+def _milliseconds(moment: datetime) -> str:
+    return str(int(moment.timestamp() * 1000))
+
+
+def of_trace(trace_id: str | None, console: str | None) -> str | None:
+    """Return the address of a trace in the AWS `console`."""
+    return None if trace_id is None or console is None else f"{console}#xray:traces/{trace_id}"
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+class LetterRetry(BaseModel):
+    """Why the letter is retried."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    notes: Note | None = None
+
+
+class LetterResolution(BaseModel):
+    """How the failure was dealt with."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    notes: Note
+
+
+class LetterIgnoring(BaseModel):
+    """Why the letter is ignored, unless the URL has the reason."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Note | None = None
+
+
+class LetterEdit(BaseModel):
+    """The complete new payload of the task. The original one takes an edit back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    payload: dict[str, JsonValue]
+    notes: Note | None = None
+
+
+class LetterChanged(BaseModel):
+    """The letter after the change."""
+
+    job_id: UUID
+    tenant: str
+    status: Status
+    version: int
+
+
+class PayloadEdit(BaseModel):
+    """One edit of a payload."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    by: str
+    at: datetime
+    note: str | None
+    before: dict[str, JsonValue] = Field(description="Original values of the fields that differ.")
+    after: dict[str, JsonValue] = Field(
+        description="Edited values of the same fields. Empty in both: the edit takes earlier ones back."
+    )
+
+
+class LetterPayload(BaseModel):
+    """The payload of a failed task."""
+
+    job_id: UUID
+    tenant: str
+    task_type: str
+    original: dict[str, JsonValue] = Field(description="Payload of the failed attempts.")
+    edited: dict[str, JsonValue] | None = Field(description="Payload of the next attempt, if it was edited.")
+    edits: list[PayloadEdit] = Field(
+        description="Edits, the latest first; they are stored after the letter is settled."
+    )
+    version: int
+
+
+_FAILURES = (400, 404, 409, 412, 413, 415, 422, 429)
+_CHANGED = responses({200: (LetterChanged, "It is done.")}, *_FAILURES)
+_EDITED = responses({200: (LetterChanged, "It is done.")}, *_FAILURES, 428)
+for _answers in (_CHANGED, _EDITED):
+    _answers[200]["headers"] = VERSIONED
+IfMatchSent = Annotated[
+    str | None, Header(alias="If-Match", description="The ETag of the dead letter as read; the change depends on it.")
+]
+
+
+def _admit(
+    request: Request, job_id: str, note: str | None, if_match: str | None, doing: str, *, edits: bool = False
+) -> tuple[Scope, Wish]:
+    """Require the operator role for a change of a letter, and count it."""
+    scope, id_ = _owned(request, job_id)
+    if edits:
+        _check_editor(request.caller, scope)
+    request.admit_in(doing, scope)
+    version = required_version(if_match) if edits else sent_version(if_match)
+    return scope, Wish(id_, version, request.caller.named(), request.now, note)
+
+
+def _changed(scope: Scope, wish: Wish, status: Status, done: Done) -> Response[Any]:
+    return versioned(LetterChanged(job_id=wish.job_id, tenant=scope.slug, status=status, version=done.version))
+
+
+@routes.post("/api/admin/dlq/<job_id>/retry", summary="Try again", tags=["dead letters"], responses=_CHANGED)
+def retry_dead_letter(
+    request: Request,
+    job_id: Id,
+    asked: Annotated[LetterRetry | None, Body()] = None,
+    condition: IfMatchSent = None,
+) -> Response[LetterChanged]:
+    """Retry the failed work of a dead letter."""
+    scope, wish = _admit(request, job_id, asked.notes if asked else None, condition, "Retrying")
+    done = actions.retry(request.database, scope.tenant_id, wish, bucket=settings().uploads_bucket)
+    request.send(done.sends)
+    return _changed(scope, wish, "retried", done)
+
+
+@routes.post("/api/admin/dlq/<job_id>/resolve", summary="Resolve", tags=["dead letters"], responses=_CHANGED)
+def resolve_dead_letter(
+    request: Request, job_id: Id, asked: Annotated[LetterResolution, Body()], condition: IfMatchSent = None
+) -> Response[LetterChanged]:
+    """Settle a dead letter whose failure was dealt with in another way."""
+    scope, wish = _admit(request, job_id, asked.notes, condition, "Resolving")
+    return _changed(scope, wish, "resolved", actions.resolve(request.database, scope.tenant_id, wish))
+
+
+@routes.post("/api/admin/dlq/<job_id>/ignore", summary="Ignore", tags=["dead letters"], responses=_CHANGED)
+def ignore_dead_letter(
+    request: Request,
+    job_id: Id,
+    asked: Annotated[LetterIgnoring | None, Body()] = None,
+    reason: Annotated[
+        Note | None, Query(description="Why. Required here or in the body, and the same if in both.")
+    ] = None,
+    condition: IfMatchSent = None,
+) -> Response[LetterChanged]:
+    """Settle a dead letter without doing anything about it."""
+    in_body = asked.reason if asked else None
+    if in_body is not None and reason is not None and in_body != reason:
+        raise RejectedRequestError("The body and the URL give two reasons: omit one of them.")
+    scope, wish = _admit(request, job_id, reason if in_body is None else in_body, condition, "Ignoring")
+    return _changed(scope, wish, "ignored", actions.ignore(request.database, scope.tenant_id, wish))
+
+
+@routes.get(
+    "/api/admin/dlq/<job_id>/payload",
+    summary="Show the payload of a task that has failed",
+    tags=["dead letters"],
+    responses=responses({200: (LetterPayload, "The payload, for callers who may edit it.")}, 404, 409, 422),
+)
+def show_payload(request: Request, job_id: Id) -> Response[LetterPayload]:
+    """Return the payload of a dead letter's task: the original one, and the edited one."""
+    scope, id_ = _owned(request, job_id)
+    _check_editor(request.caller, scope)
+    found = edits.shown(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
+    return versioned(
+        LetterPayload(
+            job_id=id_,
+            tenant=scope.slug,
+            task_type=found.type.name,
+            original=found.original,
+            edited=found.edited,
+            edits=[PayloadEdit.model_validate(one) for one in found.edits],
+            version=found.version,
+        )
+    )
+
+
+@routes.patch("/api/admin/dlq/<job_id>/payload", summary="Edit a payload", tags=["dead letters"], responses=_EDITED)
+def edit_payload(
+    request: Request, job_id: Id, asked: Annotated[LetterEdit, Body()], condition: IfMatch = None
+) -> Response[LetterChanged]:
+    """Replace the payload for the next attempt of a dead letter's task."""
+    scope, wish = _admit(request, job_id, asked.notes, condition, "Editing", edits=True)
+    done = edits.edit(
+        request.database,
+        _editable(scope),
+        wish,
+        asked.payload,
+        bucket=settings().uploads_bucket,
+        settings=settings(),
+    )
+    return _changed(scope, wish, "pending", done)
+
+
+def _check_editor(caller: Caller, scope: Scope) -> None:
+    if not caller.may_edit_payloads(scope.slug):
+        raise ForbiddenError("Editing requires the admin role, or the operator role and the group edit-payloads.")
+
+
+def _editable(scope: Scope) -> UUID:
+    if scope.tenant_id is None:
+        raise edits.NotEditableError("Only the payloads of tasks can be edited. This message has no known task.")
+    return scope.tenant_id
+
+
+# -- audit trail ------------------------------------------------------------------------------------------------------
+
+Hex = Annotated[str, BeforeValidator(lambda value: value.hex() if isinstance(value, bytes) else value)]
+
+
+class AuditRecord(BaseModel):
+    """An entry of the audit trail."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    number: int
+    recorded_at: datetime
+    actor: str
+    action: str
+    targets: list[str] = Field(description="Ids of the changed resources.")
+    version_before: int | None
+    version_after: int | None
+    note_hash: Hex | None = Field(
+        description="Hash of the note in the letter: an HMAC-SHA-256 with a secret of the tenant."
+    )
+    detail: dict[str, JsonValue]
+    previous_hash: Hex | None = Field(description="Hash of the previous entry; null: it is the first one.")
+    hash: Hex = Field(description="SHA-256 of the previous entry's hash and this entry.")
+
+
+class AuditHead(BaseModel):
+    """The latest entry, even if it was deleted."""
+
+    number: int
+    hash: str
+
+
+class AuditPage(BaseModel):
+    """Entries, the newest first, the cursor of the next page, and the other inputs of their hashes."""
+
+    tenant_id: UUID | None = Field(description="The tenant; null: none.")
+    head: AuditHead | None = Field(description="Head of the whole trail; null: it is empty.")
+    entries: list[AuditRecord]
+    next: int | None
+
+
+@routes.get(
+    "/api/admin/dlq/audit",
+    summary="List who changed what",
+    tags=["dead letters"],
+    responses=responses({200: (AuditPage, "A page, the newest first.")}, 404, 422),
+)
+def list_audit(
+    request: Request,
+    tenant: TenantOrUnassigned = None,
+    target: Annotated[UUID | None, Query(description="Id of a changed resource, such as a dead letter.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="`next` of the previous page.")] = None,
+    limit: Limit = PAGE,
+) -> AuditPage:
+    """Return a page of a tenant's audit trail, or of changes that concern no tenant or all."""
+    tenant_id, _ = scope = request.scope(tenant)
+    about = None if target is None else str(target)
+    with scope.transaction(request.database) as connection:
+        head = audit.head(connection, tenant_id)
+        found = audit.page(connection, tenant_id, limit=limit + 1, before=cursor, target=about)
+    return AuditPage(
+        tenant_id=tenant_id,
+        head=None if head is None else AuditHead(number=head[0], hash=head[1].hex()),
+        entries=[AuditRecord.model_validate(one) for one in found[:limit]],
+        next=found[limit - 1].number if len(found) > limit else None,
+    )
