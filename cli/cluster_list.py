@@ -13,8 +13,8 @@ from cli.terminal import aside, page, print_json
 from counterfoil.documents import cluster_list
 from counterfoil.documents.cluster_list import ClusterFilter, ClusterSummary, Cursor, Sort
 from counterfoil.documents.three_way_match import ClusterStatus
-from functions.admin_api import clusters
-from functions.admin_api.clusters import ClusterRow
+from functions.admin_api.api import clusters
+from functions.admin_api.api.clusters import ClusterRow
 
 STYLES = {
     ClusterStatus.EXCEPTION: "red",

@@ -20,13 +20,12 @@ from cli.terminal import aside, page, print_json
 from counterfoil.documents import browsing, timeline
 from counterfoil.documents.browsing import STAGES, STATES, Place, Summary, Wanted
 from counterfoil.documents.structured import DocumentType
-from functions.admin_api import documents
-from functions.admin_api.auth import EVERY_TENANT, Caller, Role
-from functions.admin_api.documents import Document, DocumentField, DocumentSummary
+from functions.admin_api.api import documents
+from functions.admin_api.api.documents import Document, DocumentField, DocumentSummary
+from functions.admin_api.auth import Owned
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 Named = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the end of it as the table shows it.")]
-EVERYBODY = Caller("", Role.VIEWER, frozenset({EVERY_TENANT}))
 LINES_SHOWN = 20
 
 
@@ -181,8 +180,8 @@ def _total(document: DocumentSummary) -> str:
 def show(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
     """Show a document: what it says and how that was found, how far its work is, and what it belongs with."""
     cloud = Cloud.at(place_of(context.obj))
-    _, id_ = ids.document(cloud, document)
-    found = documents.shown(str(id_), EVERYBODY, cloud.database)
+    owner, id_ = ids.document(cloud, document)
+    found = documents.load(cloud.database, Owned(owner.id, owner.slug, id_))
     if as_json:
         print_json(found.model_dump(mode="json"))
         return

@@ -130,9 +130,14 @@ def answer(status: int, body: Any, headers: Mapping[str, str] | None = None) -> 
     return Response(status, content_types.APPLICATION_JSON, body, dict(headers or {}))
 
 
+def private(version: int | str) -> dict[str, str]:
+    """Return the headers of a response that only its caller may cache."""
+    return {"ETag": etag(version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
+
+
 def unless_known(if_none_match: str | None, body: Any, version: int | str) -> Response[Any]:
     """Return JSON with the ETag of a version, or 304 if If-None-Match names it."""
-    headers = {"ETag": etag(version), "Cache-Control": "private, no-cache", "Vary": "Authorization"}
+    headers = private(version)
     return Response(304, headers=headers) if is_current(if_none_match, version) else answer(200, body, headers)
 
 

@@ -17,8 +17,8 @@ from counterfoil.documents import erasure
 from counterfoil.documents.erasure import Erasure
 from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.tenant_erasure import TenantErasure
+from functions.admin_api.api.documents import NO_DOCUMENT
 from functions.admin_api.auth import EVERY_TENANT, Caller, Request, Role
-from functions.admin_api.documents import NO_DOCUMENT
 from functions.admin_api.http import ForbiddenError, NotFoundError, required_version
 
 NO_TENANT = "There is no such tenant."

@@ -38,7 +38,19 @@ from counterfoil.tasks.payloads import TooLargeError
 from counterfoil.tasks.store import EndedError, KeyTakenError
 from counterfoil.tasks.task_type import InvalidPayloadError, RetryLaterError
 from functions.admin_api import console
-from functions.admin_api.api import chat, dead_letters, mail, offers, operations, queues, reviews, tenant_list, users
+from functions.admin_api.api import (
+    chat,
+    clusters,
+    dead_letters,
+    documents,
+    mail,
+    offers,
+    operations,
+    queues,
+    reviews,
+    tenant_list,
+    users,
+)
 from functions.admin_api.auth import TooManyError, UnauthorizedError, verified
 from functions.admin_api.endpoint import DESCRIPTION, Routes, count_reads
 from functions.admin_api.http import (
@@ -55,7 +67,7 @@ from functions.admin_api.http import (
     readable,
     responses,
 )
-from functions.admin_api.routes import documents, erasing, exporting, tasks, uploads
+from functions.admin_api.routes import erasing, exporting, tasks
 
 logger = Logger()
 api = APIGatewayHttpResolver(
@@ -81,7 +93,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 
 RESOURCES = (
-    *(uploads, tasks, chat, reviews, dead_letters, exporting, queues, operations, documents),
+    *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, clusters),
     *(users, offers, tenant_list, mail, erasing),
 )
 ROUTES = (about, *(resource.routes for resource in RESOURCES))

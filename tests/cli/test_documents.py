@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import documents, outcomes
-from cli.document_views import EVERYBODY
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.outcomes import State
@@ -19,7 +18,8 @@ from cli.tenants import Tenant
 from counterfoil.db import Connection, Database
 from counterfoil.documents import browsing
 from counterfoil.documents.removal import remove
-from functions.admin_api import documents as documents_of_api
+from functions.admin_api.api.documents import load
+from functions.admin_api.auth import Owned
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
 from tests.documents.matching.office import Office
@@ -257,7 +257,8 @@ def test_a_document_is_shown_with_what_it_says_and_belongs_to(office: Office, ca
         "R-81",
         [str(order_id)],
     )
-    assert told == documents_of_api.shown(str(invoice_id), EVERYBODY, office.database).model_dump(mode="json")
+    owned = Owned(office.tenant_id, told["tenant"], invoice_id)
+    assert told == load(office.database, owned).model_dump(mode="json")
 
     shown = call("show", str(invoice_id))
     for said in ("invoice R-81", "po_reference", "4711", "line_items.0.", "matching", f"{order_id}"[-8:]):

@@ -9,7 +9,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.work import Message
 from counterfoil.documents import diagnostics
-from functions.admin_api.clusters import ClusterVariance
+from functions.admin_api.api.clusters import ClusterVariance
 from functions.diagnostics.work import diagnose
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_document

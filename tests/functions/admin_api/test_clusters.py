@@ -87,7 +87,10 @@ def test_a_cluster_that_was_not_computed_has_no_comparison(ask: Ask, office: Off
 def test_a_document_that_was_not_matched_is_in_no_cluster(ask: Ask, office: Office, admin: Connection) -> None:
     answer = get(ask, make_document(admin, office.tenant_id))
 
-    assert (answer.status, answer.body["detail"]) == (404, "This document is in no cluster: it has not been matched.")
+    assert (answer.status, answer.body["detail"]) == (
+        404,
+        "This document has no cluster, because it has not been matched.",
+    )
 
 
 def test_pages_of_a_cluster_follow_one_another(ask: Ask, office: Office) -> None:

@@ -76,7 +76,7 @@ def test_who_has_a_page_already_is_told_so_without_a_look_at_its_file(
         (pdf(pages=1), 404, "The document has 1 page."),
         (b"<a/>", 422, "The file is XML, and has no pages"),
         (b"%PDF-1.7 and nothing", 422, "This page cannot be shown: the file is damaged"),
-        (RejectedRequestError("NoSuchKey in a bucket"), 404, "The document's file is not there any more."),
+        (RejectedRequestError("NoSuchKey in a bucket"), 404, "The document's file no longer exists."),
         (ServiceUnavailableError("S3 is slow"), 503, "retry later"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.documents.extraction import MAX_FILE_BYTES
 from counterfoil.errors import DatabaseUnavailableError
-from functions.admin_api import uploads
+from functions.admin_api.auth import Request
 from tests.functions.admin_api.conftest import BUCKET, Ask
 
 WANTED = {"tenant": "acme", "file_name": "Rechnung Müller €.pdf"}
@@ -144,7 +144,7 @@ def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pyt
     def away(*_: object) -> None:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
-    monkeypatch.setattr(uploads, "admit", away)
+    monkeypatch.setattr(Request, "admit", away)
     answer = ask(WANTED)
 
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")

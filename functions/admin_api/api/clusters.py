@@ -1,28 +1,29 @@
-"""`/api/admin/clusters`: the list of clusters, and one cluster with its links and its comparison.
+"""`/api/admin/clusters`: clusters, and one cluster with its links and its comparison.
 
-Reading requires the role viewer for the tenant.
+Reading requires the viewer role for the tenant.
 """
 
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from counterfoil.db import Database
 from counterfoil.documents import cluster_list, clusters
 from counterfoil.documents.browsing import Place
-from counterfoil.documents.cluster_list import ClusterSummary, Sort
+from counterfoil.documents.cluster_list import ClusterFilter, ClusterSummary, Sort
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.three_way_match import ClusterStatus
+from counterfoil.validation import PrintableText
 from functions.admin_api import http
-from functions.admin_api.auth import Caller, viewed
-from functions.admin_api.documents import DocumentSummary, owner, summary
-from functions.admin_api.http import NotFoundError
+from functions.admin_api.api.documents import LONGEST_TEXT, DocumentSummary, Stored, owned, summary
+from functions.admin_api.auth import Request
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
+from functions.admin_api.http import NotFoundError, responses
 
-LONGEST_TEXT = 200
+routes = Routes()
 Status = Literal["open", "exception", "needs-review", "disputed", "incomplete", "accepted", "matched"]
 """A status of a cluster; `open` stands for all that are not finished."""
 
@@ -59,29 +60,57 @@ class ClusterPage(BaseModel):
     )
 
 
-@dataclass(frozen=True)
-class Filter:
-    """Query of a list."""
-
-    tenant: str | None
-    status: Status | None
-    supplier: str | None
-    number: str | None
-    sort: Sort
-    limit: int
-    cursor: str | None
-
-    @property
-    def wanted(self) -> cluster_list.ClusterFilter:
-        """The same for `cluster_list`."""
-        if self.status is None:
-            statuses = tuple(ClusterStatus)
-        else:
-            statuses = cluster_list.OPEN if self.status == "open" else (ClusterStatus(self.status),)
-        return cluster_list.ClusterFilter(statuses, self.supplier, self.number, self.sort)
+def row(found: ClusterSummary, tenant: str) -> ClusterRow:
+    """Return a cluster as lists of the API show it."""
+    record = {name: str(value) if isinstance(value, Decimal) else value for name, value in vars(found).items()}
+    return ClusterRow.model_validate({**record, "tenant": tenant})
 
 
-class ClusterEdge(BaseModel):
+@routes.get(
+    "/api/admin/clusters",
+    summary="List clusters",
+    tags=["documents"],
+    responses=responses({200: (ClusterPage, "A page.")}, 404, 422),
+)
+def list_clusters(  # a query is this many parameters
+    request: Request,
+    tenant: OneTenant = None,
+    status: Annotated[Status | None, Query(description="A status; `open` for all that are not finished.")] = None,
+    supplier: Annotated[
+        PrintableText | None,
+        Query(min_length=1, max_length=LONGEST_TEXT, description="The beginning of the supplier's name."),
+    ] = None,
+    number: Annotated[
+        PrintableText | None,
+        Query(min_length=1, max_length=LONGEST_TEXT, description="The number of one of its documents."),
+    ] = None,
+    sort: Annotated[
+        Sort, Query(description="By age, or by amount at stake: the largest first, whatever the currency.")
+    ] = "oldest",
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+) -> ClusterPage:
+    """Return a page of a tenant's clusters, and the number of clusters of each status."""
+    after: cluster_list.Cursor | None = None
+    if cursor is not None:
+        after = cluster_list.Cursor(*(http.after_number if sort == "amount" else http.after)(cursor))
+    if status is None:
+        statuses = tuple(ClusterStatus)
+    else:
+        statuses = cluster_list.OPEN if status == "open" else (ClusterStatus(status),)
+    wanted = ClusterFilter(statuses, supplier, number, sort)
+    tenant_id, slug = request.tenant(tenant)
+    with request.database.tenant(tenant_id) as connection:
+        found = cluster_list.page(connection, tenant_id, wanted, limit=limit, after=after)
+        counts = cluster_list.counts(connection, tenant_id)
+    return ClusterPage(
+        clusters=[row(one, slug) for one in found.clusters],
+        next=None if found.next is None else http.cursor(found.next.key, found.next.id),
+        counts=counts,
+    )
+
+
+class ClusterEdge(Stored):
     """Two documents that belong together, and why."""
 
     document_a_id: UUID
@@ -151,7 +180,7 @@ class ClusterVariance(BaseModel):
     decision: Literal["accepted", "disputed"] | None = Field(default=None, description="Of a person.")
 
 
-class ClusterComparison(BaseModel):
+class ClusterComparison(Stored):
     """What its documents come to."""
 
     outcome: str
@@ -185,57 +214,25 @@ class Cluster(BaseModel):
     error: str | None = Field(description="Why it could not be computed.")
 
 
-def listed(asked: Filter, caller: Caller, database: Database) -> ClusterPage:
-    """Return a page of a tenant's clusters.
-
-    Raises:
-        RejectedRequestError: no tenant is named and the token is not for just one; or the cursor is not of this sort.
-        ForbiddenError: the caller is not a viewer of the tenant.
-        NotFoundError: there is no such tenant.
-        DatabaseUnavailableError: the database is unavailable.
-    """
-    after: cluster_list.Cursor | None = None
-    if asked.cursor is not None:
-        read = http.after_number if asked.sort == "amount" else http.after
-        after = cluster_list.Cursor(*read(asked.cursor))
-    tenant_id, slug = viewed(database, asked.tenant, caller)
-    with database.tenant(tenant_id) as connection:
-        found = cluster_list.page(connection, tenant_id, asked.wanted, limit=asked.limit, after=after)
-        counts = cluster_list.counts(connection, tenant_id)
-    return ClusterPage(
-        clusters=[row(one, slug) for one in found.clusters],
-        next=None if found.next is None else http.cursor(found.next.key, found.next.id),
-        counts=counts,
-    )
-
-
-def row(found: ClusterSummary, tenant: str) -> ClusterRow:
-    """Return a cluster as lists of the API show it."""
-    record = {name: str(value) if isinstance(value, Decimal) else value for name, value in vars(found).items()}
-    return ClusterRow.model_validate({**record, "tenant": tenant})
-
-
-def shown(cluster_id: str, limit: int, cursor: str | None, caller: Caller, database: Database) -> Cluster:
-    """One cluster, by its id or that of any of its documents.
-
-    Raises:
-        RejectedRequestError: the cursor is none of ours.
-        NotFoundError: there is no such document that the caller may see, or it is in no cluster.
-        DatabaseUnavailableError: this cannot be known just now.
-    """
+@routes.get(
+    "/api/admin/clusters/<cluster_id>",
+    summary="Show a cluster",
+    tags=["documents"],
+    responses=responses({200: (Cluster, "The cluster.")}, 404, 422),
+)
+def show_cluster(request: Request, cluster_id: Id, limit: Limit = PAGE, cursor: Cursor = None) -> Cluster:
+    """Return linked documents and their comparison, by the id of the cluster or of any document in it."""
     after = None if cursor is None else Place(*http.after(cursor))
-    tenant_id, slug, id_ = owner(cluster_id, caller, database)
-    with database.tenant(tenant_id) as connection:
+    tenant_id, slug, id_ = owned(request, cluster_id)
+    with request.database.tenant(tenant_id) as connection:
         found = clusters.show(connection, tenant_id, id_, limit=limit, after=after)
     if found is None:
-        raise NotFoundError("This document is in no cluster: it has not been matched.")
+        raise NotFoundError("This document has no cluster, because it has not been matched.")
     record: dict[str, Any] = {
         **found._asdict(),
         "tenant": slug,
         "documents": [summary(one, slug) for one in found.documents],
         "contracts": [summary(one, slug) for one in found.contracts],
-        "edges": [asdict(edge) for edge in found.edges],
-        "comparison": found.comparison and asdict(found.comparison),
         "next": None if found.next is None else http.cursor(found.next.received_at, found.next.id),
     }
     return Cluster.model_validate(record)

@@ -1,0 +1,394 @@
+"""`/api/admin/documents` and `/api/uploads`: documents, their timelines and pages, and uploads.
+
+Reading requires the viewer role for the tenant, and uploading the operator role.
+"""
+
+import base64
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+
+from counterfoil.db import Database
+from counterfoil.documents import browsing, files, page_images, particulars, presigned, review_queue, timeline
+from counterfoil.documents.browsing import STAGES, STATES, Place, StageName, StageState, Summary, Wanted
+from counterfoil.documents.extraction import MAX_FILE_BYTES
+from counterfoil.documents.files import File
+from counterfoil.documents.matching.evidence import Step
+from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.three_way_match import ClusterStatus
+from counterfoil.documents.timeline import Kind
+from counterfoil.errors import InvalidDocumentError, RejectedRequestError
+from counterfoil.settings import settings
+from counterfoil.validation import IN_UTC, Moment, PrintableText
+from functions.admin_api import http
+from functions.admin_api.auth import Owned, Request, Slug
+from functions.admin_api.endpoint import (
+    PAGE,
+    VERSIONED,
+    Cursor,
+    Id,
+    IfNoneMatch,
+    Limit,
+    OneTenant,
+    Routes,
+    answer,
+    private,
+    unless_known,
+)
+from functions.admin_api.http import NotFoundError, responses
+
+LONGEST_TEXT = 200
+HIGHEST_PAGE = 10_000
+NO_DOCUMENT = "There is no such document."
+
+routes = Routes()
+AtStage = Annotated[str, StringConstraints(pattern=f"^({'|'.join(STAGES)}):({'|'.join(STATES)})$")]
+"""A stage and its state: `matching:failed`."""
+
+
+class Stored(BaseModel):
+    """Response model that reads the attributes of stored values."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Stage(Stored):
+    """Progress of a stage."""
+
+    stage: StageName
+    state: StageState = Field(description="none: this stage does not apply; skipped: it found nothing to do.")
+    reason: str | None = Field(description="Why, in a sentence; of a failure, the error.")
+
+
+class Total(Stored):
+    """Total of a document: gross if stated, else net."""
+
+    amount: str = Field(description="As it is stated, a decimal number.")
+    minor: int | None = Field(
+        description="In the currency's smallest unit (ISO 4217); null where no currency is stated, or more digits."
+    )
+    currency: str | None
+
+
+class DocumentSummary(Stored):
+    """A document as lists have it."""
+
+    id: UUID
+    tenant: str
+    type: str | None = Field(description="null until it was read.")
+    number: str | None
+    date: str | None
+    seller: str | None
+    buyer: str | None
+    total: Total | None
+    file_name: str
+    received_at: datetime
+    cluster_id: UUID | None
+    cluster_status: ClusterStatus | None = Field(
+        description="null until its cluster was compared; needs-review if it names no party and was not matched."
+    )
+    missing: list[str] = Field(description="Expected facts that were not read: number, date, supplier, buyer, total.")
+    stages: list[Stage]
+    dead_letter: UUID | None = Field(
+        description="Dead letter of a file that failed before it became a document. `id` then names no document."
+    )
+
+
+class DocumentPage(Stored):
+    """Documents, the newest first, and the cursor of the page after them.
+
+    A page that is narrowed may be short, or empty, and another one follow.
+    """
+
+    documents: list[DocumentSummary]
+    next: str | None
+
+
+class DocumentField(Stored):
+    """A field that a document states."""
+
+    path: str
+    value: JsonValue
+    source: str | None = Field(description="The way it was found; null where that was not kept.")
+    confidence: float | None = Field(description="0 to 1.")
+    page: int | None
+
+
+class Progress(Stage):
+    """Progress of a stage, with its attempts."""
+
+    attempts: int
+    revision: int
+    failed_at: datetime | None
+    next_attempt_at: datetime | None
+
+
+class DocumentEdge(Stored):
+    """A document that it belongs together with, and why."""
+
+    document: DocumentSummary
+    score: float = Field(description="In bits: log2 of the odds for it.")
+    confidence: str
+    decided_by: str
+    reasoning: str
+    decided_at: datetime
+    evidence: list[Step]
+
+
+class DocumentPart(Stored):
+    """A document that was cut out of this one's file."""
+
+    id: UUID
+    first_page: int
+    last_page: int
+
+
+class DocumentLetter(Stored):
+    """A dead letter of its work."""
+
+    job_id: UUID
+    worker: str
+    status: str
+
+
+class DocumentSource(Stored):
+    """Mail or upload of the file."""
+
+    kind: str
+    received_at: datetime
+    sender: str | None
+    subject: str | None
+    spf: str | None = Field(description="Result of Amazon SES, such as pass or fail; null if the mail has none.")
+    dkim: str | None
+    dmarc: str | None
+
+
+class Document(DocumentSummary):
+    """A document whole."""
+
+    size: int = Field(description="Of its file, in bytes.")
+    method: str | None = Field(description="By which it was read.")
+    seen_again: int
+    last_seen_at: datetime
+    source: DocumentSource
+    parent_id: UUID | None = Field(description="The document out of whose file it was cut.")
+    first_page: int | None
+    last_page: int | None
+    parts: list[DocumentPart] = Field(description=f"The first {particulars.MOST_PARTS} at most.")
+    fields: list[DocumentField] = Field(description="But for those of its lines.")
+    lines: list[list[DocumentField]] = Field(description=f"The first {particulars.MOST_LINES} at most.")
+    lines_total: int
+    progress: list[Progress]
+    edges: list[DocumentEdge] = Field(description=f"The strongest {particulars.MOST_EDGES} at most.")
+    edges_total: int
+    dead_letters: list[DocumentLetter]
+    review: str | None = Field(description="The state of its review; null where it was never in doubt.")
+
+
+class DocumentEvent(Stored):
+    """Something that happened to a document, or to work about it."""
+
+    at: datetime = Field(description="Time of its end; of running work, its start; of due work, the earliest start.")
+    kind: Kind
+    what: str
+    who: str = Field(description="The worker, the person, or the model.")
+    began_at: datetime | None
+    revision: int | None
+    number: int | None = Field(description="Of the try.")
+    error_type: str | None
+    error: str | None
+    next_attempt_at: datetime | None
+    other: UUID | None = Field(description="The other document of a link or a decision.")
+    job_id: UUID | None = Field(description="Of the dead letter.")
+    detail: dict[str, JsonValue]
+
+
+class DocumentTimeline(Stored):
+    """Events of a document, the oldest first.
+
+    Successful attempts have no time, and attempts are stored for 90 days.
+    """
+
+    id: UUID
+    tenant: str
+    events: list[DocumentEvent] = Field(description=f"Of each kind the last {timeline.LAST} at most.")
+
+
+def summary(found: Summary, tenant: str) -> DocumentSummary:
+    """Return a document as the API shows it."""
+    return DocumentSummary.model_validate({**vars(found), "tenant": tenant})
+
+
+def load(database: Database, owned: Owned) -> Document:
+    """Read one document.
+
+    Raises:
+        NotFoundError: it has just been removed.
+    """
+    with database.tenant(owned.tenant_id) as connection:
+        found = particulars.show(connection, owned.tenant_id, owned.id)
+    if found is None:
+        raise NotFoundError(NO_DOCUMENT)
+    edges = [{**vars(edge), "document": summary(edge.other, owned.slug)} for edge in found.edges]
+    return Document.model_validate({**vars(found.summary), **vars(found), "tenant": owned.slug, "edges": edges})
+
+
+@routes.get(
+    "/api/admin/documents",
+    summary="List documents",
+    tags=["documents"],
+    responses=responses({200: (DocumentPage, "A page, the newest first.")}, 404, 422),
+)
+def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameters
+    request: Request,
+    tenant: OneTenant = None,
+    type_: Annotated[DocumentType | None, Query(alias="type")] = None,
+    state: Annotated[AtStage | None, Query(description="A stage and its state, such as matching:failed.")] = None,
+    text: Annotated[
+        PrintableText | None,
+        Query(
+            min_length=1,
+            max_length=LONGEST_TEXT,
+            description="A document's number; all words of its parties' names and its file name; or an id.",
+        ),
+    ] = None,
+    since: Annotated[Moment | None, Query(alias="from", description=f"Received then or later. {IN_UTC}")] = None,
+    until: Annotated[Moment | None, Query(alias="to", description=f"Received before. {IN_UTC}")] = None,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+) -> DocumentPage:
+    """Return a page of a tenant's documents."""
+    after = None if cursor is None else Place(*http.after(cursor))
+    at = {} if state is None else dict(zip(("stage", "state"), state.split(":"), strict=True))
+    wanted = Wanted(type=type_ and type_.value, since=since, until=until, **at)  # type: ignore[arg-type]
+    tenant_id, slug = request.tenant(tenant)
+    with request.database.tenant(tenant_id) as connection:
+        found = browsing.page(connection, tenant_id, wanted, text=text, limit=limit, after=after)
+    return DocumentPage(
+        documents=[summary(one, slug) for one in found.documents],
+        next=None if found.next is None else http.cursor(found.next.received_at, found.next.id),
+    )
+
+
+@routes.get(
+    "/api/admin/documents/<document_id>",
+    summary="Show a document",
+    tags=["documents"],
+    responses=responses({200: (Document, "The document.")}, 404, 422),
+)
+def show_document(request: Request, document_id: Id) -> Document:
+    """Return one document with its fields, the progress of its work and its links."""
+    return load(request.database, owned(request, document_id))
+
+
+@routes.get(
+    "/api/admin/documents/<document_id>/timeline",
+    summary="Show what happened to a document",
+    tags=["documents"],
+    responses=responses({200: (DocumentTimeline, "The stored events in their order.")}, 404, 422),
+)
+def show_document_timeline(request: Request, document_id: Id) -> DocumentTimeline:
+    """Return the attempts of a document's work, decisions about it, and their results."""
+    tenant_id, slug, id_ = owned(request, document_id)
+    with request.database.tenant(tenant_id) as connection:
+        events = timeline.of(connection, tenant_id, id_)
+    return DocumentTimeline.model_validate({"id": id_, "tenant": slug, "events": events})
+
+
+def owned(request: Request, document_id: str) -> Owned:
+    """Return the tenant and id of a document that the caller may view."""
+    return request.owned(document_id, review_queue.owner, NO_DOCUMENT)
+
+
+_FILE = "SELECT bucket, key, version, encode(content_hash, 'hex') FROM document WHERE id = %s"
+_PICTURE: dict[int, Any] = {
+    **responses({304: (None, "Unchanged: If-None-Match names the current ETag.")}, 404, 422),
+    200: {
+        "description": "The page.",
+        "content": {
+            form: {"schema": {"type": "string", "contentMediaType": form}} for form in ("image/png", "image/jpeg")
+        },
+        "headers": {**VERSIONED, "X-Pages": {"description": "Pages of the file.", "schema": {"type": "integer"}}},
+    },
+}
+
+
+@routes.get(
+    "/api/admin/documents/<document_id>/pages/<number>",
+    summary="Show a page of a document",
+    tags=["documents"],
+    responses=_PICTURE,
+)
+def show_page(
+    request: Request,
+    document_id: Id,
+    number: Annotated[int, Path(ge=1, le=HIGHEST_PAGE, description="From 1.")],
+    known: IfNoneMatch = None,
+) -> Response[str | None]:
+    """Return an image of a page of the document's file."""
+    tenant_id, _, id_ = owned(request, document_id)
+    with request.database.tenant(tenant_id) as connection:
+        row = connection.execute(_FILE, [id_]).fetchone()
+    if row is None:  # it has just been removed
+        raise NotFoundError(NO_DOCUMENT)
+    *file, content_hash = row
+    tag = f"{content_hash}-{number}-{page_images.VERSION}"
+    response: Response[str | None] = unless_known(known, None, tag)
+    if response.status_code == 304:
+        return response
+    try:
+        content = files.read(File(*file))
+    except (InvalidDocumentError, RejectedRequestError):
+        raise NotFoundError("The document's file no longer exists.") from None
+    try:
+        picture = page_images.picture(content, number)
+    except page_images.NoPageError as error:
+        raise NotFoundError(str(error)) from None
+    headers = {**private(tag), "X-Pages": str(picture.pages)}
+    found = Response[str | None](200, picture.media_type, base64.b64encode(picture.content).decode(), headers)
+    found.base64_encoded = True  # otherwise Powertools validates bytes as text
+    return found
+
+
+# -- uploads ----------------------------------------------------------------------------------------------------------
+
+
+class Upload(BaseModel):
+    """A file to upload."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tenant: Slug
+    file_name: str = Field(
+        min_length=1, max_length=presigned.LONGEST_NAME, description="Without slashes and control characters."
+    )
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(default=None, description="Bytes.")
+
+
+class UploadForm(Stored):
+    """Form to post as `multipart/form-data`: `fields` first, the file last."""
+
+    url: str
+    fields: dict[str, str]
+    key: str
+    expires_at: datetime
+    max_bytes: int
+
+
+@routes.post(
+    "/api/uploads",
+    summary="Request an upload form",
+    tags=["uploads"],
+    responses=responses({201: (UploadForm, "A form to post to S3.")}, 400, 404, 413, 415, 422, 429),
+)
+def create_upload(request: Request, wanted: Annotated[Upload, Body()]) -> Response[UploadForm]:
+    """Return a form for uploading one file to S3."""
+    bucket = settings().uploads_bucket
+    assert bucket is not None  # the stack sets it
+    request.admit("Uploading", wanted.tenant)
+    form = presigned.form(bucket, wanted.tenant, wanted.file_name, request.now)
+    return answer(201, UploadForm.model_validate(form))
