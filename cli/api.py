@@ -24,7 +24,7 @@ from cli.local.place import place_of
 from cli.sign_in import Bearer, SignedIn
 from cli.trail import user
 from functions.admin_api.api.dead_letters import NamedThings
-from functions.admin_api.api.tenant_list import TenantPage
+from functions.admin_api.api.tenants import TenantPage
 from functions.admin_api.auth import UNASSIGNED
 from functions.admin_api.http import MEDIA_TYPE, GatewayAnswer, Problem
 
@@ -115,7 +115,7 @@ class Api:
         if slug is not None:
             return [slug]
         pages = list(self.pages("/api/admin/tenants", TenantPage))
-        found = [tenant for page in pages for tenant in page.tenants]
+        found = [tenant.slug for page in pages for tenant in page.tenants]
         return [*found, UNASSIGNED] if unassigned and pages[0].unassigned else found
 
     def one_tenant(self, slug: str | None) -> str:

@@ -40,7 +40,7 @@ PREFIXES = (*UNBOUNDED, "tasks/", "dead-letters/", "exports/")
 EVERY_QUEUE = ("*",)
 """In `sends_to`: every worker that has a queue, those of later rows too."""
 
-DatabaseUser = Literal["counterfoil_worker", "counterfoil_keeper", "master"]
+DatabaseUser = Literal["counterfoil_worker", "counterfoil_api", "counterfoil_keeper", "master"]
 Outgoing = Literal["llm", "embeddings", "ocr", "notifications", "webhooks"]
 """What a worker calls outside: the language model, the model of embeddings, the recognition of scanned pages, the
 channels of notifications, the webhooks of tenants."""
@@ -346,6 +346,7 @@ WORKERS: tuple[Row, ...] = (
         timeout=29,
         memory=1024,
         reserved_concurrency=10,
+        database_user="counterfoil_api",
         sends_to=EVERY_QUEUE,
         reads=("tasks/", "uploads/", "attachments/", "children/", "dead-letters/"),  # the last for links to exports
         writes=("tasks/",),

@@ -7,6 +7,7 @@
 --                         sends them. A payload is open to it, and so to the keeper, while an outbox row names its task.
 --   counterfoil_worker    the functions that touch documents. Sees one tenant for each transaction, and takes the
 --                         delivery role only by saying so (SET LOCAL ROLE), to claim a batch of several tenants' work.
+--   counterfoil_api       the API: a worker that may also set up tenants.
 --   counterfoil_keeper    the functions that look after delivery itself (watchdog, dead_letters): the delivery role, always.
 --                         It may insert outbox rows, so it can read the payload of any task.
 
@@ -15,7 +16,8 @@ DECLARE
     wanted record;
 BEGIN
     FOR wanted IN SELECT * FROM (VALUES ('counterfoil_owner', true), ('counterfoil_delivery', false),
-                                        ('counterfoil_worker', true), ('counterfoil_keeper', true)) AS v(name, login) LOOP
+                                        ('counterfoil_worker', true), ('counterfoil_api', true),
+                                        ('counterfoil_keeper', true)) AS v(name, login) LOOP
         BEGIN
             IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted.name) THEN
                 EXECUTE format('CREATE ROLE %I NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS', wanted.name);
@@ -29,8 +31,11 @@ $roles$;
 
 ALTER ROLE counterfoil_owner LOGIN;
 ALTER ROLE counterfoil_worker LOGIN NOINHERIT;
+ALTER ROLE counterfoil_api LOGIN;
 ALTER ROLE counterfoil_keeper LOGIN;
 GRANT counterfoil_delivery TO counterfoil_worker WITH INHERIT FALSE, SET TRUE;
+GRANT counterfoil_worker TO counterfoil_api WITH INHERIT TRUE, SET FALSE;
+GRANT counterfoil_delivery TO counterfoil_api WITH INHERIT FALSE, SET TRUE;
 GRANT counterfoil_delivery TO counterfoil_keeper WITH INHERIT TRUE, SET TRUE;
 -- Whoever applies the migrations acts as the owner (RDS's master user is no superuser and needs the membership).
 GRANT counterfoil_owner TO CURRENT_USER WITH INHERIT TRUE, SET TRUE;
@@ -42,7 +47,7 @@ BEGIN
     EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC, counterfoil_owner', current_database());
     -- On RDS, a role that holds rds_iam signs in with a short-lived IAM token and has no password.
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_iam') THEN
-        GRANT rds_iam TO counterfoil_worker, counterfoil_keeper;
+        GRANT rds_iam TO counterfoil_worker, counterfoil_api, counterfoil_keeper;
     END IF;
 END
 $grants$;

@@ -1766,6 +1766,7 @@ CREATE TABLE public.tenant (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     audit_salt bytea DEFAULT (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) NOT NULL,
     dmarc_policy text DEFAULT 'hold'::text NOT NULL,
+    disabled_at timestamp with time zone,
     CONSTRAINT tenant_dmarc_policy_check CHECK ((dmarc_policy = ANY (ARRAY['hold'::text, 'reject'::text, 'accept'::text]))),
     CONSTRAINT tenant_slug_check CHECK ((slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
 );
@@ -3123,6 +3124,14 @@ CREATE POLICY removal ON public.document_copy TO counterfoil_owner USING ((tenan
 
 CREATE POLICY removal ON public.document_removal TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
+CREATE POLICY setup ON public.tenant_address TO counterfoil_api USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY setup ON public.tenant_admin TO counterfoil_api USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
+
+CREATE POLICY setup_add ON public.tenant FOR INSERT TO counterfoil_api WITH CHECK ((NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text) IS NULL));
+
+CREATE POLICY setup_list ON public.tenant FOR SELECT TO counterfoil_api USING ((NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text) IS NULL));
+
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.task ENABLE ROW LEVEL SECURITY;
@@ -3191,6 +3200,7 @@ GRANT ALL ON FUNCTION public.erase_tenant_rows(erased uuid, of_table name, at_mo
 
 REVOKE ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) TO counterfoil_delivery;
+GRANT ALL ON FUNCTION public.find_tenant_erasure(erased_slug text, OUT requested_at timestamp with time zone, OUT row_count bigint, OUT object_count bigint, OUT finished_at timestamp with time zone) TO counterfoil_api;
 
 REVOKE ALL ON FUNCTION public.follow_audit() FROM PUBLIC;
 
@@ -3453,12 +3463,18 @@ GRANT SELECT,INSERT,DELETE ON TABLE public.dead_letter_word TO counterfoil_deliv
 GRANT UPDATE(tenant_id) ON TABLE public.dead_letter_word TO counterfoil_delivery;
 
 GRANT SELECT ON TABLE public.destination TO counterfoil_worker;
+GRANT INSERT ON TABLE public.destination TO counterfoil_api;
 
 GRANT SELECT(id) ON TABLE public.destination TO counterfoil_delivery;
 
 GRANT SELECT(name) ON TABLE public.destination TO counterfoil_delivery;
 
+GRANT UPDATE(disabled_at) ON TABLE public.destination TO counterfoil_api;
+
 GRANT SELECT ON TABLE public.destination_secret TO counterfoil_worker;
+GRANT INSERT,DELETE ON TABLE public.destination_secret TO counterfoil_api;
+
+GRANT UPDATE(expires_at) ON TABLE public.destination_secret TO counterfoil_api;
 
 GRANT SELECT,INSERT ON TABLE public.document TO counterfoil_worker;
 
@@ -3872,6 +3888,10 @@ GRANT UPDATE(version) ON TABLE public.operation_item TO counterfoil_worker;
 
 GRANT UPDATE(revision) ON TABLE public.operation_item TO counterfoil_worker;
 
+GRANT SELECT(id) ON TABLE public.organization TO counterfoil_api;
+
+GRANT SELECT(name),INSERT(name) ON TABLE public.organization TO counterfoil_api;
+
 GRANT SELECT,INSERT ON TABLE public.outbox TO counterfoil_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE public.outbox TO counterfoil_delivery;
 
@@ -4078,20 +4098,35 @@ GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
 
 GRANT SELECT(id) ON TABLE public.tenant TO counterfoil_delivery;
 
+GRANT INSERT(organization_id) ON TABLE public.tenant TO counterfoil_api;
+
 GRANT SELECT(slug) ON TABLE public.tenant TO counterfoil_delivery;
+GRANT INSERT(slug) ON TABLE public.tenant TO counterfoil_api;
 
 GRANT SELECT(name) ON TABLE public.tenant TO counterfoil_keeper;
+GRANT INSERT(name),UPDATE(name) ON TABLE public.tenant TO counterfoil_api;
 
 GRANT UPDATE(dmarc_policy) ON TABLE public.tenant TO counterfoil_worker;
 
+GRANT UPDATE(disabled_at) ON TABLE public.tenant TO counterfoil_api;
+GRANT SELECT(disabled_at) ON TABLE public.tenant TO counterfoil_delivery;
+
 GRANT SELECT ON TABLE public.tenant_address TO counterfoil_worker;
+GRANT DELETE ON TABLE public.tenant_address TO counterfoil_api;
 
 GRANT SELECT(address) ON TABLE public.tenant_address TO counterfoil_delivery;
+GRANT INSERT(address) ON TABLE public.tenant_address TO counterfoil_api;
 
 GRANT SELECT(tenant_id) ON TABLE public.tenant_address TO counterfoil_delivery;
+GRANT INSERT(tenant_id) ON TABLE public.tenant_address TO counterfoil_api;
 
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_worker;
 GRANT SELECT ON TABLE public.tenant_admin TO counterfoil_keeper;
+GRANT DELETE ON TABLE public.tenant_admin TO counterfoil_api;
+
+GRANT INSERT(tenant_id) ON TABLE public.tenant_admin TO counterfoil_api;
+
+GRANT INSERT(email) ON TABLE public.tenant_admin TO counterfoil_api;
 
 GRANT SELECT,DELETE ON TABLE public.tenant_erasure TO counterfoil_keeper;
 
@@ -4116,6 +4151,7 @@ GRANT UPDATE(next_table) ON TABLE public.tenant_erasure TO counterfoil_keeper;
 GRANT UPDATE(next_page) ON TABLE public.tenant_erasure TO counterfoil_keeper;
 
 GRANT SELECT ON TABLE public.tolerance TO counterfoil_worker;
+GRANT INSERT,DELETE ON TABLE public.tolerance TO counterfoil_api;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.upload_event_check TO counterfoil_delivery;
 

@@ -170,6 +170,12 @@ def database_url(postgres: Server, migrated_database: str) -> str:
 
 
 @pytest.fixture
+def api_database_url(postgres: Server, migrated_database: str) -> str:
+    """The same database, as the API connects to it (counterfoil_api)."""
+    return postgres.url(migrated_database, "counterfoil_api")
+
+
+@pytest.fixture
 def keeper_database_url(postgres: Server, migrated_database: str) -> str:
     """The same database, as watchdog and dead_letters connect to it (counterfoil_keeper)."""
     return postgres.url(migrated_database, "counterfoil_keeper")

@@ -260,6 +260,9 @@ def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[U
     return connection.execute(statement, [id_]).fetchone()
 
 
+_DISABLED = "SELECT FROM tenant WHERE id = %s AND disabled_at IS NOT NULL"
+
+
 def _id_of(slug: str, database: Database) -> UUID | None:
     with database.delivery() as connection:
         row = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchone()
@@ -495,6 +498,7 @@ class Request:
 
         Raises:
             ForbiddenError: the caller does not have the role. It does not reveal whether the tenant exists.
+            ForbiddenError: the tenant is disabled.
             NotFoundError: there is no such tenant.
             TooManyError: the tenant or the user exceeds the rate limit.
         """
@@ -502,13 +506,20 @@ class Request:
         found = _id_of(slug, self.database) if tenant_id is None else tenant_id
         if found is None:
             raise NotFoundError("There is no such tenant.")
-        self.changes.take(self.database, found, self.caller.subject)
+        self._take(found)
         return found
 
     def admit_in(self, doing: str, scope: Scope) -> None:
         """Require the operator role for a change in a scope, and count it. Raises as `admit`."""
         self.check(Role.OPERATOR, scope.slug, doing)
-        self.changes.take(self.database, scope.tenant_id, self.caller.subject)
+        self._take(scope.tenant_id)
+
+    def _take(self, tenant_id: UUID | None) -> None:
+        """Count a change, and refuse it for a disabled tenant."""
+        with self.database.delivery() as connection:
+            if connection.execute(_DISABLED, [tenant_id]).fetchone() is not None:
+                raise ForbiddenError("This tenant is disabled: an admin for all tenants can enable it.")
+        self.changes.take(self.database, tenant_id, self.caller.subject)
 
     def admit_for_all(self, doing: str) -> str:
         """Require the admin role of all tenants for a change, count it, and return the caller's subject.

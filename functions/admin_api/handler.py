@@ -48,7 +48,7 @@ from functions.admin_api.api import (
     operations,
     queues,
     reviews,
-    tenant_list,
+    tenants,
     users,
 )
 from functions.admin_api.auth import TooManyError, UnauthorizedError, verified
@@ -94,7 +94,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 RESOURCES = (
     *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, clusters),
-    *(users, offers, tenant_list, mail, erasing),
+    *(users, offers, tenants, mail, erasing),
 )
 ROUTES = (about, *(resource.routes for resource in RESOURCES))
 for routes in ROUTES:

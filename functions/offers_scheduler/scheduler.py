@@ -165,7 +165,8 @@ class Scheduler:
     def _tenants(self, slug: str | None) -> list[Tenant]:
         with self._database.delivery() as connection:
             found = connection.execute(
-                "SELECT id, slug FROM tenant WHERE %(slug)s::text IS NULL OR slug = %(slug)s ORDER BY slug",
+                "SELECT id, slug FROM tenant WHERE (%(slug)s::text IS NULL OR slug = %(slug)s) "
+                "AND disabled_at IS NULL ORDER BY slug",
                 {"slug": slug},
             )
             return [Tenant(*row) for row in found]

@@ -18,7 +18,7 @@ from cli.local.cloud import Cloud
 from cli.trail import By
 from counterfoil.db import Connection
 from functions.admin_api.api.dead_letters import NamedThings
-from functions.admin_api.api.tenant_list import TenantPage
+from functions.admin_api.api.tenants import TenantPage
 from tests.cli.reaching import reach
 
 Answering = Callable[[httpx.Request], httpx.Response]

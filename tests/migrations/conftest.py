@@ -25,6 +25,13 @@ def worker(database_url: str):
 
 
 @pytest.fixture
+def api(api_database_url: str):
+    """A connection as counterfoil_api, each statement a transaction."""
+    with psycopg.connect(api_database_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
 def keeper(keeper_database_url: str):
     """A connection as counterfoil_keeper, each statement a transaction."""
     with psycopg.connect(keeper_database_url, autocommit=True) as connection:

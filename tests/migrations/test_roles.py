@@ -135,6 +135,28 @@ def test_whose_an_address_is_is_known_to_delivery_and_said_by_the_owner_alone(
         assert refused(connection, "DELETE FROM tenant_address")
 
 
+SETUP = (
+    "INSERT INTO tenant_admin (tenant_id, email) VALUES (%(tenant)s, 'me@example.com')",
+    "INSERT INTO tenant_address (tenant_id, address) VALUES (%(tenant)s, 'me@example.com')",
+    "INSERT INTO tolerance (tenant_id, key, supplier, upper_percent) VALUES (%(tenant)s, 'price', 'Nordwind', 2)",
+    "INSERT INTO destination (tenant_id, name, kind, prefix, events, created_at)"
+    " VALUES (%(tenant)s, 'files', 's3', 'out', ARRAY['cluster'], now())",
+)
+
+
+def test_api_sets_up_the_tenant_of_its_transaction_only(api: Connection, ours: Tenant, theirs: Tenant):
+    for statement in SETUP:
+        assert refused(api, statement.replace("%(tenant)s", f"'{ours.id}'")), statement
+    api.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
+    for statement in SETUP:
+        api.execute(statement, {"tenant": str(ours.id)})
+        assert refused(api, statement.replace("%(tenant)s", f"'{theirs.id}'")), statement
+    assert api.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
+    assert api.execute("UPDATE tenant SET name = 'Ours'").rowcount == 1
+    assert refused(api, "UPDATE tenant SET slug = 'theirs-2'")
+    assert refused(api, "SET ROLE counterfoil_keeper")
+
+
 def test_functions_cannot_change_the_schema(worker: Connection, keeper: Connection):
     for statement in (
         "CREATE TABLE mine (id int)",
@@ -156,7 +178,11 @@ def test_definer_functions_are_not_executable_by_public(admin: Connection):
 
 
 @pytest.mark.parametrize(
-    "role", ["public", "counterfoil_owner", "counterfoil_worker", "counterfoil_delivery", "counterfoil_keeper"]
+    "role",
+    [
+        *("public", "counterfoil_owner", "counterfoil_worker", "counterfoil_delivery", "counterfoil_keeper"),
+        "counterfoil_api",
+    ],
 )
 def test_temporary_tables_are_refused(admin: Connection, migrated_template: str, role: str):
     # Migrations run in the template. Copies of it have PostgreSQL's default privileges.

@@ -214,4 +214,9 @@ def test_master_user_of_rds_can_migrate(rds: str):
         members = connection.execute(
             "SELECT member::regrole::text FROM pg_auth_members WHERE roleid = 'rds_iam'::regrole ORDER BY 1"
         ).fetchall()
-    assert members == [("counterfoil_keeper",), ("counterfoil_worker",), ("master",)]
+    assert [member for (member,) in members] == [
+        "counterfoil_api",
+        "counterfoil_keeper",
+        "counterfoil_worker",
+        "master",
+    ]

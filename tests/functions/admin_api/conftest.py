@@ -95,14 +95,14 @@ def s3() -> Any:
 
 
 @pytest.fixture
-def ask(database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """`ask(body, groups=..., method=, path=, query=, ...)` calls the API with a token that the gateway has checked.
 
     A body of bytes comes as the gateway hands on what is not declared as JSON or text: in base64. `claims` are put in
     the place of a sound token's; None leaves one out.
     """
     monkeypatch.setattr(aws, "client", lambda service: {"s3": s3(), "sqs": queue}[service])
-    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("DATABASE_URL", api_database_url)
     workers = ("acquisition", "tasks", "matching", "diagnostics")
     monkeypatch.setenv("QUEUE_URLS", json.dumps({worker: f"counterfoil-{worker}" for worker in workers}))
     monkeypatch.setenv("UPLOADS_BUCKET", BUCKET)

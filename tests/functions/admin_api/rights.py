@@ -171,6 +171,15 @@ def _mail(word: str) -> Callable[[Things], Asked]:
     return lambda things: Asked(f"/api/admin/mail/{things.mail}/{word}", body={})
 
 
+def _setup(what: str, body: object = "", *answers: int) -> Right:
+    return Right(
+        Role.ADMIN,
+        "tenant",
+        lambda things: Asked(f"/api/admin/tenants/{things.slug}{what}", body=body),
+        frozenset(answers or {200}),
+    )
+
+
 PROFILE = {
     "timezone": "Asia/Kathmandu",
     "born": "1990-02-28",
@@ -299,6 +308,19 @@ RIGHTS: dict[str, Right] = {
         f"POST /api/admin/mail/{{mail_id}}/{word}": _thing(Role.OPERATOR, _mail(word)) for word in ("release", "reject")
     },
     "GET /api/admin/tenants": Right(Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/tenants")),
+    "POST /api/admin/tenants": Right(
+        Role.ADMIN, "every tenant", lambda things: Asked("/api/admin/tenants", body={"slug": things.slug})
+    ),
+    "GET /api/admin/tenants/{tenant}": _setup(""),
+    "PATCH /api/admin/tenants/{tenant}": Right(
+        Role.ADMIN,
+        "every tenant",
+        lambda things: Asked(f"/api/admin/tenants/{things.slug}", body={"is_disabled": False}),
+    ),
+    **{
+        f"PATCH /api/admin/tenants/{{tenant}}/{what}": _setup(f"/{what}", {"added": [f"{what}@acme.example"]})
+        for what in ("addresses", "admins")
+    },
     "DELETE /api/admin/tenants/{tenant}": Right(
         Role.ADMIN, "every tenant", lambda things: Asked(f"/api/admin/tenants/{things.slug}")
     ),

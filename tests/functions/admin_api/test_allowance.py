@@ -201,6 +201,15 @@ def user_bodies(user_id: str) -> dict[str, tuple[str, Any]]:
     }
 
 
+def setup_bodies(path: str) -> dict[str, tuple[str, Any]]:
+    """A path and a body for each change of a tenant's setup."""
+    return {
+        f"POST {path}": (path, {"slug": "acme"}),
+        f"PATCH {path}/{{tenant}}": (f"{path}/acme", {}),
+        **{f"PATCH {path}/{{tenant}}/{what}": (f"{path}/acme/{what}", {}) for what in ("addresses", "admins")},
+    }
+
+
 def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, Any]]:
     """A path and a sound body for each operation that changes something."""
     one, other, third = map(str, office.ids[:3])
@@ -211,6 +220,7 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
     return {
         "DELETE /api/admin/documents/{document_id}": (f"/api/admin/documents/{one}", ""),
         "DELETE /api/admin/tenants/{tenant}": ("/api/admin/tenants/acme", ""),
+        **setup_bodies("/api/admin/tenants"),
         "DELETE /api/admin/dlq/purge": ("/api/admin/dlq/purge", ""),
         "POST /api/admin/operations/{operation_id}/restore": (
             f"/api/admin/operations/{purge_of(office)}/restore",
@@ -269,7 +279,7 @@ def test_everything_that_changes_something_counts_and_nothing_that_reads(
         admin.execute("DELETE FROM change_allowance")
         method, _, _ = operation.partition(" ")
         query = QUERIES.get(operation)
-        groups = ADMIN_OF_ALL if "/queues/" in path or "/tenants/" in path else ADMIN
+        groups = ADMIN_OF_ALL if "/queues/" in path or "/tenants" in path else ADMIN
         first = ask(body, method=method, path=path, query=query, groups=groups)
         answer = ask(body, method=method, path=others[operation][0], query=query, groups=groups)
         assert (operation, first.status != 429, answer.status) == (operation, True, 429)

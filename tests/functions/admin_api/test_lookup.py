@@ -1,4 +1,4 @@
-"""Tenants are listed, and what people name by a part of an id is found, as far as the caller may look at it."""
+"""Items are found by a part of their id, if the caller may view them."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -8,7 +8,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import rows
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import Ask
 
 OF_ACME, OF_ALL = "[viewer tenant:acme]", "[viewer tenant:*]"
 
@@ -18,10 +18,6 @@ def named(ask: Ask, kind: str, part: str, groups: str = OF_ACME) -> list[dict[st
     assert answer.status == 200, answer.text
     found: list[dict[str, str]] = answer.body["found"]
     return found
-
-
-def tenants(ask: Ask, groups: str, **query: str) -> Answer:
-    return ask("", method="GET", path="/api/admin/tenants", query=query, groups=groups)
 
 
 @pytest.mark.parametrize("characters", [4, 8, 9, 12, 13, 36])
@@ -75,17 +71,3 @@ def test_operations_are_found_by_the_end_of_their_id(ask: Ask, acme: UUID) -> No
 @pytest.mark.usefixtures("acme")
 def test_what_names_nothing_is_refused(ask: Ask, query: dict[str, str]) -> None:
     assert ask("", method="GET", path="/api/admin/dlq/named", query=query, groups=OF_ALL).status == 422
-
-
-def test_tenants_are_listed_to_their_viewers(ask: Ask, make_tenant: Callable[..., UUID]) -> None:
-    for slug in ("zenith", "acme", "midas"):
-        make_tenant(slug)
-    everything = {"tenants": ["acme", "midas", "zenith"], "unassigned": True, "next": None}
-    assert tenants(ask, OF_ALL).body == everything
-    few = tenants(ask, "[viewer tenant:zenith tenant:gone]").body
-    assert few == {"tenants": ["zenith"], "unassigned": False, "next": None}
-    first = tenants(ask, OF_ALL, limit="2").body
-    assert (first["tenants"], first["next"]) == (["acme", "midas"], "midas")
-    second = tenants(ask, OF_ALL, limit="2", cursor=first["next"]).body
-    assert (second["tenants"], second["next"]) == (["zenith"], None)
-    assert tenants(ask, "[tenant:acme]").status == tenants(ask, "[viewer]").status == 403

@@ -439,6 +439,17 @@ def keeper(database: Database, *, seconds: float | None = None) -> Iterator[Conn
         yield connection
 
 
+@contextmanager
+def all_tenants(database: Database) -> Iterator[Connection]:
+    """Open a transaction that lists and adds tenants. `database` must be signed in to as counterfoil_api.
+
+    Raises as `Database.tenant`.
+    """
+    with database.delivery() as connection:
+        connection.execute("SET LOCAL ROLE counterfoil_api")
+        yield connection
+
+
 def iam_conninfo(settings: Settings) -> str:
     """How to connect to RDS Proxy with a fresh IAM token. TLS is required and the server's certificate verified."""
     from counterfoil import aws

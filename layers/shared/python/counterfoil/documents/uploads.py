@@ -118,7 +118,7 @@ INSERT INTO acquisition_job (id, tenant_id, bucket, key, version, sequencer, siz
 SELECT v.id, t.id, v.bucket, v.key, v.version, v.sequencer, v.size, %(now)s
 FROM unnest(%(ids)s::uuid[], %(buckets)s::text[], %(keys)s::text[], %(versions)s::text[], %(sequencers)s::text[],
             %(sizes)s::bigint[], %(tenants)s::text[]) AS v (id, bucket, key, version, sequencer, size, tenant)
-LEFT JOIN tenant t ON t.slug = v.tenant
+LEFT JOIN tenant t ON t.slug = v.tenant AND t.disabled_at IS NULL
 WHERE v.key NOT IN (SELECT key FROM late)
 ORDER BY v.id
 ON CONFLICT DO NOTHING
@@ -137,6 +137,7 @@ _FIND_TENANTS = """
 WITH late AS (
     UPDATE acquisition_job j SET tenant_id = t.id FROM tenant t
     WHERE j.id = ANY(%(ids)s) AND j.tenant_id IS NULL AND t.slug = split_part(j.key, '/', 2) AND j.key LIKE %(pattern)s
+      AND t.disabled_at IS NULL
     RETURNING j.id, j.tenant_id
 )
 UPDATE dead_letter d SET tenant_id = late.tenant_id, version = version + 1
@@ -192,9 +193,11 @@ def job_of_tenant(mail_job: UUID, tenant_id: UUID) -> UUID:
 
 
 def tenants_of(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
-    """The tenants that have one of these addresses, which are in lower case; as the delivery role."""
+    """Return enabled tenants with one of these addresses (lower case), as the delivery role."""
     rows = connection.execute(
-        "SELECT DISTINCT tenant_id FROM tenant_address WHERE address = ANY(%s) ORDER BY tenant_id", [list(addresses)]
+        "SELECT DISTINCT t.id FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id "
+        "WHERE a.address = ANY(%s) AND t.disabled_at IS NULL ORDER BY t.id",
+        [list(addresses)],
     ).fetchall()
     return [tenant_id for (tenant_id,) in rows]
 

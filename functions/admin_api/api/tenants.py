@@ -1,0 +1,254 @@
+"""`/api/admin/tenants`: tenants, their mail addresses and their admins.
+
+Adding, renaming and disabling a tenant require the admin role for all tenants. A tenant's own admins read its setup,
+and change its addresses and admins.
+"""
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from counterfoil import tenants
+from counterfoil.db import all_tenants, retry_conflicts
+from counterfoil.tenants import Change
+from functions.admin_api.auth import EVERY_TENANT, Request, Role, Slug, TenantSlug
+from functions.admin_api.endpoint import PAGE, Limit, Routes, answer
+from functions.admin_api.http import ForbiddenError, responses
+
+LONGEST_ACTOR = 254
+MOST_ADDRESSES = 100
+"""Addresses in one request."""
+TenantPath = Annotated[TenantSlug, Path(description="The tenant's slug.")]
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
+Addresses = Annotated[list[Annotated[str, Field(max_length=tenants.LONGEST_EMAIL)]], Field(max_length=MOST_ADDRESSES)]
+FAILURES = (400, 404, 413, 415, 422, 429)
+
+
+class TenantSummary(BaseModel):
+    """A tenant in a list."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    slug: str
+    name: str
+    disabled_at: datetime | None = Field(description="null: enabled.")
+
+
+class TenantPage(BaseModel):
+    """Tenants ordered by slug."""
+
+    tenants: list[TenantSummary]
+    unassigned: bool = Field(description="Whether the caller may also see unassigned dead letters, as tenant `-`.")
+    next: str | None = Field(description="Cursor of the next page.")
+
+
+class TenantDetail(BaseModel):
+    """A tenant with its setup."""
+
+    id: UUID
+    slug: str
+    name: str
+    organization: str
+    created_at: datetime
+    disabled_at: datetime | None = Field(description="null: enabled.")
+    addresses: list[str] = Field(description="Addresses that receive its mail.")
+    admins: list[str] = Field(description="E-mail addresses that are notified of its failures.")
+
+
+class NewTenant(BaseModel):
+    """A tenant to add."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    slug: Slug = Field(description="It never changes: keys of uploads begin with it.")
+    name: Name | None = Field(default=None, description="Default: the slug.")
+    organization: Name = tenants.DEFAULT_ORGANIZATION
+    addresses: Addresses = Field(default=[], description="Addresses that receive its mail.")
+    admins: Addresses = Field(default=[], description="E-mail addresses that are notified of its failures.")
+
+
+class AddedTenant(TenantDetail):
+    """A tenant after a request to add it."""
+
+    is_new: bool
+
+
+class TenantChange(BaseModel):
+    """Changes of a tenant. Omitted fields stay as they are."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name | None = None
+    is_disabled: bool | None = Field(
+        default=None, description="A disabled tenant takes no uploads, mail and changes. Its data stays readable."
+    )
+
+
+class AddressChange(BaseModel):
+    """Addresses to add and remove: all or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    added: Addresses = []
+    removed: Addresses = []
+
+
+class AddressList(BaseModel):
+    """Addresses of a tenant after a change."""
+
+    tenant: str
+    addresses: list[str]
+
+
+routes = Routes()
+
+
+@routes.get(
+    "/api/admin/tenants",
+    summary="List tenants",
+    tags=["tenants"],
+    responses=responses({200: (TenantPage, "A page, by slug.")}, 422),
+)
+def list_tenants(
+    request: Request,
+    cursor: Annotated[TenantSlug | None, Query(description="`next` of the previous page.")] = None,
+    limit: Limit = PAGE,
+) -> Response[TenantPage]:
+    """List the tenants that the caller may view."""
+    caller = request.caller
+    if caller.role < Role.VIEWER or not caller.tenants:
+        raise ForbiddenError("Listing tenants requires the viewer role for a tenant: ask an admin for it.")
+    visible = None if EVERY_TENANT in caller.tenants else sorted(caller.tenants)
+    with all_tenants(request.database) as connection:
+        found = tenants.page(connection, visible, cursor or "", limit + 1)
+    shown = [TenantSummary.model_validate(tenant) for tenant in found[:limit]]
+    following = shown[-1].slug if len(found) > limit else None
+    return answer(200, TenantPage(tenants=shown, unassigned=visible is None, next=following))
+
+
+@routes.post(
+    "/api/admin/tenants",
+    summary="Add a tenant",
+    tags=["tenants"],
+    responses=responses(
+        {201: (AddedTenant, "The tenant is added."), 200: (AddedTenant, "The tenant existed.")}, *FAILURES
+    ),
+)
+def add_tenant(request: Request, asked: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
+    """Add a tenant with addresses and admins: all of it or nothing. An existing tenant gets the rest."""
+    by = request.admit_for_all("Adding a tenant")[:LONGEST_ACTOR]
+
+    def once() -> AddedTenant:
+        with all_tenants(request.database) as connection:
+            change, is_new = tenants.add(connection, asked.slug, asked.name, asked.organization, by, request.now)
+            addresses = tenants.change_addresses(connection, change, asked.addresses)
+            admins = tenants.change_admins(connection, change, asked.admins)
+            tenant = tenants.find(connection, change.tenant_id)
+        return AddedTenant(**vars(tenant), addresses=addresses, admins=admins, is_new=is_new)
+
+    done = retry_conflicts(once)
+    return answer(201 if done.is_new else 200, done)
+
+
+@routes.get(
+    "/api/admin/tenants/<tenant>",
+    summary="Show a tenant",
+    tags=["tenants"],
+    responses=responses({200: (TenantDetail, "Its setup.")}, 404, 422),
+)
+def show_tenant(request: Request, tenant: TenantPath) -> Response[TenantDetail]:
+    """Show a tenant's names, addresses and admins."""
+    return answer(200, _detail(request, request.tenant(tenant, Role.ADMIN).id))
+
+
+@routes.patch(
+    "/api/admin/tenants/<tenant>",
+    summary="Rename, disable or enable a tenant",
+    tags=["tenants"],
+    responses=responses({200: (TenantDetail, "The change is stored.")}, *FAILURES),
+)
+def change_tenant(
+    request: Request, tenant: TenantPath, asked: Annotated[TenantChange, Body()]
+) -> Response[TenantDetail]:
+    """Change a tenant's full name, and whether it takes new work."""
+    by = request.admit_for_all("Changing a tenant")[:LONGEST_ACTOR]
+    tenant_id = request.tenant(tenant, Role.ADMIN).id
+
+    def once() -> None:
+        with request.database.tenant(tenant_id) as connection:
+            change = Change(tenant_id, by, request.now)
+            if asked.name is not None:
+                tenants.rename(connection, change, asked.name)
+            if asked.is_disabled is not None:
+                tenants.set_disabled(connection, change, is_disabled=asked.is_disabled)
+
+    retry_conflicts(once)
+    return answer(200, _detail(request, tenant_id))
+
+
+def _detail(request: Request, tenant_id: UUID) -> TenantDetail:
+    with request.database.tenant(tenant_id) as connection:
+        tenant = tenants.find(connection, tenant_id)
+        addresses, admins = tenants.addresses(connection, tenant_id), tenants.admins(connection, tenant_id)
+    return TenantDetail(**vars(tenant), addresses=addresses, admins=admins)
+
+
+_CHANGED = responses({200: (AddressList, "The addresses after the change.")}, *FAILURES)
+
+
+@routes.patch(
+    "/api/admin/tenants/<tenant>/addresses",
+    summary="Change a tenant's mail addresses",
+    tags=["tenants"],
+    responses=_CHANGED,
+)
+def change_addresses(
+    request: Request, tenant: TenantPath, asked: Annotated[AddressChange, Body()]
+) -> Response[AddressList]:
+    """Add and remove addresses that receive a tenant's mail.
+
+    Mail that arrived before its address was added is an unassigned dead letter. A retry finds the tenant.
+    """
+    change = admitted(request, tenant, "Changing mail addresses")
+
+    def once() -> list[str]:
+        with request.database.tenant(change.tenant_id) as connection:
+            return tenants.change_addresses(connection, change, asked.added, asked.removed)
+
+    return answer(200, AddressList(tenant=tenant, addresses=retry_conflicts(once)))
+
+
+@routes.patch(
+    "/api/admin/tenants/<tenant>/admins",
+    summary="Change a tenant's admins",
+    tags=["tenants"],
+    responses=_CHANGED,
+)
+def change_admins(
+    request: Request, tenant: TenantPath, asked: Annotated[AddressChange, Body()]
+) -> Response[AddressList]:
+    """Add and remove e-mail addresses that are notified of a tenant's failures. They grant no access."""
+    change = admitted(request, tenant, "Changing admins")
+
+    def once() -> list[str]:
+        with request.database.tenant(change.tenant_id) as connection:
+            return tenants.change_admins(connection, change, asked.added, asked.removed)
+
+    return answer(200, AddressList(tenant=tenant, addresses=retry_conflicts(once)))
+
+
+def admitted(request: Request, slug: str, doing: str) -> Change:
+    """Require the admin role for a change of a tenant's setup, count it, and return its author and time.
+
+    Raises:
+        ForbiddenError: the caller does not have the role, or the token has no subject.
+        NotFoundError, TooManyError: see `Request.admit`.
+    """
+    tenant_id = request.admit(doing, slug, role=Role.ADMIN)
+    return Change(tenant_id, request.caller.named()[:LONGEST_ACTOR], request.now)

@@ -1,0 +1,227 @@
+"""Setup of tenants: names, mail addresses, and admins who are notified of failures.
+
+The functions require a database that is signed in to as counterfoil_api, or the owner of the tables. Every change has
+an audit entry in its own transaction. Addresses are stored in lower case.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, LiteralString, NamedTuple
+from uuid import UUID
+
+from counterfoil import audit
+from counterfoil.audit import Operation
+from counterfoil.db import Connection
+from counterfoil.documents.mail.message import recipients
+from counterfoil.errors import RejectedRequestError
+from counterfoil.tenant_erasure import SLUG_RETENTION
+
+DEFAULT_ORGANIZATION = "Default"
+LONGEST_EMAIL = 254
+_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
+
+
+class Change(NamedTuple):
+    """Author and time of a change of a tenant's setup."""
+
+    tenant_id: UUID
+    by: str
+    at: datetime
+
+    def record(
+        self,
+        connection: Connection,
+        action: str,
+        *,
+        target: object = None,
+        reason: str | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add an audit entry. Call it last, because it locks the tenant's audit trail."""
+        operation = Operation(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
+        audit.record(connection, self.tenant_id, operation)
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant."""
+
+    id: UUID
+    slug: str
+    name: str
+    organization: str
+    created_at: datetime
+    disabled_at: datetime | None
+
+
+_TENANTS = """
+SELECT t.id, t.slug, t.name, o.name, t.created_at, t.disabled_at
+FROM tenant t JOIN organization o ON o.id = t.organization_id
+"""
+_PAGE = (
+    _TENANTS
+    + """
+WHERE (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)) AND t.slug > %(after)s
+    AND NOT starts_with(t.slug, 'erased-')
+ORDER BY t.slug LIMIT %(limit)s
+"""
+)
+
+
+def page(connection: Connection, slugs: Sequence[str] | None, after: str, limit: int) -> list[Tenant]:
+    """Return tenants ordered by slug, in a transaction of `all_tenants`; `slugs` None: all."""
+    values = {"slugs": slugs, "after": after, "limit": limit}
+    return [Tenant(*row) for row in connection.execute(_PAGE, values)]
+
+
+def find(connection: Connection, tenant_id: UUID) -> Tenant:
+    """Return a tenant, in its own transaction."""
+    (row,) = connection.execute(f"{_TENANTS} WHERE t.id = %s", [tenant_id]).fetchall()
+    return Tenant(*row)
+
+
+def add(
+    connection: Connection, slug: str, name: str | None, organization: str, by: str, at: datetime
+) -> tuple[Change, bool]:
+    """Add a tenant, and its organization if that is new.
+
+    Returns a change for the rest of its setup, and whether the tenant is new.
+    The transaction is one of `all_tenants`; from then on, it is the tenant's. An existing tenant stays as it is.
+
+    Raises:
+        RejectedRequestError: the slug is invalid, or belonged to a tenant that was deleted recently.
+    """
+    if not _SLUG.fullmatch(slug):
+        raise RejectedRequestError(
+            f"'{slug}' cannot name a tenant: use up to 63 lower-case letters a-z, digits and hyphens."
+        )
+    erased = connection.execute("SELECT requested_at FROM find_tenant_erasure(%s)", [slug]).fetchone()
+    if erased is not None:
+        raise RejectedRequestError(
+            f"The tenant '{slug}' was deleted, and messages about its files may still arrive. Use another slug, or "
+            f"this one from {erased[0] + SLUG_RETENTION + timedelta(days=1):%Y-%m-%d}."
+        )
+    connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
+    is_new = (
+        connection.execute(
+            "INSERT INTO tenant (organization_id, slug, name) SELECT id, %s, %s FROM organization WHERE name = %s "
+            "ON CONFLICT (slug) DO NOTHING",
+            [slug, name or slug, organization],
+        ).rowcount
+        == 1
+    )
+    ((tenant_id,),) = connection.execute("SELECT id FROM tenant WHERE slug = %s", [slug]).fetchall()
+    connection.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(tenant_id)])
+    change = Change(tenant_id, by, at)
+    if is_new:
+        change.record(connection, "tenant added")
+    return change, is_new
+
+
+def rename(connection: Connection, change: Change, name: str) -> None:
+    """Change a tenant's full name. The slug never changes, because keys of uploads begin with it."""
+    renamed = connection.execute(
+        "UPDATE tenant SET name = %(name)s WHERE id = %(id)s AND name <> %(name)s",
+        {"name": name, "id": change.tenant_id},
+    )
+    if renamed.rowcount:
+        change.record(connection, "tenant renamed")
+
+
+def set_disabled(connection: Connection, change: Change, *, is_disabled: bool) -> None:
+    """Disable or enable a tenant. A disabled tenant takes no new work; its data stays readable."""
+    changed = connection.execute(
+        "UPDATE tenant SET disabled_at = %(at)s WHERE id = %(id)s AND (disabled_at IS NULL) = %(disable)s",
+        {"at": change.at if is_disabled else None, "id": change.tenant_id, "disable": is_disabled},
+    )
+    if changed.rowcount:
+        change.record(connection, "tenant disabled" if is_disabled else "tenant enabled")
+
+
+# -- addresses of people and of mail ----------------------------------------------------------------------------------
+
+
+def admins(connection: Connection, tenant_id: UUID) -> list[str]:
+    """Return the e-mail addresses that are notified of a tenant's failures."""
+    rows = connection.execute("SELECT email FROM tenant_admin WHERE tenant_id = %s ORDER BY email", [tenant_id])
+    return [email for (email,) in rows]
+
+
+def addresses(connection: Connection, tenant_id: UUID) -> list[str]:
+    """Return the addresses that receive a tenant's mail."""
+    rows = connection.execute("SELECT address FROM tenant_address WHERE tenant_id = %s ORDER BY address", [tenant_id])
+    return [address for (address,) in rows]
+
+
+_ADD_ADMIN = "INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_REMOVE_ADMIN = "DELETE FROM tenant_admin WHERE tenant_id = %s AND email = %s"
+_ADD_ADDRESS = "INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_REMOVE_ADDRESS = "DELETE FROM tenant_address WHERE tenant_id = %s AND address = %s"
+
+
+def change_admins(
+    connection: Connection, change: Change, added: Sequence[str], removed: Sequence[str] = ()
+) -> list[str]:
+    """Add and remove admins, all or none. Returns the addresses after that.
+
+    Raises:
+        RejectedRequestError: one of `added` is not an address, or one of `removed` is not an admin's.
+    """
+    _remove(connection, change, _REMOVE_ADMIN, removed, "'{}' is not an admin of this tenant.")
+    new = _add(connection, change, _ADD_ADMIN, added)
+    _record(connection, change, "admins changed", new, removed)
+    return admins(connection, change.tenant_id)
+
+
+def change_addresses(
+    connection: Connection, change: Change, added: Sequence[str], removed: Sequence[str] = ()
+) -> list[str]:
+    """Add and remove addresses that receive a tenant's mail, all or none.
+
+    Returns the addresses after that.
+
+    Raises:
+        RejectedRequestError: one of `added` is not an address or belongs to another tenant, or one of `removed` does
+            not belong to this tenant.
+    """
+    _remove(connection, change, _REMOVE_ADDRESS, removed, "'{}' is not an address of this tenant.")
+    new = _add(connection, change, _ADD_ADDRESS, added)
+    known = addresses(connection, change.tenant_id)
+    for address in added:
+        if recipients(f"To: <{address}>\r\n\r\n".encode()) != (address.lower(),):
+            raise RejectedRequestError(
+                f"Mail to '{address}' would not be recognized: use an address like invoices@in.example.com."
+            )
+        if address.lower() not in known:
+            raise RejectedRequestError(f"'{address}' belongs to another tenant: remove it there first.")
+    _record(connection, change, "mail addresses changed", new, removed)
+    return known
+
+
+def _add(connection: Connection, change: Change, statement: LiteralString, added: Sequence[str]) -> list[str]:
+    for address in added:
+        if not _EMAIL.fullmatch(address) or address.count("@") != 1 or len(address) > LONGEST_EMAIL:
+            raise RejectedRequestError(f"'{address}' is not an e-mail address: use one like ann@example.com.")
+    return [address for address in added if connection.execute(statement, [change.tenant_id, address.lower()]).rowcount]
+
+
+def _remove(
+    connection: Connection, change: Change, statement: LiteralString, removed: Sequence[str], absent: str
+) -> None:
+    for address in removed:
+        if connection.execute(statement, [change.tenant_id, address.lower()]).rowcount == 0:
+            raise RejectedRequestError(absent.format(address))
+
+
+def _record(connection: Connection, change: Change, action: str, added: Sequence[str], removed: Sequence[str]) -> None:
+    """Record addresses as keyed hashes, because the audit trail contains no personal data."""
+    if not added and not removed:
+        return
+    detail = {
+        name: [audit.keyed(connection, change.tenant_id, address.lower().encode()).hex() for address in found]
+        for name, found in (("added", added), ("removed", removed))
+    }
+    change.record(connection, action, detail=detail)

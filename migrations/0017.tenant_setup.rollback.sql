@@ -1,0 +1,13 @@
+REVOKE INSERT, DELETE ON tolerance FROM counterfoil_api;
+REVOKE INSERT, UPDATE (expires_at), DELETE ON destination_secret FROM counterfoil_api;
+REVOKE INSERT, UPDATE (disabled_at) ON destination FROM counterfoil_api;
+REVOKE INSERT (tenant_id, address), DELETE ON tenant_address FROM counterfoil_api;
+REVOKE INSERT (tenant_id, email), DELETE ON tenant_admin FROM counterfoil_api;
+DROP POLICY setup ON tenant_address;
+DROP POLICY setup ON tenant_admin;
+REVOKE EXECUTE ON FUNCTION find_tenant_erasure FROM counterfoil_api;
+REVOKE SELECT (id, name), INSERT (name) ON organization FROM counterfoil_api;
+REVOKE INSERT (organization_id, slug, name), UPDATE (name) ON tenant FROM counterfoil_api;
+DROP POLICY setup_add ON tenant;
+DROP POLICY setup_list ON tenant;
+ALTER TABLE tenant DROP COLUMN disabled_at;
