@@ -287,11 +287,11 @@ GRANT EXECUTE ON FUNCTION duplicate_offers TO counterfoil_delivery;
 CREATE FUNCTION forget_pooled_people(at_most integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $forget$
     WITH forgotten AS (
-        UPDATE offer_shard SET people = NULL, excluded = NULL WHERE id IN (
+        UPDATE offer_shard SET people = NULL, excluded = NULL WHERE id = ANY(ARRAY(
             SELECT id FROM offer_shard
             WHERE date < now() - interval '7 days' AND (people IS NOT NULL OR excluded IS NOT NULL)
             ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
-        ) RETURNING id
+        )) RETURNING id
     ) SELECT count(*) FROM forgotten
 $forget$;
 REVOKE ALL ON FUNCTION forget_pooled_people FROM PUBLIC;

@@ -460,11 +460,11 @@ CREATE FUNCTION public.forget_pooled_people(at_most integer) RETURNS bigint
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
     AS $$
     WITH forgotten AS (
-        UPDATE offer_shard SET people = NULL, excluded = NULL WHERE id IN (
+        UPDATE offer_shard SET people = NULL, excluded = NULL WHERE id = ANY(ARRAY(
             SELECT id FROM offer_shard
             WHERE date < now() - interval '7 days' AND (people IS NOT NULL OR excluded IS NOT NULL)
             ORDER BY date LIMIT at_most FOR NO KEY UPDATE SKIP LOCKED
-        ) RETURNING id
+        )) RETURNING id
     ) SELECT count(*) FROM forgotten
 $$;
 

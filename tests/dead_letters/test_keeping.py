@@ -1,6 +1,7 @@
 """Purges of dead letters, their undoing, and what is deleted for good."""
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -316,3 +317,20 @@ def test_the_database_lets_nothing_be_deleted_that_waits_or_was_just_purged(
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '6 days' WHERE job_id <> %s", [died[3]])
     with keeper(keeper_database) as connection:
         assert connection.execute("DELETE FROM dead_letter").rowcount == 0
+
+
+def test_purge_step_has_its_limit_in_every_plan(
+    database_url: str, tenant_id: UUID, died: list[UUID], admin: Connection
+) -> None:
+    for method in ("hashagg", "hashjoin", "material", "memoize", "mergejoin", "sort"):
+        admin.execute(f"ALTER DATABASE {admin.info.dbname} SET enable_{method} = off".encode())
+    with closing(Database(database_url)) as database:
+        purge = request(database, tenant_id)
+        assert step(database, purge) is not None
+        assert of_tenant(database, tenant_id).done == 2
+
+        restore(database, purge)
+        with database.tenant(tenant_id) as connection:
+            [restored] = store.page(connection, tenant_id, limit=1, actions=["restore"])
+        step(database, restored, at_once=1)
+        assert len(shown(database, tenant_id)) == 5 - 2 + 1

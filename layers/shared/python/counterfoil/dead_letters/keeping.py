@@ -84,19 +84,22 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
     return operation
 
 
-# Neither is ordered: each step takes the next ones of an index.
+# Neither is ordered: each step takes the next rows of an index. ARRAY runs a subquery once. A join of a subquery that
+# locks rows may run it again, and then it returns other rows beyond its limit.
 _HIDE = """
 UPDATE dead_letter SET purged_at = %(now)s, purge_id = %(id)s, version = version + 1
-WHERE job_id IN (
+WHERE job_id = ANY(ARRAY(
     SELECT job_id FROM dead_letter
     WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < %(before)s AND purged_at IS NULL
       AND (resolved_at > %(requested_at)s) IS NOT TRUE
     LIMIT %(most)s FOR NO KEY UPDATE
-)
+))
 """
 _RESTORE = """
 UPDATE dead_letter SET purged_at = NULL, purge_id = NULL, kept_until = %(kept_until)s, version = version + 1
-WHERE job_id IN (SELECT job_id FROM dead_letter WHERE purge_id = %(purge)s LIMIT %(most)s FOR NO KEY UPDATE)
+WHERE job_id = ANY(ARRAY(
+    SELECT job_id FROM dead_letter WHERE purge_id = %(purge)s LIMIT %(most)s FOR NO KEY UPDATE
+))
 """
 
 

@@ -136,13 +136,13 @@ def group(
 
 # The row is given to its sender until `lost_at`, as SQS hides a message: a crash makes it due again.
 _TAKE = """
-UPDATE notice_delivery d SET attempts = attempts + 1, next_attempt_at = %(lost_at)s
-FROM (
+WITH due AS MATERIALIZED (
     SELECT notice_id, channel, recipient FROM notice_delivery
     WHERE channel = %(channel)s AND sent_at IS NULL AND abandoned_at IS NULL AND next_attempt_at <= %(now)s
     ORDER BY next_attempt_at, notice_id, recipient LIMIT 1 FOR UPDATE SKIP LOCKED
-) owed
-WHERE (d.notice_id, d.channel, d.recipient) = (owed.notice_id, owed.channel, owed.recipient)
+)
+UPDATE notice_delivery d SET attempts = attempts + 1, next_attempt_at = %(lost_at)s FROM due
+WHERE (d.notice_id, d.channel, d.recipient) = (due.notice_id, due.channel, due.recipient)
 RETURNING d.notice_id, d.channel, d.recipient, d.attempts
 """
 

@@ -1,0 +1,36 @@
+"""Statements that lock a limited number of rows do so once, in every plan of PostgreSQL."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = [*(ROOT / "layers" / "shared").rglob("*.py"), *(ROOT / "functions").rglob("*.py")]
+SOURCES += [path for path in (ROOT / "migrations").glob("*.sql") if not path.name.endswith(".rollback.sql")]
+LIMITED = re.compile(r"\bLIMIT\s+\S+\s+FOR\s+(?:NO\s+KEY\s+)?UPDATE")
+RUN_ONCE = re.compile(r"(?:ARRAY|AS MATERIALIZED|=) ?\($")
+"""An array, a materialized CTE and a single value are subqueries that run once."""
+
+
+def test_limited_locks_are_in_subqueries_that_run_once() -> None:
+    """PostgreSQL may run another subquery once per outer row, and its lock then finds rows beyond the limit."""
+    seen, wrong = 0, []
+    for path in SOURCES:
+        text = path.read_text()
+        for found in LIMITED.finditer(text):
+            seen += 1
+            before = text[: found.start()]
+            start = _opening(before)
+            if start is not None and not RUN_ONCE.search(before[: start + 1]):
+                wrong.append(f"{path.relative_to(ROOT)}:{before.count(chr(10)) + 1}")
+    assert seen >= 5
+    assert wrong == []
+
+
+def _opening(text: str) -> int | None:
+    """Position of the parenthesis around the end of a statement, if it has one."""
+    depth = 0
+    for position in range(len(text) - 1, text.rfind('"""'), -1):
+        depth += {")": 1, "(": -1}.get(text[position], 0)
+        if depth < 0:
+            return position
+    return None
