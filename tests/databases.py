@@ -1,7 +1,7 @@
-"""Databases of tests: clones of the migrated database. A clone in which a test changed only rows is emptied and reused.
+"""Databases of tests: clones of the migrated database.
 
-Creating and dropping a clone takes about 100 ms, because it has 1,300 files. Emptying one takes a tenth of that. Both
-happen in a thread while the next test runs.
+A clone in which a test changed only rows is emptied and reused. Creating and dropping a clone takes about 100 ms,
+because it has 1,300 files. Emptying one takes a tenth of that. Both happen in a thread while the next test runs.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _CATALOGS = {
     "pg_trigger": "tgrelid",
 }
 _FIRST_OID = 16384
-"""The first one that is not a system object's."""
+"""System objects have lower ones."""
 _VERSIONS = " UNION ALL ".join(
     f"SELECT concat('{name}', count(*), max(xmin::text::bigint)) FROM {name} WHERE {oid} >= {_FIRST_OID}"
     for name, oid in _CATALOGS.items()

@@ -12,7 +12,7 @@ RUN_ONCE = re.compile(r"(?:ARRAY|AS MATERIALIZED|=) ?\($")
 
 
 def test_limited_locks_are_in_subqueries_that_run_once() -> None:
-    """PostgreSQL may run another subquery once per outer row, and its lock then finds rows beyond the limit."""
+    """PostgreSQL may run other subqueries once per outer row, and each run locks more rows."""
     seen, wrong = 0, []
     for path in SOURCES:
         text = path.read_text()

@@ -211,6 +211,6 @@ def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:
 
 
 def rows(admin: Connection, table: str) -> list[dict[str, Any]]:
-    """Every row of a table, as dicts."""
-    found = admin.execute(f"SELECT to_jsonb(t) FROM {table} t".encode()).fetchall()
+    """Every row of a table, as dicts, in the order of its columns: ids are created in ascending order."""
+    found = admin.execute(f"SELECT to_jsonb(t) FROM {table} t ORDER BY t".encode()).fetchall()
     return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in found]

@@ -63,4 +63,5 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 def rows(admin: Connection, table: str) -> list[dict[str, Any]]:
     """Every row of a table, as Python has its values."""
-    return admin.cursor(row_factory=dict_row).execute(SQL("SELECT * FROM {}").format(Identifier(table))).fetchall()
+    statement = SQL("SELECT * FROM {} AS t ORDER BY t").format(Identifier(table))
+    return admin.cursor(row_factory=dict_row).execute(statement).fetchall()
