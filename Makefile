@@ -10,8 +10,9 @@ HISTORIES := 10000
 SLOW := benchmarks e2e fuzz golden infra migrations tools
 # Works without the product, which does not import it.
 PACKAGE := packages/powertools-postgres-idempotency
-# Tests under load, which `make test` runs for 45 seconds each, and the simulation, of which it runs 200 histories.
-SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) tests/tools/simulation/test_simulation.py
+# Tests that `make test` runs in a short form: load for 30 seconds, 200 simulated histories, 8 orders of arrival.
+SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) tests/tools/simulation/test_simulation.py \
+	tests/documents/matching/test_order_of_arrival.py tests/functions/test_mail_crashes.py
 # Without compiled modules, every process starts several seconds later.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -37,7 +38,7 @@ test-unit: setup  ## Run the quick tests: no database, no cloud, nothing that ta
 	@.venv/bin/python -m pytest --numprocesses 2 -m "not database and not slow" $(SLOW:%=--ignore=tests/%) --ignore=packages
 
 soak: setup  ## Run the tests under load and kills (SECONDS=600 for each), and the simulation (HISTORIES=10000)
-	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) COUNTERFOIL_HISTORIES=$(HISTORIES) .venv/bin/python -m pytest $(SOAK)
+	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) COUNTERFOIL_HISTORIES=$(HISTORIES) COUNTERFOIL_ORDERS=40 .venv/bin/python -m pytest $(SOAK)
 
 lint: setup  ## Check style, types, import contracts, spelling and dependencies
 	@.venv/bin/ruff check

@@ -1,6 +1,6 @@
 """Documents with known matches for the tests under load. Some of the matches need a judge.
 
-`make test` runs the tests under load for 45 seconds each, `make soak` for COUNTERFOIL_SOAK_SECONDS. Both check the
+`make test` runs the tests under load for 30 seconds each, `make soak` for COUNTERFOIL_SOAK_SECONDS. Both check the
 same; only the amount of load differs.
 """
 
@@ -23,7 +23,7 @@ from tools.sample_generator.ubl import write_ubl
 
 M = TypeVar("M", bound=BaseModel)
 
-LOAD_SECONDS = int(os.environ.get("COUNTERFOIL_SOAK_SECONDS") or 45)
+LOAD_SECONDS = int(os.environ.get("COUNTERFOIL_SOAK_SECONDS") or 30)
 """Approximate duration of the load of each test on two quiet cores. Tests derive counts from it, and no time limit."""
 PLAIN, DOUBTFUL = LOAD_SECONDS, LOAD_SECONDS // 5
 """Deals of an order and the invoice that names it; and of two orders alike and an invoice that names neither."""

@@ -45,7 +45,7 @@ pytestmark = [
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
 LOAD = 1
 """Which documents. Their truth is checked against a calm, and need not be checked for every seed of kills."""
-WORKER_KILLS = LOAD_SECONDS // 5
+WORKER_KILLS = max(9, LOAD_SECONDS // 5)
 DATABASE_KILLS = WORKER_KILLS // 4
 BACKLOG = DOCUMENTS // 5
 """Documents that are there before the first kill, so that there is always work to be hit."""

@@ -96,14 +96,14 @@ def test_a_broken_history_is_told_with_the_virtual_time_of_every_step(store: Sto
 
 
 def test_the_command_says_what_it_found_and_ends_accordingly() -> None:
-    fine = CliRunner().invoke(app, ["simulate", "--histories", "3", "--seed", "7", "--processes", "1", "--json"])
+    fine = CliRunner().invoke(app, ["simulate", "--histories", "2", "--seed", "7", "--processes", "1", "--json"])
     broken = CliRunner().invoke(
         app,
-        ["simulate", "--histories", "50", "--seed", "1", "--processes", "1", "--twin", "delete in finally", "--json"],
+        ["simulate", "--histories", "2", "--seed", "4", "--processes", "1", "--twin", "delete in finally", "--json"],
     )
 
     assert fine.exit_code == 0
-    assert json.loads(fine.stdout)["histories"] == 3
+    assert json.loads(fine.stdout)["histories"] == 2
     assert broken.exit_code == 1
     assert "lost" in json.loads(broken.stdout)["violations"][0]["violation"]
     assert "is deleted from" in broken.stderr
