@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,43 +13,44 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from counterfoil.documents import extraction
+from counterfoil.documents.extraction import ExtractionResult
 from counterfoil.documents.recognition import misnamed, recognise
 from counterfoil.documents.sandbox import parsers
-from counterfoil.documents.structured import ROLES, DocumentType, Roles
+from counterfoil.documents.structured import ROLES, Roles
 from counterfoil.errors import InvalidDocumentError
-
-if TYPE_CHECKING:
-    from counterfoil.documents.text.evidence import Evidence
 
 EXIT_SOME_FILE_FAILED = 1
 _OTHER_ROLES = Roles(number="subject", date="date", seller="issuer", buyer="recipient")
 
 
+_NOTHING = ExtractionResult(None, "none", None)
+
+
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of one file: an extraction's fields, or an error."""
+    """Extraction of one file, or its error."""
 
     file: str
     seconds: float
-    type: DocumentType | None = None
-    method: str = "none"
-    structured_data: dict[str, Any] | None = None
-    reason: str | None = None
-    remarks: tuple[str, ...] = ()
-    evidence: "Mapping[str, Evidence]" = field(default_factory=dict)
+    found: ExtractionResult = _NOTHING
     error: str | None = None
 
     def line(self) -> str:
-        """Write the outcome as one line of JSON; reason, remarks, evidence and error only where there are any."""
+        """Return one line of JSON. Reason, remarks, evidence and error are included if there are any."""
+        found = self.found
         fields = {
             "file": self.file,
-            "type": self.type,
-            "method": self.method,
+            "type": found.type,
+            "method": found.method,
             "seconds": self.seconds,
-            "structured_data": self.structured_data,
+            "structured_data": found.structured_data,
         }
-        evidence = {path: asdict(one) for path, one in self.evidence.items()}
-        notes = {"reason": self.reason, "remarks": list(self.remarks), "evidence": evidence, "error": self.error}
+        notes = {
+            "reason": found.reason,
+            "remarks": found.remarks,
+            "evidence": found.evidence,
+            "error": self.error,
+        }
         return json.dumps(fields | {name: note for name, note in notes.items() if note})
 
 
@@ -105,16 +106,8 @@ def _outcome(file: Path, *, text_only: bool) -> _Outcome:
         return _Outcome(
             str(file), _since(started), error=f"Reading the file failed unexpectedly ({type(error).__name__})."
         )
-    return _Outcome(
-        str(file),
-        _since(started),
-        found.type,
-        found.method,
-        found.structured_data,
-        found.reason and (misnamed(file.name, recognise(content)) or found.reason),
-        found.remarks,
-        found.evidence,
-    )
+    reason = found.reason and (misnamed(file.name, recognise(content)) or found.reason)
+    return _Outcome(str(file), _since(started), replace(found, reason=reason))
 
 
 def _read(file: Path) -> bytes:
@@ -148,14 +141,15 @@ def _show(outcomes: Iterator[_Outcome]) -> bool:
 
 
 def _cells(outcome: _Outcome) -> list[str]:
-    data = outcome.structured_data or {}
-    roles = ROLES.get(outcome.type, _OTHER_ROLES) if outcome.type else _OTHER_ROLES
-    document = [(outcome.type or "").replace("_", " "), data.get(roles.number), data.get(roles.date)]
+    found = outcome.found
+    data = found.structured_data or {}
+    roles = ROLES.get(found.type, _OTHER_ROLES) if found.type else _OTHER_ROLES
+    document = [(found.type or "").replace("_", " "), data.get(roles.number), data.get(roles.date)]
     return [
         Path(outcome.file).name,
         " ".join(filter(None, document)),
         data.get(roles.seller, {}).get("name", ""),
         " ".join(filter(None, (data.get("total_gross"), data.get("currency")))),
         str(len(data.get("line_items", []))) if data else "",
-        outcome.error or outcome.reason or " ".join(outcome.remarks),
+        outcome.error or found.reason or " ".join(found.remarks),
     ]

@@ -11,10 +11,9 @@ matching is begun all the same, if it ever was: it takes the document out of its
 stays so: what its parts state belongs to them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -24,7 +23,7 @@ from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, T
 from counterfoil.delivery.dead_letter import renew
 from counterfoil.delivery.work import Send
 from counterfoil.documents import files, replacement
-from counterfoil.documents.extraction import Extraction
+from counterfoil.documents.extraction import ExtractionResult
 from counterfoil.documents.files import File
 from counterfoil.documents.reading import recognition
 from counterfoil.documents.reading.asking import Remembering
@@ -68,20 +67,6 @@ class _Document:
     """Its pages that told something then by their recognised characters."""
     parts: frozenset[tuple[int, int]]
     """First and last page of the parts that it was taken apart to before."""
-
-
-@dataclass(frozen=True)
-class _Result:
-    """What was read of a document, as its row will say."""
-
-    type: str | None
-    method: str
-    structured_data: Mapping[str, Any] | None
-    reason: str | None = None
-    remarks: tuple[str, ...] = ()
-    evidence: Mapping[str, Any] | None = None
-    unread: frozenset[int] = frozenset()
-    """Pages that could not be recognised."""
 
 
 @dataclass(frozen=True)
@@ -167,35 +152,35 @@ class _Ingestion:
     model: Remembering | None
     ocr: Ocr | None
 
-    def run(self) -> _Result | _Divided | _AsBefore:
+    def run(self) -> ExtractionResult | _Divided | _AsBefore:
         """Read the file."""
         content = files.read(self.document.file)
         self.attempt.deadline.check()
         read = parsers.read(content, self.attempt.deadline.check)
         extraction = read.extraction
         if extraction.structured_data is not None:
-            return _exact(extraction)
+            return replace(extraction, evidence={"*": {"source": extraction.method, "confidence": 1}})
         kind = recognise(content)
         if kind is FileKind.IMAGE:
             return self._image(recognition.of_image(content, self._recogniser()))
         if kind is FileKind.PDF:
             return self._pdf(content, read)
         reason = misnamed(self.document.name, kind) or extraction.reason
-        return _Result(extraction.type, extraction.method, None, reason)
+        return replace(extraction, reason=reason)
 
-    def _image(self, found: Recognition) -> _Result:
+    def _image(self, found: Recognition) -> ExtractionResult:
         """Read an image of one document; a TIFF of several pages may hold more, and cannot be cut into files."""
         if len(found.pages) < 2 or _is_blank(found):
             return self._pages(found)
         division = self._division(found)
         if division.doubt is not None:
-            return _Result(DocumentType.OTHER, "none", None, self._why_whole(division, found))
+            return ExtractionResult(DocumentType.OTHER, "none", None, self._why_whole(division, found))
         if len(division.parts) > 1:
             reason = f"The image holds {len(division.parts)} documents; send them as a PDF, which is taken apart."
-            return _Result(DocumentType.OTHER, "none", None, reason)
+            return ExtractionResult(DocumentType.OTHER, "none", None, reason)
         return self._pages(found)
 
-    def _pdf(self, content: bytes, read: FileText) -> _Result | _Divided | _AsBefore:
+    def _pdf(self, content: bytes, read: FileText) -> ExtractionResult | _Divided | _AsBefore:
         def cut(numbers: Sequence[int]) -> Iterator[bytes]:
             return parsers.cut(content, [(number, number) for number in numbers], self.attempt.deadline.check)
 
@@ -206,7 +191,7 @@ class _Ingestion:
                 return _AsBefore()
             if division.doubt is not None:
                 reason = self._why_whole(division, found)
-                return _Result(DocumentType.OTHER, "none", None, reason)
+                return ExtractionResult(DocumentType.OTHER, "none", None, reason)
             if len(division.parts) > 1:
                 parts = children.store(self.attempt, self.document.file.bucket, content, division.parts)
                 return _Divided(division, parts)
@@ -223,16 +208,9 @@ class _Ingestion:
         unasked = None if self.model is None else self.model.unasked
         return " ".join(filter(None, (division.doubt, unasked, found.told)))
 
-    def _pages(self, found: Recognition) -> _Result:
-        reader = Reader(
-            self.model,
-            self.attempt.tenant_id,
-            self.attempt.work_id,
-            self.attempt.deadline,
-        )
-        read = reader.read(found)
-        unread = frozenset(found.unread)
-        return _Result(read.type, read.method, read.structured_data, read.reason, read.remarks, read.evidence, unread)
+    def _pages(self, found: Recognition) -> ExtractionResult:
+        attempt = self.attempt
+        return Reader(self.model, attempt.tenant_id, attempt.work_id, attempt.deadline).read(found)
 
     def _recogniser(self) -> Recogniser | None:
         if self.ocr is None:
@@ -257,19 +235,7 @@ def _is_blank(found: Recognition) -> bool:
     return not any(page.words for page in found.pages)
 
 
-def _exact(extraction: Extraction) -> _Result:
-    """What XML states: each field exactly."""
-    return _Result(
-        extraction.type,
-        extraction.method,
-        extraction.structured_data,
-        extraction.reason,
-        extraction.remarks,
-        {"*": {"source": extraction.method, "confidence": 1}},
-    )
-
-
-def _done(attempt: TenantAttempt, found: _Result) -> Outcome:
+def _done(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
     is_read = found.structured_data is not None
     is_matched = is_read and found.type not in (None, DocumentType.OTHER)
 
@@ -294,7 +260,7 @@ def _without_model(model: Remembering | None) -> str | None:
     return "No language model is configured, as there was then." if model is None else model.unasked
 
 
-def _poorer(found: _Result, before: _Document, without_model: str | None) -> str | None:
+def _poorer(found: ExtractionResult, before: _Document, without_model: str | None) -> str | None:
     """Why a reading must not replace the one before, which found something; None where it may.
 
     A reading without data may where it says what that is: a document of a kind that has none. But rules alone neither
@@ -332,14 +298,14 @@ def _match(connection: Connection, attempt: TenantAttempt, ids: Sequence[UUID]) 
     return renew(connection, "matching", ids, attempt.now(), actor="ingestion", why=WHY)
 
 
-def _write(connection: Connection, attempt: TenantAttempt, found: _Result) -> None:
+def _write(connection: Connection, attempt: TenantAttempt, found: ExtractionResult) -> None:
     connection.execute(
         "UPDATE document SET type = %s, method = %s, structured_data = %s, evidence = %s WHERE id = %s",
         [
             found.type or DocumentType.OTHER,
             found.method,
             None if found.structured_data is None else Jsonb(found.structured_data),
-            None if found.evidence is None else Jsonb(found.evidence),
+            Jsonb(found.evidence) if found.evidence else None,
             attempt.work_id,
         ],
     )
@@ -349,7 +315,7 @@ def _divided(attempt: TenantAttempt, found: _Divided) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
         replacement.lock_awaited(connection, attempt.work_id)
-        _write(connection, attempt, _Result(DocumentType.OTHER, "none", None))
+        _write(connection, attempt, ExtractionResult(DocumentType.OTHER, "none", None))
         messages = _match_again(connection, attempt)
         connection.execute(
             "UPDATE document SET matching_reason = %s WHERE id = %s", [found.split.summary, attempt.work_id]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pypdf import PdfWriter
 
 from counterfoil.documents import extraction as module
-from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.extraction import ExtractionResult, extract
 from counterfoil.documents.structured import DocumentType, structure
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
@@ -19,7 +19,7 @@ HYBRID = pdf(text="Rechnung 2025/311", files=(("factur-x.xml", cii_invoice()),))
 NUMBER = "<cbc:ID>R-5108</cbc:ID>"
 
 
-def read(content: bytes) -> Extraction:
+def read(content: bytes) -> ExtractionResult:
     """Extract, and check what holds for every extraction."""
     extraction = extract(content)
     data = extraction.structured_data
@@ -30,7 +30,7 @@ def read(content: bytes) -> Extraction:
     return extraction
 
 
-def number(extraction: Extraction) -> str:
+def number(extraction: ExtractionResult) -> str:
     assert extraction.structured_data is not None
     found = extraction.structured_data["invoice_number"]
     assert isinstance(found, str)
@@ -47,7 +47,7 @@ def test_with_text_only_the_xml_inside_a_pdf_is_left_aside():
     extraction = extract(HYBRID, text_only=True)
     assert (extraction.type, extraction.method) == ("invoice", "text")
     assert extraction.structured_data == {"invoice_number": "2025/311"}
-    assert extraction.evidence["invoice_number"].page == 1
+    assert extraction.evidence["invoice_number"]["page"] == 1
 
 
 def test_a_pdf_without_xml_is_read_from_its_pages():
@@ -93,7 +93,7 @@ def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
 @pytest.mark.parametrize(
     ("content", "document_type", "reason"),
     [
-        (pdf(text="Guten Tag"), None, "names no kind of document"),
+        (pdf(text="Guten Tag"), None, "name no kind of document"),
         (
             garbled(printed(LASKU), lambda code: 0xE000 + code),
             None,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.extraction import Extraction, extract, extract_xml
+from counterfoil.documents.extraction import ExtractionResult, extract, extract_xml
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from tests.documents.second_reading import Line, SecondReading, read_again, xml_of_pdf
 
@@ -101,7 +101,7 @@ def test_labelled_sets_keep_every_field_through_the_models(name: str):
         assert differing(record.data(), line["structured_data"]) == []
 
 
-def as_second_reading(extraction: Extraction) -> SecondReading:
+def as_second_reading(extraction: ExtractionResult) -> SecondReading:
     """What was extracted, cut down to what the second reader reads: document-level lines have no position there."""
     assert extraction.type is not None
     data, roles = extraction.structured_data or {}, ROLES[extraction.type]

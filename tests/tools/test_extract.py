@@ -52,7 +52,7 @@ def test_what_was_kept_says_why_and_is_no_error(folder: Path):
     assert result.exit_code == 0
     (plain,) = lines(result)
     assert (plain["type"], plain["method"], plain["structured_data"]) == (None, "none", None)
-    assert "names no kind of document" in plain["reason"]
+    assert "name no kind of document" in plain["reason"]
 
 
 def test_text_only_leaves_embedded_xml_aside(folder: Path):
@@ -65,7 +65,7 @@ def test_what_is_read_from_pages_comes_with_its_evidence(tmp_path: Path):
     (tmp_path / "page.pdf").write_bytes(pdf(text="Rechnung Nr. 17"))
     (page,) = lines(run("--json", tmp_path / "page.pdf"))
     assert (page["method"], page["structured_data"]) == ("text", {"invoice_number": "17"})
-    assert page["evidence"] == {"invoice_number": {"source": "title", "confidence": 0.95, "page": 1}}
+    assert page["evidence"] == {"invoice_number": {"source": "text:title", "confidence": 0.95, "page": 1}}
 
 
 def test_a_bad_file_is_a_line_with_an_error_and_the_others_go_on(folder: Path):

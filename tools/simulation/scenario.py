@@ -16,7 +16,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.delivery.work import Message
-from counterfoil.documents.extraction import Extraction, extract_xml
+from counterfoil.documents.extraction import ExtractionResult, extract_xml
 from counterfoil.documents.sandbox.parsers import FileText
 from counterfoil.documents.structured import DocumentType
 from counterfoil.errors import (
@@ -108,7 +108,7 @@ def papers() -> dict[str, bytes]:
 
 
 @cache
-def read(content: bytes) -> Extraction | Exception:
+def read(content: bytes) -> ExtractionResult | Exception:
     """What extraction finds: the same for the same bytes, so it is asked once."""
     try:
         return extract_xml(content)
@@ -116,7 +116,7 @@ def read(content: bytes) -> Extraction | Exception:
         return error
 
 
-def extracted(content: bytes) -> Extraction:
+def extracted(content: bytes) -> ExtractionResult:
     """As `extract_xml`, kept. Raises as it."""
     found = read(content)
     if isinstance(found, Exception):

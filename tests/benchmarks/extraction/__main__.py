@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from counterfoil.documents import pdf
-from counterfoil.documents.extraction import Extraction, extract
+from counterfoil.documents.extraction import ExtractionResult, extract
 from counterfoil.documents.text.page import pages
 from counterfoil.errors import InvalidDocumentError
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header
@@ -79,7 +79,7 @@ def measure(files: Iterable[Path], folder: Path, show: Callable[[str], None] | N
     return figures
 
 
-def _compare(content: bytes, truth: Extraction, read: Extraction) -> tuple[Counts, Counts]:
+def _compare(content: bytes, truth: ExtractionResult, read: ExtractionResult) -> tuple[Counts, Counts]:
     page_text = PageText(pages(content))
     expected, got = truth.structured_data or {}, read.structured_data or {}
     head = compare(header(expected), header(got), page_text.states)
@@ -87,12 +87,12 @@ def _compare(content: bytes, truth: Extraction, read: Extraction) -> tuple[Count
     return head, body
 
 
-def _says_what_its_xml_states(content: bytes, truth: Extraction) -> bool:
+def _says_what_its_xml_states(content: bytes, truth: ExtractionResult) -> bool:
     xml = xml_of_pdf(content) or next((file.content for file in pdf.embedded_xml(content)), b"")
     return as_second_reading(truth) == read_again(xml)
 
 
-def _misses(file: str, truth: Extraction, read: Extraction, head: Counts, body: Counts) -> Iterator[str]:
+def _misses(file: str, truth: ExtractionResult, read: ExtractionResult, head: Counts, body: Counts) -> Iterator[str]:
     yield f"\n{file}: {head.right} right in the header, {body.right} in lines"
     if read.type != truth.type:
         yield f"  type: expected {truth.type}, got {read.type} ({read.reason})"

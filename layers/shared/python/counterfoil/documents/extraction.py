@@ -14,13 +14,12 @@ from counterfoil.errors import InvalidDocumentError
 
 if TYPE_CHECKING:
     from counterfoil.documents.pdf import EmbeddedXml
-    from counterfoil.documents.reading.recognition import Recognition
-    from counterfoil.documents.text.evidence import Evidence
 
 MAX_FILE_BYTES = 100 * 1024 * 1024
 
-Method = Literal["xml", "embedded-xml", "text", "none"]
-"""How a document was read: from an XML file, the XML embedded in a PDF, the text of its pages, or not at all."""
+Method = Literal["xml", "embedded-xml", "text", "ocr", "model", "none"]
+"""How a document was read: from an XML file, the XML embedded in a PDF, by rules from a text layer or from OCR, with a
+language model's help, or not at all."""
 
 _EINVOICE_NAMES = (
     "factur-x.xml",
@@ -35,24 +34,25 @@ _ENVELOPE = "{http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHea
 
 
 @dataclass(frozen=True)
-class Extraction:
-    """What became of a file.
-
-    `evidence` tells, for what was read from pages, where each field comes from and how sure it is, by its path.
-    `type` is None where the file does not tell. `structured_data` has the fields that `structured` fixes for the type
-    and is None where nothing was read; then `reason` says why, in a sentence, and the document is kept as it is.
-    `remarks` names, a sentence each, fields that are unreadable and were left out.
-    """
+class ExtractionResult:
+    """Result of reading one document, from XML or from pages."""
 
     type: DocumentType | None
+    """None: unknown."""
     method: Method
     structured_data: dict[str, Any] | None
+    """Fields that `structured` defines for the type. None: the document is stored without data, and `reason` says why
+    in a sentence."""
     reason: str | None = None
     remarks: tuple[str, ...] = ()
-    evidence: "Mapping[str, Evidence]" = field(default_factory=dict)
+    """Sentences about missing, doubtful, contradictory and unreadable fields."""
+    evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Source, confidence and page of each field that was read from pages, by path."""
+    unread: frozenset[int] = frozenset()
+    """Pages without OCR results, counted from 1."""
 
 
-def extract(content: bytes, *, text_only: bool = False) -> Extraction:
+def extract(content: bytes, *, text_only: bool = False) -> ExtractionResult:
     """Recognise a file and read what it states: its XML, and else the text of its pages, by rules alone.
 
     With `text_only` the XML inside a PDF is ignored. A file without XML and text (scan, image, archive, unknown kind)
@@ -62,7 +62,7 @@ def extract(content: bytes, *, text_only: bool = False) -> Extraction:
     exact = extract_xml(content, embedded=not text_only)
     if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
         return exact
-    from counterfoil.documents.reading import recognition, scans
+    from counterfoil.documents.reading import reader, recognition, scans
     from counterfoil.documents.splitting import split
     from counterfoil.documents.text.page import pages
 
@@ -71,13 +71,13 @@ def extract(content: bytes, *, text_only: bool = False) -> Extraction:
     count = len(split(found.pages).parts)
     if count > 1:
         return replace(exact, reason=f"The PDF holds {count} documents; ingestion takes them apart and reads each.")
-    extraction = _extract_pages(found)
+    extraction = reader.read_by_rules(found)
     if extraction.structured_data is None:
         return replace(exact, reason=f"{exact.reason} {extraction.reason}")
     return extraction
 
 
-def extract_xml(content: bytes, *, embedded: bool = True) -> Extraction:
+def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
     """Recognise a file and read what its XML states.
 
     Reads XML in UBL 2, Cross Industry Invoice (Factur-X, ZUGFeRD, XRechnung), Order-X and FatturaPA, alone or, unless
@@ -98,21 +98,6 @@ def extract_xml(content: bytes, *, embedded: bool = True) -> Extraction:
     return _KEPT[kind]
 
 
-def _extract_pages(found: "Recognition") -> Extraction:
-    from counterfoil.documents import text
-
-    if not found.has_words:
-        return Extraction(None, "none", None, found.why_empty)
-    read = text.read(found.pages)
-    lost = text.unreadable.warning(found.pages, {} if read is None else read.fields)
-    further = tuple(sentence for sentence in (lost, found.told) if sentence)
-    if read is None:
-        reason = "The text of the pages names no kind of document with a number of its own; they are kept."
-        return Extraction(None, "none", None, " ".join((reason, *further)))
-    record, remarks = structure(read.type, read.fields)
-    return Extraction(read.type, "text", record.data(), None, (*remarks, *further), read.evidence)
-
-
 def check_size(size: int) -> None:
     """Raise `InvalidDocumentError` for a size in bytes that no document may have, before anything is read."""
     if size == 0:
@@ -125,15 +110,15 @@ def check_size(size: int) -> None:
 
 _EMPTY = "The file is empty; send it again."
 _KEPT = {
-    FileKind.IMAGE: Extraction(None, "none", None, "The file is an image and could not be read: OCR is off."),
-    FileKind.ZIP: Extraction(
+    FileKind.IMAGE: ExtractionResult(None, "none", None, "The file is an image and could not be read: OCR is off."),
+    FileKind.ZIP: ExtractionResult(
         DocumentType.OTHER, "none", None, "The file is an archive or an office document; these are kept and not read."
     ),
-    FileKind.UNKNOWN: Extraction(DocumentType.OTHER, "none", None, "The file is of an unknown kind; it is kept."),
+    FileKind.UNKNOWN: ExtractionResult(DocumentType.OTHER, "none", None, "The file is of an unknown kind; it is kept."),
 }
 
 
-def _extract_pdf(content: bytes, *, embedded: bool) -> Extraction:
+def _extract_pdf(content: bytes, *, embedded: bool) -> ExtractionResult:
     from counterfoil.documents import pdf  # 0.3 s of a cold start, which XML alone need not wait for
 
     files = pdf.embedded_xml(content)
@@ -142,14 +127,14 @@ def _extract_pdf(content: bytes, *, embedded: bool) -> Extraction:
         if extraction is not None:
             return extraction
     aside = "The PDF's embedded XML is ignored." if files and not embedded else "The PDF has no embedded e-invoice."
-    return Extraction(None, "none", None, aside)
+    return ExtractionResult(None, "none", None, aside)
 
 
 def _preference(file: "EmbeddedXml") -> int:
     return _EINVOICE_NAMES.index(file.name) if file.name in _EINVOICE_NAMES else len(_EINVOICE_NAMES)
 
 
-def _extract_embedded(file: "EmbeddedXml") -> Extraction | None:
+def _extract_embedded(file: "EmbeddedXml") -> ExtractionResult | None:
     """Read embedded XML if it is a business document. What is broken counts only under the name of an e-invoice."""
     is_einvoice_name = file.name.casefold() in map(str.casefold, _EINVOICE_NAMES)
     try:
@@ -163,7 +148,7 @@ def _extract_embedded(file: "EmbeddedXml") -> Extraction | None:
     return None if extraction.structured_data is None else extraction
 
 
-def _extract_xml(root: etree._Element, method: Method) -> Extraction:
+def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
     root = _unwrapped(root)
     reading: Reading
     match recognise_dialect(root):
@@ -177,17 +162,17 @@ def _extract_xml(root: etree._Element, method: Method) -> Extraction:
             count = fatturapa.count_invoices(root)
             if count > 1:
                 reason = f"The file holds {count} invoices; send each as a file of its own to have it read."
-                return Extraction(None, "none", None, reason)
+                return ExtractionResult(None, "none", None, reason)
             reading = fatturapa.read(root)
         case _:
             reason = "The XML is of a kind that is not known; it is kept and not read."
-            return Extraction(DocumentType.OTHER, "none", None, reason)
+            return ExtractionResult(DocumentType.OTHER, "none", None, reason)
     record, remarks = structure(reading.type, reading.fields)
     if reading.lacks_required_lines:
         name = reading.type.value.replace("_", " ")
         message = f"The {name} has no lines, and its profile needs them; ask its sender for a complete one."
         raise InvalidDocumentError(message)
-    return Extraction(reading.type, method, record.data(), remarks=remarks)
+    return ExtractionResult(reading.type, method, record.data(), remarks=remarks)
 
 
 def _unwrapped(root: etree._Element) -> etree._Element:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from counterfoil.deadline import Deadline
 from counterfoil.documents import text
+from counterfoil.documents.extraction import ExtractionResult, Method
 from counterfoil.documents.reading.asking import Remembering
 from counterfoil.documents.reading.choice import Read, choose
 from counterfoil.documents.reading.grounds import Grounds
@@ -17,28 +18,9 @@ from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.structured import ROLES, DocumentType, structure
 from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.page import Page
+from counterfoil.documents.text.reading import Reading
 from counterfoil.errors import ContextWindowError, InvalidDocumentError
 from counterfoil.llm import BudgetSpentError, Question, RefusedQuestionError
-
-Method = Literal["text", "ocr", "model", "none"]
-"""How pages were read: by rules from their text layer or from recognised characters, with a language model's help, or
-not at all."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a document's pages.
-
-    `structured_data` is None where nothing was read; then `reason` says why, in a sentence. `evidence` has source,
-    confidence and page of each field by its path, as JSON. `remarks` has a sentence for everything that is wanting.
-    """
-
-    type: DocumentType | None
-    method: Method
-    structured_data: dict[str, Any] | None
-    reason: str | None = None
-    remarks: tuple[str, ...] = ()
-    evidence: Mapping[str, Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +32,7 @@ class Reader:
     document_id: UUID
     deadline: Deadline
 
-    def read(self, recognition: Recognition) -> Outcome:
+    def read(self, recognition: Recognition) -> ExtractionResult:
         """Read one document; outside any transaction.
 
         Raises:
@@ -59,7 +41,7 @@ class Reader:
                 nothing.
         """
         if not recognition.has_words:
-            return Outcome(None, "none", None, recognition.why_empty)
+            return _without_words(recognition)
         found = self._by_rules(recognition.pages)
         refused: str | None = None
         if self.model is not None and (found is None or not _reviewed(found).is_good):
@@ -69,11 +51,10 @@ class Reader:
                 refused = str(error)
             except (RefusedQuestionError, ContextWindowError) as error:
                 refused = _REFUSED if isinstance(error, RefusedQuestionError) else _TOO_LONG
-        return _outcome(found, recognition, refused)
+        return _result(found, recognition, refused)
 
     def _by_rules(self, pages: Sequence[Page]) -> Read | None:
-        read = parsers.read_pages(pages, self.deadline.check)
-        return None if read is None else Read(read.type, read.fields, read.evidence)
+        return _read(parsers.read_pages(pages, self.deadline.check))
 
     def _ask(self, model: Remembering, recognition: Recognition, found: Read | None) -> tuple[Said, Grounds]:
         """What the model says, and what it is held against. Lines that are sure are not asked for, nor too many."""
@@ -99,6 +80,21 @@ class Reader:
             return ask(lines=False), grounds
 
 
+def read_by_rules(recognition: Recognition) -> ExtractionResult:
+    """Read one document by rules alone, in this process."""
+    if not recognition.has_words:
+        return _without_words(recognition)
+    return _result(_read(text.read(recognition.pages)), recognition, None)
+
+
+def _without_words(recognition: Recognition) -> ExtractionResult:
+    return ExtractionResult(None, "none", None, recognition.why_empty, unread=frozenset(recognition.unread))
+
+
+def _read(found: Reading | None) -> Read | None:
+    return None if found is None else Read(found.type, found.fields, found.evidence)
+
+
 _REFUSED = "The language model refused to read the document."
 _TOO_LONG = "The document is too long for the language model."
 
@@ -107,24 +103,25 @@ def _reviewed(read: Read) -> Review:
     return review(read.type, read.fields, read.evidence)
 
 
-def _outcome(read: Read | None, recognition: Recognition, refused: str | None) -> Outcome:
+def _result(read: Read | None, recognition: Recognition, refused: str | None) -> ExtractionResult:
     lost = text.unreadable.warning(recognition.pages, {} if read is None else read.fields)
     further = [sentence for sentence in (refused, lost, recognition.told) if sentence]
+    unread = frozenset(recognition.unread)
     if read is None:
         reason = "The pages name no kind of document with a number of its own that could be read; they are kept."
-        return Outcome(None, "none", None, " ".join([reason, *further]))
+        return ExtractionResult(None, "none", None, " ".join([reason, *further]), unread=unread)
     method = _method(read, recognition)
     if read.type is DocumentType.OTHER:
         reason = "The document is of a kind that is kept and not matched."
-        return Outcome(read.type, method, None, " ".join([reason, *further]))
+        return ExtractionResult(read.type, method, None, " ".join([reason, *further]), unread=unread)
     read = _without_nameless(read)
     try:
         record, remarks = structure(read.type, read.fields)
     except InvalidDocumentError as error:
-        return Outcome(read.type, method, None, " ".join([str(error), *further]))
+        return ExtractionResult(read.type, method, None, " ".join([str(error), *further]), unread=unread)
     told = (*read.remarks, *remarks, *_wanting(_reviewed(read)), *further)
     data = record.data()
-    return Outcome(read.type, method, data, None, told, _evidence(data, read, recognition))
+    return ExtractionResult(read.type, method, data, None, told, _evidence(data, read, recognition), unread)
 
 
 def _wanting(review: Review) -> Iterable[str]:

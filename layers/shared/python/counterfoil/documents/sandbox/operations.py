@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from counterfoil.documents.sandbox.program import Operation, Part
 
 if TYPE_CHECKING:
-    from counterfoil.documents.extraction import Extraction
+    from counterfoil.documents.extraction import ExtractionResult
     from counterfoil.documents.mail.attachments import Found
 
 # Each operation imports its own parsers: a child that only renders pages needs neither pypdf nor lxml.
@@ -54,16 +54,8 @@ def _read_pages(content: bytes, *, pages: Any) -> Iterator[Part]:
     yield None if found is None else asdict(found), b""
 
 
-def _as_json(found: "Extraction") -> dict[str, Any]:
-    evidence = {path: asdict(one) for path, one in found.evidence.items()}
-    return {
-        "type": found.type,
-        "method": found.method,
-        "structured_data": found.structured_data,
-        "reason": found.reason,
-        "remarks": list(found.remarks),
-        "evidence": evidence,
-    }
+def _as_json(found: "ExtractionResult") -> dict[str, Any]:
+    return asdict(found) | {"unread": sorted(found.unread)}
 
 
 def _cut(content: bytes, *, ranges: Sequence[Sequence[int]]) -> Iterator[Part]:

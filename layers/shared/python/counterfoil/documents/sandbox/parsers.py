@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterfoil.documents.extraction import Extraction
+from counterfoil.documents.extraction import ExtractionResult
 from counterfoil.documents.mail.attachments import Attachment, Found, Skipped
 from counterfoil.documents.mail.message import Envelope, Refusal, SenderAuthentication
 from counterfoil.documents.recognition import FileKind
@@ -35,15 +35,15 @@ def _no_check() -> None:
 
 @dataclass(frozen=True)
 class FileText:
-    """Extraction of a file's XML, and the pages of a PDF without XML."""
+    """ExtractionResult of a file's XML, and the pages of a PDF without XML."""
 
-    extraction: Extraction
+    extraction: ExtractionResult
     pages: Sequence[Page] = ()
     scans: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Width and height, in points, of pages that are scans or whose text is noise. Pages count from 1."""
 
 
-def extract(content: bytes, *, text_only: bool = False) -> Extraction:
+def extract(content: bytes, *, text_only: bool = False) -> ExtractionResult:
     """Do the same as `extraction.extract`. Raises as `process.run`."""
     (frame,) = run("extract", content, {"text_only": text_only}, READ)
     return _extraction(frame.value)
@@ -60,19 +60,10 @@ def read(content: bytes, check: Check = _no_check) -> FileText:
     return FileText(extraction, packing.unpack(frame.value["pages"], frame.content), scans)
 
 
-def _extraction(value: Any) -> Extraction:
-    return Extraction(
-        None if value["type"] is None else DocumentType(value["type"]),
-        value["method"],
-        value["structured_data"],
-        value["reason"],
-        tuple(value["remarks"]),
-        _evidence(value),
-    )
-
-
-def _evidence(value: Any) -> dict[str, Evidence]:
-    return {path: Evidence(**one) for path, one in value["evidence"].items()}
+def _extraction(value: Any) -> ExtractionResult:
+    type_ = None if value["type"] is None else DocumentType(value["type"])
+    given = {"type": type_, "remarks": tuple(value["remarks"]), "unread": frozenset(value["unread"])}
+    return ExtractionResult(**value | given)
 
 
 def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
@@ -88,7 +79,10 @@ def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | Non
     head, words = packing.pack(pages)
     (frame,) = run("read_pages", words, {"pages": head}, READ, check)
     value = frame.value
-    return None if value is None else Reading(DocumentType(value["type"]), value["fields"], _evidence(value))
+    if value is None:
+        return None
+    evidence = {path: Evidence(**one) for path, one in value["evidence"].items()}
+    return Reading(DocumentType(value["type"]), value["fields"], evidence)
 
 
 def cut(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_check) -> Iterator[bytes]:
