@@ -40,6 +40,7 @@ READER = "counterfoil"
 """Who looks, where the system does not know its user."""
 Kind = Literal["letter", "operation", "purge", "group"]
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 Query = Mapping[str, Any]
 
 
@@ -176,10 +177,10 @@ def reach(context: typer.Context, by: str | None = None) -> Api:
 
 def after(
     seconds: float,
-    look: Callable[[], M],
+    look: Callable[[], T],
     sleep: Callable[[float], None],
     clock: Callable[[], float] = time.monotonic,
-) -> M:
+) -> T:
     """What `look` finds in so many seconds, of something that goes on by itself.
 
     An API that cannot answer then, or that is asked too often, is asked again for AWAY_SECONDS.

@@ -30,7 +30,9 @@ COMMANDS = {
     "demo": Command("tools.demo.command:demo", "Process sample documents and show the results.", CLOUD),
     "replay": Command("tools.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
     "tenants": Command(
-        "cli.tenancy:app", "Add and list tenants, and say who hears of failures and where mail goes.", WORK
+        "cli.commands.tenants:app",
+        "Add and list tenants, and set their addresses, admins, destinations and tolerances.",
+        WORK,
     ),
     "ingest": Command("cli.ingest:ingest", "Upload files for a tenant, or mail for whom it names.", WORK),
     "documents": Command(

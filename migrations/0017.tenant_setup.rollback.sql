@@ -1,6 +1,7 @@
 REVOKE INSERT, DELETE ON tolerance FROM counterfoil_api;
 REVOKE INSERT, UPDATE (expires_at), DELETE ON destination_secret FROM counterfoil_api;
 REVOKE INSERT, UPDATE (disabled_at) ON destination FROM counterfoil_api;
+ALTER TABLE destination DROP COLUMN allows_internal;
 REVOKE INSERT (tenant_id, address), DELETE ON tenant_address FROM counterfoil_api;
 REVOKE INSERT (tenant_id, email), DELETE ON tenant_admin FROM counterfoil_api;
 DROP POLICY setup ON tenant_address;

@@ -28,6 +28,9 @@ $security$;
 GRANT INSERT (tenant_id, email), DELETE ON tenant_admin TO counterfoil_api;
 GRANT INSERT (tenant_id, address), DELETE ON tenant_address TO counterfoil_api;
 
+-- Tenants' own admins add destinations, too. Only those of platform admins may call addresses on the allowlist.
+ALTER TABLE destination ADD COLUMN allows_internal boolean NOT NULL DEFAULT false;
+
 -- The policies of workers apply to the rows of these tables.
 GRANT INSERT, UPDATE (disabled_at) ON destination TO counterfoil_api;
 GRANT INSERT, UPDATE (expires_at), DELETE ON destination_secret TO counterfoil_api;

@@ -1034,6 +1034,7 @@ CREATE TABLE public.destination (
     events text[] NOT NULL,
     created_at timestamp with time zone NOT NULL,
     disabled_at timestamp with time zone,
+    allows_internal boolean DEFAULT false NOT NULL,
     CONSTRAINT destination_check CHECK ((((kind = 'webhook'::text) = (url IS NOT NULL)) AND ((kind = 's3'::text) = (prefix IS NOT NULL)))),
     CONSTRAINT destination_events_check CHECK (((events <@ ARRAY['cluster'::text, 'document'::text, 'offers'::text]) AND (cardinality(events) > 0))),
     CONSTRAINT destination_kind_check CHECK ((kind = ANY (ARRAY['webhook'::text, 's3'::text]))),

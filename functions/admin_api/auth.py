@@ -25,6 +25,7 @@ from uuid import UUID
 
 from pydantic import BeforeValidator, StringConstraints
 
+from counterfoil.audit import Change
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Send
@@ -134,6 +135,7 @@ def _payload(event: Mapping[str, Any]) -> Mapping[str, Any]:
 EVERY_TENANT = "*"
 UNASSIGNED = "-"
 """Slug of dead letters and audit entries without a tenant, such as those of unreadable messages."""
+LONGEST_ACTOR = 254
 EDIT_PAYLOADS = "edit-payloads"
 """Group of operators who may edit payloads."""
 
@@ -520,6 +522,16 @@ class Request:
             if connection.execute(_DISABLED, [tenant_id]).fetchone() is not None:
                 raise ForbiddenError("This tenant is disabled: an admin for all tenants can enable it.")
         self.changes.take(self.database, tenant_id, self.caller.subject)
+
+    def setup(self, doing: str, slug: str) -> Change:
+        """Require the admin role for a change of a tenant's setup, count it, and return its author and time.
+
+        Raises:
+            ForbiddenError: the caller does not have the role, or the token has no subject.
+            NotFoundError, TooManyError: see `admit`.
+        """
+        tenant_id = self.admit(doing, slug, role=Role.ADMIN)
+        return Change(tenant_id, self.caller.named()[:LONGEST_ACTOR], self.now)
 
     def admit_for_all(self, doing: str) -> str:
         """Require the admin role of all tenants for a change, count it, and return the caller's subject.

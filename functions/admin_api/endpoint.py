@@ -29,6 +29,7 @@ Id = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
 Limit = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="Maximum number of items.")]
 Cursor = Annotated[str | None, Query(description="`next` of the previous page.")]
 OneTenant = Annotated[TenantSlug | None, Query(description="A tenant's slug.")]
+TenantPath = Annotated[TenantSlug, Path(description="The tenant's slug.")]
 TenantOrUnassigned = Annotated[
     Annotated[str, StringConstraints(pattern="^(?:-|[a-z0-9][a-z0-9-]{0,62})$")] | None,
     Query(description="A tenant's slug; `-` for everything without a tenant, which requires all tenants."),

@@ -42,6 +42,7 @@ from functions.admin_api.api import (
     chat,
     clusters,
     dead_letters,
+    destinations,
     documents,
     mail,
     offers,
@@ -49,6 +50,7 @@ from functions.admin_api.api import (
     queues,
     reviews,
     tenants,
+    tolerances,
     users,
 )
 from functions.admin_api.auth import TooManyError, UnauthorizedError, verified
@@ -94,7 +96,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 RESOURCES = (
     *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, clusters),
-    *(users, offers, tenants, mail, erasing),
+    *(users, offers, tenants, destinations, tolerances, mail, erasing),
 )
 ROUTES = (about, *(resource.routes for resource in RESOURCES))
 for routes in ROUTES:

@@ -99,4 +99,5 @@ def _call(attempt: TenantAttempt, ways: Ways, job: Job, destination: Destination
         "idempotency-key": job.key,
         HEADER: signature(content, secrets, int(attempt.now().timestamp())),
     }
-    return ways.egress.post(destination.address, content, headers, seconds=seconds)
+    egress = ways.egress if destination.allows_internal else ways.egress.public()
+    return egress.post(destination.address, content, headers, seconds=seconds)

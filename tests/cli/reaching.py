@@ -23,6 +23,9 @@ MODULES = (
     "mail",
     "queues",
     "reprocess",
+    "commands.tenants",
+    "commands.destinations",
+    "commands.tolerances",
 )
 """Of commands that ask the API."""
 

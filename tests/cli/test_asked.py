@@ -14,8 +14,8 @@ from cli.local.postgres import Server as Postgres
 from cli.review import app
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
+from tests.cli.clouds import CloudOf
 from tests.cli.test_review import run
-from tests.cli.test_tenants import CloudOf
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.test_judge import CHOICE, TWICE, Ask, again, answer, asked, scripted
 from tests.llm.server import Failure, Server

@@ -11,7 +11,7 @@ from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.postgres import Server
 from counterfoil.db import Connection, Database
-from tests.cli.test_tenants import CloudOf
+from tests.cli.clouds import CloudOf
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import order
 from tests.documents.test_acceptance import compute

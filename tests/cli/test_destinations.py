@@ -8,12 +8,10 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
+from cli.commands.tenants import app
 from cli.failures import UsageError
-from cli.local.cloud import Cloud
-from cli.local.postgres import Server
-from cli.tenancy import app
-from counterfoil.db import Connection, Database
-from tests.cli.test_tenants import CloudOf
+from counterfoil.db import Connection
+from counterfoil.settings import settings
 from tests.dead_letters.trail import recorded
 from tests.delivery.harness import rows
 
@@ -21,18 +19,12 @@ URL = "https://hooks.example.com/results"
 
 
 @pytest.fixture
-def cloud(
-    postgres: Server,
-    migrated_database: str,
-    database: Database,
-    make_tenant: Callable[..., UUID],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Any:
+def cloud(api: None, make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tenants, and receivers on this machine."""
     make_tenant("acme")
     make_tenant("zenith")
-    cloud = CloudOf(postgres, migrated_database, database)
-    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
-    return cloud
+    monkeypatch.setenv("WEBHOOK_ALLOWLIST", '["127.0.0.0/8"]')
+    settings.cache_clear()
 
 
 def call(*words: str) -> Any:
@@ -55,7 +47,7 @@ def test_a_webhook_is_added_and_its_secret_shown_this_once(admin: Connection):
     assert call("zenith") == []
 
 
-def test_changes_of_destinations_reach_the_audit_trail(cloud: Any, admin: Connection):
+def test_changes_of_destinations_reach_the_audit_trail(cloud: None, admin: Connection):
     call("acme", "--add-webhook", "office", URL, "--by", "ann")
     call("acme", "--rotate", "office", "--by", "ann")
     call("acme", "--remove", "office", "--by", "bob")
@@ -85,6 +77,7 @@ def test_an_export_is_added_without_a_secret():
         "kind": "s3",
         "address": "erp/in",
         "events": ["cluster"],
+        "secret": None,
     }
 
 
@@ -118,7 +111,7 @@ def test_a_destination_is_removed_and_its_name_is_free_again(admin: Connection):
         (("--add-webhook", "office", "http://hooks.example.com/"), "only https is"),
         (("--add-webhook", "office", "https://169.254.169.254/"), "no public address"),
         (("--add-webhook", "office", "nonsense"), "must begin with https"),
-        (("--add-webhook", "Office 1", URL), "cannot name a destination"),
+        (("--add-webhook", "Office 1", URL), "body is wrong at name"),
         (("--add-s3", "erp", "../other"), "cannot be a prefix"),
         (("--add-s3", "erp", "/erp"), "cannot be a prefix"),
         (("--add-s3", "erp", "erp/"), "cannot be a prefix"),
@@ -126,14 +119,14 @@ def test_a_destination_is_removed_and_its_name_is_free_again(admin: Connection):
         (("--add-s3", "erp", "a" * 201), "cannot be a prefix"),
         (
             ("--add-s3", "erp", "in", "--event", "invoice"),
-            "'invoice' is no event: there are cluster, document and offers",
+            "events",
         ),
-        (("--remove", "office"), "has no destination 'office'. There are none"),
-        (("--rotate", "office"), "has no webhook 'office'"),
+        (("--remove", "office"), "There is no destination 'office'"),
+        (("--rotate", "office"), "There is no webhook 'office'"),
         (("--remove", "office", "--rotate", "office"), "One change at a time"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(words: tuple[str, ...], says: str, cloud: Any, admin: Connection):
+def test_invalid_destination_is_refused(words: tuple[str, ...], says: str, cloud: None, admin: Connection):
     with pytest.raises(UsageError, match=says):
         call("acme", *words)
     assert rows(admin, "destination") == []
@@ -142,14 +135,14 @@ def test_what_cannot_be_is_refused_with_the_reason(words: tuple[str, ...], says:
 @pytest.mark.usefixtures("cloud")
 def test_a_name_is_taken_once():
     call("acme", "--add-webhook", "office", URL)
-    with pytest.raises(UsageError, match="has a destination 'office' already"):
+    with pytest.raises(UsageError, match="'office' exists"):
         call("acme", "--add-s3", "office", "out")
 
 
 @pytest.mark.usefixtures("cloud")
 def test_two_destinations_do_not_export_to_the_same_files():
     call("acme", "--add-s3", "erp", "out")
-    with pytest.raises(UsageError, match="'erp' exports to 'out' already"):
+    with pytest.raises(UsageError, match="'erp' exports to 'out'"):
         call("acme", "--add-s3", "archive", "out")
     call("acme", "--remove", "erp")
     call("acme", "--add-s3", "archive", "out")
@@ -158,13 +151,13 @@ def test_two_destinations_do_not_export_to_the_same_files():
 @pytest.mark.usefixtures("cloud")
 def test_an_export_has_no_secret_to_rotate():
     call("acme", "--add-s3", "erp", "in")
-    with pytest.raises(UsageError, match="has no webhook 'erp'"):
+    with pytest.raises(UsageError, match="There is no webhook 'erp'"):
         call("acme", "--rotate", "erp")
 
 
 @pytest.mark.usefixtures("cloud")
 def test_an_unknown_tenant_is_said_to_be_unknown():
-    with pytest.raises(UsageError, match="There is no tenant 'nobody'"):
+    with pytest.raises(UsageError, match="There is no such tenant"):
         call("nobody", "--add-webhook", "office", URL)
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from cli import tenancy
+from cli.commands import tenants
 from cli.failures import UsageError
 from cli.mail import app
 from counterfoil.db import Connection
@@ -56,10 +56,10 @@ def test_dmarc_policy_is_hold_until_it_is_set(make_tenant: Callable[..., UUID], 
     make_tenant("acme")
     make_tenant("zenith")
 
-    assert call("dmarc", "acme", of=tenancy.app) == {"tenant": "acme", "dmarc_policy": "hold"}
-    changed = run("dmarc", "acme", "--policy", "reject", "--by", "ann", of=tenancy.app)
+    assert call("dmarc", "acme", of=tenants.app) == {"tenant": "acme", "dmarc_policy": "hold"}
+    changed = run("dmarc", "acme", "--policy", "reject", "--by", "ann", of=tenants.app)
 
     assert changed == "Tenant 'acme': mail that fails DMARC: reject\n"
-    assert call("dmarc", "acme", of=tenancy.app)["dmarc_policy"] == "reject"
-    assert call("dmarc", "zenith", of=tenancy.app)["dmarc_policy"] == "hold"
+    assert call("dmarc", "acme", of=tenants.app)["dmarc_policy"] == "reject"
+    assert call("dmarc", "zenith", of=tenants.app)["dmarc_policy"] == "hold"
     assert admin.execute("SELECT action FROM audit_entry").fetchall() == [("dmarc policy changed",)]

@@ -12,7 +12,7 @@ from cli.local.cloud import Cloud
 from cli.local.postgres import Server
 from cli.review import app
 from counterfoil.db import Connection, Database
-from tests.cli.test_tenants import CloudOf
+from tests.cli.clouds import CloudOf
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import delivery, invoice, order
 from tests.documents.matching.test_judge import TWICE

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 from uuid import UUID
 
@@ -9,23 +10,29 @@ import pytest
 from typer.testing import CliRunner
 
 from cli import clusters
+from cli.commands.tenants import app
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.postgres import Server
-from cli.suggestions import put_in_force
-from cli.tenancy import app
-from cli.tenants import Tenant
+from counterfoil.audit import Change
 from counterfoil.db import Connection, Database
-from tests.cli.test_tenants import CloudOf
+from counterfoil.documents import tolerances
+from tests.cli.clouds import CloudOf
 from tests.delivery.harness import rows
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import delivery, invoice, line, order
 from tests.documents.test_acceptance import compute
+from tests.factories import NOW
 
 
 @pytest.fixture
 def office(
-    postgres: Server, migrated_database: str, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
+    api: None,
+    postgres: Server,
+    migrated_database: str,
+    database: Database,
+    admin: Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Office:
     cloud = CloudOf(postgres, migrated_database, database)
     monkeypatch.setattr(Cloud, "at", lambda _: cloud)
@@ -77,7 +84,7 @@ def accepted(office: Office) -> Office:
 
 
 def test_a_proposal_is_in_force_once_it_is_accepted(accepted: Office, admin: Connection):
-    (proposal,) = suggested()["proposals"]
+    proposal = suggested()["proposals"][0]["proposal"]
     assert (proposal["supplier"], proposal["key"], proposal["direction"]) == ("DE136695976", "price", "more")
     assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
     assert (proposal["accepted"], proposal["smallest_disputed"]) == (20, "2.5")
@@ -92,7 +99,7 @@ def test_a_proposal_is_in_force_once_it_is_accepted(accepted: Office, admin: Con
     assert rows(admin, "tolerance") == []
     assert tolerated(accepted, next_) == "exception"
 
-    (proposal,) = suggested()["proposals"]
+    proposal = suggested()["proposals"][0]["proposal"]
     words = ("--accept", proposal["id"], "--by", "eve", "--reason", "agreed with the buyer", "--json")
     (entry,) = json.loads(call(app, "tolerances", "acme", *words))
     assert (entry["supplier"], entry["upper_percent"], entry["lower_percent"]) == ("DE136695976", "1.50", "1")
@@ -104,30 +111,24 @@ def test_a_proposal_is_in_force_once_it_is_accepted(accepted: Office, admin: Con
 
 
 def test_a_proposal_that_rests_on_something_else_by_now_is_not_put_in_force(accepted: Office, admin: Connection):
-    (proposal,) = suggested()["proposals"]
+    proposal = suggested()["proposals"][0]["proposal"]
     another = bill(accepted, 30, "101.20")
     call(clusters.app, "dispute", str(accepted.ids[another]), "--by", "bob")
-    with pytest.raises(UsageError, match="or not any more: what people said or what is tolerated has changed"):
+    with pytest.raises(UsageError, match="is not suggested: decisions or tolerances have changed"):
         call(app, "tolerances", "acme", "--accept", proposal["id"])
     assert rows(admin, "tolerance") == []
     (withheld,) = suggested()["withheld"]
     assert withheld["why"] == "0 documents accepted, below 1.2 %, which was disputed; it takes 20."
 
 
-def test_of_two_people_who_accept_one_proposal_at_once_one_does(accepted: Office, admin: Connection):
-    (proposal,) = suggested()["proposals"]
-    place: Any = None
-    cloud = Cloud.at(place)
-    tenant = Tenant(accepted.tenant_id, "acme")
+def test_one_of_two_concurrent_acceptances_succeeds(accepted: Office, api_database_url: str, admin: Connection):
+    proposal = suggested()["proposals"][0]["proposal"]
 
     def put(by: str) -> bool:
-        try:
-            put_in_force(cloud, tenant, proposal["id"], by, None)
-        except UsageError:
-            return False
-        return True
+        with api_database.tenant(accepted.tenant_id) as connection:
+            return tolerances.accept(connection, Change(accepted.tenant_id, by, NOW), proposal["id"], None)
 
-    with ThreadPoolExecutor(2) as pool:
+    with closing(Database(api_database_url)) as api_database, ThreadPoolExecutor(2) as pool:
         done = list(pool.map(put, ("ann", "bob")))
     assert sorted(done) == [False, True]
     assert [row["set_by"] for row in rows(admin, "tolerance")] == [["ann", "bob"][done.index(True)]]
@@ -183,6 +184,6 @@ def test_what_is_singled_out_wrongly_is_refused_in_a_sentence(office: Office):
         accept(office, position, "--document", str(office.ids[other]))
     with pytest.raises(UsageError, match="The case has no such difference"):
         accept(office, position, "--document", str(office.ids[position + 2]), "--line", "8")
-    with pytest.raises(UsageError, match="One thing at a time"):
+    with pytest.raises(UsageError, match="One change at a time"):
         call(app, "tolerances", "acme", "--suggest", "--set", "price")
     assert isinstance(office.ids[position], UUID)

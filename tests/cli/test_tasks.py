@@ -17,7 +17,7 @@ from cli.local.postgres import Server
 from cli.tasks import app
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.work import Send
-from tests.cli.test_tenants import CloudOf
+from tests.cli.clouds import CloudOf
 from tests.factories import NOW
 from tests.tasks.conftest import rows
 

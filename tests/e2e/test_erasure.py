@@ -12,14 +12,14 @@ import httpx
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from cli.destinations import add_destination
 from cli.ingest import upload
 from cli.local.cloud import Cloud
 from cli.outcomes import Outcome
-from cli.tenants import Tenant, change_addresses
+from cli.tenants import Tenant, add_tenant
 from counterfoil import aws, tenant_erasure
 from counterfoil.db import Connection, Database
 from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from counterfoil.webhooks.destinations import NewDestination
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import CommandLine, SignIn
 from tests.e2e.waiting import until
@@ -125,8 +125,8 @@ def versions(cloud: Cloud, prefix: str) -> int:
 def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folder: Path) -> tuple[list[Path], str]:
     """Give the tenant data of every kind. Returns the files to ingest, and the key of a mail."""
     bucket, s3 = cloud.outputs["UploadsBucketName"], cloud.client("s3")
-    change_addresses(cloud, tenant.slug, added=[f"in@{tenant.slug}.example"])
-    add_destination(cloud, tenant.slug, "files", "s3", "results")
+    export = NewDestination("files", "s3", "results")
+    add_tenant(cloud, tenant.slug, addresses=[f"in@{tenant.slug}.example"], new_destinations=[export])
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for number in (7, 8):

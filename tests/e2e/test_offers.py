@@ -15,12 +15,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from cli.destinations import add_destination
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Connection
 from counterfoil.offers import pinning
 from counterfoil.offers.schedule import Rules, of_date
+from counterfoil.webhooks.destinations import NewDestination
 from tests.e2e.chaos import watched
 from tests.e2e.load import LOAD_SECONDS
 from tests.e2e.test_recovery import WAITING_WORKERS, kill, told
@@ -101,7 +101,7 @@ def people(admin: Connection, tenant: Tenant) -> int:
 def test_day_repeated_while_processes_are_killed_is_identical(
     cloud: Cloud, tenant: Tenant, admin: Connection, people: int
 ):
-    add_destination(cloud, tenant.slug, "app", "s3", "app", ["offers"])
+    add_tenant(cloud, tenant.slug, new_destinations=[NewDestination("app", "s3", "app", ["offers"])])
     killed, days = 0, []
     with ExitStack() as settings:
         settings.enter_context(told(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"))

@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from functools import partial
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
+from counterfoil.audit import Change
 from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
@@ -14,7 +16,7 @@ from counterfoil.delivery.work import Message
 from counterfoil.documents.cluster_payload import cluster_data
 from counterfoil.egress import Egress
 from counterfoil.webhooks import destinations
-from counterfoil.webhooks.destinations import enqueue
+from counterfoil.webhooks.destinations import NewDestination, enqueue
 from functions.document_output.work import Ways, deliver
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
 from tests.factories import make_document
@@ -50,12 +52,17 @@ class World:
     def webhook(self, url: str, name: str = "office", path: str = "/hook?token=t0ken") -> str:
         """Add a webhook at a server of this machine, under a name. Returns its secret."""
         at = f"{url.replace('127.0.0.1', NAME)}{path}"
-        _, secret = destinations.add(self.admin, self.tenant_id, name, "webhook", at, ["cluster"], self.clock())
+        new = NewDestination(name, "webhook", at, ["cluster"])
+        secret = destinations.add(self.admin, self.change(), new, ["127.0.0.0/8", f"{NAME}:{urlsplit(at).port}"])
         assert secret is not None
         return secret
 
+    def change(self) -> Change:
+        """A change by an admin of the tenant, now."""
+        return Change(self.tenant_id, "kim", self.clock())
+
     def export(self, prefix: str = "erp/in", name: str = "erp") -> None:
-        destinations.add(self.admin, self.tenant_id, name, "s3", prefix, ["cluster"], self.clock())
+        destinations.add(self.admin, self.change(), NewDestination(name, "s3", prefix, ["cluster"]))
 
     def result(self, outcome: str = "matched", cluster: UUID | None = None) -> UUID:
         """A cluster comes to an outcome, which its destinations are owed. Returns the cluster."""

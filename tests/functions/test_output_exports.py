@@ -159,7 +159,7 @@ def test_a_destination_that_was_removed_and_added_again_gets_the_newest_state(wo
     world.clock.pass_(seconds=1)
     world.result("exception", cluster)
     world.run()
-    assert destinations.remove(world.admin, world.tenant_id, "erp", world.clock())
+    assert destinations.remove(world.admin, world.change(), "erp")
     world.export("erp/in")
     world.clock.pass_(seconds=1)
     world.result("matched", cluster)
@@ -175,7 +175,7 @@ def test_a_slow_try_for_a_destination_that_was_removed_and_added_again_undoes_no
         with attempt.database.tenant(world.tenant_id) as connection:
             loaded = destinations.load(connection, attempt.work_id, attempt.revision)
         assert loaded is not None
-        assert destinations.remove(world.admin, world.tenant_id, "erp", world.clock())
+        assert destinations.remove(world.admin, world.change(), "erp")
         world.export("erp/in")
         world.clock.pass_(seconds=1)
         world.result("matched", cluster)

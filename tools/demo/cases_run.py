@@ -13,13 +13,12 @@ from uuid import UUID
 from cli import outcomes
 from cli.case import Case as Shown
 from cli.case import case_of
-from cli.destinations import remove_destination
 from cli.failures import CommandError
 from cli.ingest import POLL_SECONDS, upload
 from cli.local.cloud import Cloud
-from cli.onboarding import onboard
 from cli.outcomes import Outcome, State
-from cli.tenants import Tenant
+from cli.tenants import Tenant, add_tenant, remove_destination
+from counterfoil.webhooks.destinations import NewDestination
 from tools.demo.receiver import Handler, Inbox, Receiver
 from tools.demo.verdict import Deviation
 from tools.sample_generator.cases import Case, Cases, generate_cases
@@ -72,20 +71,21 @@ class CasesRun:
         """
         cases = generate_cases(seed, f"rechnung@{slug}.example")
         url = f"http://127.0.0.1:{receiver.server_port}/results"
-        added = onboard(cloud, slug, "Cases", addresses=[cases.address], destinations=[("webhook", _RECEIVER, url)])
-        receiver.secrets = [secret for one in added.destinations if (secret := one.secret) is not None]
+        webhook = NewDestination(_RECEIVER, "webhook", url)
+        tenant, secrets = add_tenant(cloud, slug, "Cases", addresses=[cases.address], new_destinations=[webhook])
+        receiver.secrets = [secret for secret in secrets if secret is not None]
         folder.mkdir(parents=True, exist_ok=True)
         keys = []
-        for tenant, files in ((added.tenant, cases.files()), (None, cases.mails())):
+        for owner, files in ((tenant, cases.files()), (None, cases.mails())):
             paths = [folder / name for name, _ in files]
             for path, (_, content) in zip(paths, files, strict=True):
                 path.write_bytes(content)
-            keys += [one.key for one in upload(cloud, tenant, paths)]
-        return cls(cloud, cases, added.tenant, receiver, set(keys))
+            keys += [one.key for one in upload(cloud, owner, paths)]
+        return cls(cloud, cases, tenant, receiver, set(keys))
 
     def end(self) -> None:
         """Remove the webhook, so that no delivery waits for a receiver that has stopped."""
-        remove_destination(self.cloud, self.tenant.slug, _RECEIVER)
+        remove_destination(self.cloud, self.tenant, _RECEIVER)
 
     def watch(self, seconds: float) -> "Found":
         """Wait until every document, every cluster and every delivery of a cluster is done.

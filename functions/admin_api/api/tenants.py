@@ -9,20 +9,21 @@ from typing import Annotated
 from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil import tenants
+from counterfoil.audit import Change
 from counterfoil.db import all_tenants, retry_conflicts
-from counterfoil.tenants import Change
-from functions.admin_api.auth import EVERY_TENANT, Request, Role, Slug, TenantSlug
-from functions.admin_api.endpoint import PAGE, Limit, Routes, answer
+from counterfoil.webhooks.destinations import list_active
+from functions.admin_api.api import destinations
+from functions.admin_api.api.destinations import AddedDestination, DestinationForm
+from functions.admin_api.auth import EVERY_TENANT, LONGEST_ACTOR, Request, Role, Slug, TenantSlug
+from functions.admin_api.endpoint import PAGE, Limit, Routes, TenantPath, answer
 from functions.admin_api.http import ForbiddenError, responses
 
-LONGEST_ACTOR = 254
 MOST_ADDRESSES = 100
 """Addresses in one request."""
-TenantPath = Annotated[TenantSlug, Path(description="The tenant's slug.")]
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]
@@ -71,12 +72,14 @@ class NewTenant(BaseModel):
     organization: Name = tenants.DEFAULT_ORGANIZATION
     addresses: Addresses = Field(default=[], description="Addresses that receive its mail.")
     admins: Addresses = Field(default=[], description="E-mail addresses that are notified of its failures.")
+    destinations: list[DestinationForm] = Field(default=[], max_length=20)
 
 
 class AddedTenant(TenantDetail):
     """A tenant after a request to add it."""
 
     is_new: bool
+    destinations: list[AddedDestination] = Field(description="The new ones, with their secrets.")
 
 
 class TenantChange(BaseModel):
@@ -141,7 +144,7 @@ def list_tenants(
     ),
 )
 def add_tenant(request: Request, asked: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
-    """Add a tenant with addresses and admins: all of it or nothing. An existing tenant gets the rest."""
+    """Add a tenant with its setup: all of it or nothing. An existing tenant gets the rest."""
     by = request.admit_for_all("Adding a tenant")[:LONGEST_ACTOR]
 
     def once() -> AddedTenant:
@@ -149,8 +152,14 @@ def add_tenant(request: Request, asked: Annotated[NewTenant, Body()]) -> Respons
             change, is_new = tenants.add(connection, asked.slug, asked.name, asked.organization, by, request.now)
             addresses = tenants.change_addresses(connection, change, asked.addresses)
             admins = tenants.change_admins(connection, change, asked.admins)
+            known = {(one.name, one.kind, one.address) for one in list_active(connection, change.tenant_id)}
+            added = [
+                destinations.add(connection, change, form, request)
+                for form in asked.destinations
+                if (form.name, form.kind, form.address) not in known
+            ]
             tenant = tenants.find(connection, change.tenant_id)
-        return AddedTenant(**vars(tenant), addresses=addresses, admins=admins, is_new=is_new)
+        return AddedTenant(**vars(tenant), addresses=addresses, admins=admins, is_new=is_new, destinations=added)
 
     done = retry_conflicts(once)
     return answer(201 if done.is_new else 200, done)
@@ -215,7 +224,7 @@ def change_addresses(
 
     Mail that arrived before its address was added is an unassigned dead letter. A retry finds the tenant.
     """
-    change = admitted(request, tenant, "Changing mail addresses")
+    change = request.setup("Changing mail addresses", tenant)
 
     def once() -> list[str]:
         with request.database.tenant(change.tenant_id) as connection:
@@ -234,21 +243,10 @@ def change_admins(
     request: Request, tenant: TenantPath, asked: Annotated[AddressChange, Body()]
 ) -> Response[AddressList]:
     """Add and remove e-mail addresses that are notified of a tenant's failures. They grant no access."""
-    change = admitted(request, tenant, "Changing admins")
+    change = request.setup("Changing admins", tenant)
 
     def once() -> list[str]:
         with request.database.tenant(change.tenant_id) as connection:
             return tenants.change_admins(connection, change, asked.added, asked.removed)
 
     return answer(200, AddressList(tenant=tenant, addresses=retry_conflicts(once)))
-
-
-def admitted(request: Request, slug: str, doing: str) -> Change:
-    """Require the admin role for a change of a tenant's setup, count it, and return its author and time.
-
-    Raises:
-        ForbiddenError: the caller does not have the role, or the token has no subject.
-        NotFoundError, TooManyError: see `Request.admit`.
-    """
-    tenant_id = request.admit(doing, slug, role=Role.ADMIN)
-    return Change(tenant_id, request.caller.named()[:LONGEST_ACTOR], request.now)

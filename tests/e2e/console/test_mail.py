@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from cli.ingest import upload
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant, change_addresses
+from cli.tenants import Tenant, add_tenant
 from counterfoil.db import Connection
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.doubt import SEED
@@ -26,7 +26,7 @@ HELD = "SELECT count(*) FROM source WHERE tenant_id = %s AND hold = 'held'"
 def held(cloud: Cloud, tenant: Tenant, admin: Connection, tmp_path: Path) -> None:
     """Two mails to the tenant that fail DMARC, each with a document."""
     address = f"in@{tenant.slug}.example"
-    change_addresses(cloud, tenant.slug, added=[address])
+    add_tenant(cloud, tenant.slug, addresses=[address])
     for number, (sender, attached) in enumerate(zip(SENDERS, generate_cases(SEED).files(), strict=False)):
         made = mail(attached, to=address, sender=sender, message_id=f"<{number}@{tenant.slug}.example>")
         content = received(made, delivered_to=address, results=results_of("fail", "none", "fail"))

@@ -23,7 +23,16 @@ from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order
 from tests.documents.matching.test_judge import TWICE
 from tests.documents.test_acceptance import compute
-from tests.factories import NOW, make_held_mail, make_jobs, make_pool, make_profile, make_shard, make_task
+from tests.factories import (
+    NOW,
+    make_destination,
+    make_held_mail,
+    make_jobs,
+    make_pool,
+    make_profile,
+    make_shard,
+    make_task,
+)
 from tests.functions.admin_api.conftest import CLAIMS, begin_session
 from tests.functions.mappings import MAPPING, FakeLambda
 
@@ -54,6 +63,8 @@ class Things:
     """Of offers, one of whose users it is."""
     mail: str
     """On hold."""
+    destination: str
+    """Name of a webhook."""
 
     @classmethod
     def gone(cls) -> "Things":
@@ -61,7 +72,7 @@ class Things:
         one, other, third, cluster, document, task = (str(uuid4()) for _ in range(6))
         session, letter, purge, export, operation, user, pool, mail = (str(uuid4()) for _ in range(8))
         papers = ((one, other, third), (cluster, document))
-        return cls("nowhere", task, session, letter, purge, export, operation, *papers, user, pool, mail)
+        return cls("nowhere", task, session, letter, purge, export, operation, *papers, user, pool, mail, "none")
 
 
 @dataclass(frozen=True)
@@ -177,6 +188,24 @@ def _setup(what: str, body: object = "", *answers: int) -> Right:
         "tenant",
         lambda things: Asked(f"/api/admin/tenants/{things.slug}{what}", body=body),
         frozenset(answers or {200}),
+    )
+
+
+def _tolerances(what: str, role: Role = Role.ADMIN, body: object = "", status: int = 200) -> Right:
+    return Right(
+        role,
+        "tenant",
+        lambda things: Asked(f"/api/admin/tenants/{things.slug}/tolerances{what}", body=body),
+        frozenset({status}),
+    )
+
+
+def _destination(what: str, status: int) -> Right:
+    return Right(
+        Role.ADMIN,
+        "tenant",
+        lambda things: Asked(f"/api/admin/tenants/{things.slug}/destinations/{things.destination}{what}"),
+        frozenset({status}),
     )
 
 
@@ -321,6 +350,34 @@ RIGHTS: dict[str, Right] = {
         f"PATCH /api/admin/tenants/{{tenant}}/{what}": _setup(f"/{what}", {"added": [f"{what}@acme.example"]})
         for what in ("addresses", "admins")
     },
+    "GET /api/admin/tenants/{tenant}/destinations": _setup("/destinations"),
+    "POST /api/admin/tenants/{tenant}/destinations": Right(
+        Role.ADMIN,
+        "tenant",
+        lambda things: Asked(
+            f"/api/admin/tenants/{things.slug}/destinations",
+            body={"name": f"erp-{things.mail}", "kind": "webhook", "address": "https://erp.example.com/hook"},
+        ),
+        frozenset({201}),
+    ),
+    "DELETE /api/admin/tenants/{tenant}/destinations/{name}": _destination("", 204),
+    "POST /api/admin/tenants/{tenant}/destinations/{name}/rotate": _destination("/rotate", 200),
+    "GET /api/admin/tenants/{tenant}/tolerances": _tolerances("", Role.VIEWER),
+    "PUT /api/admin/tenants/{tenant}/tolerances": _tolerances("", body={"key": "price", "upper_percent": "2"}),
+    "DELETE /api/admin/tenants/{tenant}/tolerances": Right(
+        Role.ADMIN,
+        "tenant",
+        lambda things: Asked(f"/api/admin/tenants/{things.slug}/tolerances", {"key": "tax"}),
+        frozenset({404}),  # none is set
+    ),
+    "POST /api/admin/tenants/{tenant}/tolerances/recompare": _tolerances("/recompare"),
+    "GET /api/admin/tenants/{tenant}/tolerances/suggestions": _tolerances("/suggestions", Role.VIEWER),
+    "POST /api/admin/tenants/{tenant}/tolerances/suggestions/{suggestion_id}/accept": _tolerances(
+        "/suggestions/0a1b2c3d/accept",
+        Role.ADMIN,
+        {},
+        409,  # nothing is suggested
+    ),
     "DELETE /api/admin/tenants/{tenant}": Right(
         Role.ADMIN, "every tenant", lambda things: Asked(f"/api/admin/tenants/{things.slug}")
     ),
@@ -406,7 +463,9 @@ class World:
         ids = (str(task), session, str(letter), purge, export, operation)
         user, pool = map(str, self._offered())
         mail = str(make_held_mail(self._admin, self.tenant_id))
-        return Things(self.slug, *ids, *shared, user, pool, mail)
+        destination = f"hook-{mail}"
+        make_destination(self._admin, self.tenant_id, destination, url="https://erp.example.com/hook")
+        return Things(self.slug, *ids, *shared, user, pool, mail, destination)
 
     def _offered(self) -> tuple[UUID, UUID]:
         """Somebody whose offers of a date are to come, and their pool."""

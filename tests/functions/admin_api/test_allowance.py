@@ -207,6 +207,19 @@ def setup_bodies(path: str) -> dict[str, tuple[str, Any]]:
         f"POST {path}": (path, {"slug": "acme"}),
         f"PATCH {path}/{{tenant}}": (f"{path}/acme", {}),
         **{f"PATCH {path}/{{tenant}}/{what}": (f"{path}/acme/{what}", {}) for what in ("addresses", "admins")},
+        f"POST {path}/{{tenant}}/destinations": (
+            f"{path}/acme/destinations",
+            {"name": "erp", "kind": "s3", "address": "in"},
+        ),
+        f"PUT {path}/{{tenant}}/tolerances": (f"{path}/acme/tolerances", {"key": "price"}),
+        f"DELETE {path}/{{tenant}}/tolerances": (f"{path}/acme/tolerances", ""),
+        f"POST {path}/{{tenant}}/tolerances/recompare": (f"{path}/acme/tolerances/recompare", ""),
+        f"POST {path}/{{tenant}}/tolerances/suggestions/{{suggestion_id}}/accept": (
+            f"{path}/acme/tolerances/suggestions/0a1b2c3d/accept",
+            {},
+        ),
+        f"DELETE {path}/{{tenant}}/destinations/{{name}}": (f"{path}/acme/destinations/erp", ""),
+        f"POST {path}/{{tenant}}/destinations/{{name}}/rotate": (f"{path}/acme/destinations/erp/rotate", ""),
     }
 
 
@@ -256,7 +269,10 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
     }
 
 
-QUERIES = {"DELETE /api/admin/dlq/purge": {"before_date": NOW.isoformat(), "status": "resolved"}}
+QUERIES = {
+    "DELETE /api/admin/dlq/purge": {"before_date": NOW.isoformat(), "status": "resolved"},
+    "DELETE /api/admin/tenants/{tenant}/tolerances": {"key": "price"},
+}
 
 
 def test_everything_that_changes_something_counts_and_nothing_that_reads(

@@ -165,9 +165,9 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
             continue
         is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
-        ids = _known["letter" if is_letter else name]
+        ids = _known.get("letter" if is_letter else name, [])
         given = case.path_parameters[name]
-        if isinstance(given, str) and len(given) == UUID_LENGTH and given[0] in "0123456789abc":
+        if ids and isinstance(given, str) and len(given) == UUID_LENGTH and given[0] in "0123456789abc":
             case.path_parameters[name] = ids[int(given[0], 16) % len(ids)]
     if isinstance(case.query, dict):
         case.query.update(_parameters(case.query, ours))

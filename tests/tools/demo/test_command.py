@@ -14,9 +14,10 @@ from cli.app import app
 from cli.failures import CloudError, CommandError
 from cli.local.cloud import Cloud
 from cli.local.postgres import Server
-from cli.onboarding import onboard
+from cli.tenants import add_tenant
 from counterfoil.db import Connection, Database
-from tests.cli.test_tenants import CloudOf
+from counterfoil.webhooks.destinations import NewDestination
+from tests.cli.clouds import CloudOf
 from tests.delivery.harness import rows
 from tools.demo import cases_run, command
 from tools.demo.cases_run import CasesRun
@@ -28,11 +29,15 @@ def test_ended_run_leaves_no_destination(
 ) -> None:
     make_tenant("acme")
     cloud: Any = CloudOf(postgres, migrated_database, database)
-    added = onboard(cloud, "cases", destinations=[("webhook", "receiver", "http://127.0.0.1:9/results")])
-    onboard(cloud, "acme", destinations=[("webhook", "receiver", "https://erp.example.com/hook")])
+    ours, theirs = (
+        [NewDestination("receiver", "webhook", url)]
+        for url in ("http://127.0.0.1:9/results", "https://erp.example.com/hook")
+    )
+    tenant, _ = add_tenant(cloud, "cases", new_destinations=ours)
+    add_tenant(cloud, "acme", new_destinations=theirs)
     receiver: Any = SimpleNamespace()
 
-    CasesRun(cloud, SimpleNamespace(), added.tenant, receiver, set()).end()  # type: ignore[arg-type]  # not read
+    CasesRun(cloud, SimpleNamespace(), tenant, receiver, set()).end()  # type: ignore[arg-type]  # not read
 
     assert [row["url"] for row in rows(admin, "destination") if row["disabled_at"] is None] == [
         "https://erp.example.com/hook"

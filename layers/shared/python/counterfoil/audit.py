@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -121,6 +121,27 @@ def record(connection: Connection, tenant_id: UUID | None, operation: Operation)
     values = {**vars(entry), "detail": Jsonb(entry.detail), "hash": entry.rightful_hash(tenant_id)}
     connection.execute(_RECORD.encode(), {"tenant_id": tenant_id, **values})
     return entry.number
+
+
+class Change(NamedTuple):
+    """Author and time of a change of a tenant's setup."""
+
+    tenant_id: UUID
+    by: str
+    at: datetime
+
+    def record(
+        self,
+        connection: Connection,
+        action: str,
+        *,
+        target: object = None,
+        reason: str | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add an audit entry. Call it last, because it locks the tenant's audit trail."""
+        operation = Operation(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
+        record(connection, self.tenant_id, operation)
 
 
 _SALT = "SELECT audit_salt FROM tenant WHERE id = %s"

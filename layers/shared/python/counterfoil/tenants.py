@@ -5,14 +5,14 @@ an audit entry in its own transaction. Addresses are stored in lower case.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, LiteralString, NamedTuple
+from typing import LiteralString
 from uuid import UUID
 
 from counterfoil import audit
-from counterfoil.audit import Operation
+from counterfoil.audit import Change
 from counterfoil.db import Connection
 from counterfoil.documents.mail.message import recipients
 from counterfoil.errors import RejectedRequestError
@@ -22,27 +22,6 @@ DEFAULT_ORGANIZATION = "Default"
 LONGEST_EMAIL = 254
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
-
-
-class Change(NamedTuple):
-    """Author and time of a change of a tenant's setup."""
-
-    tenant_id: UUID
-    by: str
-    at: datetime
-
-    def record(
-        self,
-        connection: Connection,
-        action: str,
-        *,
-        target: object = None,
-        reason: str | None = None,
-        detail: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Add an audit entry. Call it last, because it locks the tenant's audit trail."""
-        operation = Operation(self.by, action, [str(target or self.tenant_id)], self.at, reason, detail=detail)
-        audit.record(connection, self.tenant_id, operation)
 
 
 @dataclass(frozen=True)

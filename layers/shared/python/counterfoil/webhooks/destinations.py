@@ -5,12 +5,15 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID, uuid5
 
+from counterfoil.audit import Change
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import settle
 from counterfoil.delivery.work import JOB_NAMESPACE, Send, begin
+from counterfoil.egress import Egress
+from counterfoil.errors import RejectedRequestError
 from counterfoil.webhooks.kinds import DOCUMENT_OUTPUT
 from counterfoil.webhooks.payload import SCHEMA_VERSION, Job
 
@@ -21,6 +24,9 @@ BOTH_FOR = timedelta(hours=24)
 """How long after a rotation the secret before is still signed with."""
 SECRET_PREFIX = "whsec_"  # noqa: S105  # what every secret begins with
 LONGEST_PREFIX = 200
+DEFAULT_EVENTS = ("cluster", "document")
+Kind = Literal["webhook", "s3"]
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
 
@@ -30,16 +36,18 @@ class Destination:
 
     id: UUID
     name: str
-    kind: Literal["webhook", "s3"]
+    kind: Kind
     address: str
     """The URL of a webhook, the prefix of an export."""
     is_active: bool
+    allows_internal: bool
+    """Whether a webhook may call addresses of the allowlist that are not public."""
     tenant_slug: str
 
 
 _JOB = """
 SELECT j.id, j.told_revision, j.subject, j.subject_id, j.schema_version, j.requested_at, j.payload::text,
-       d.id, d.name, d.kind, coalesce(d.url, d.prefix), d.disabled_at IS NULL, t.slug
+       d.id, d.name, d.kind, coalesce(d.url, d.prefix), d.disabled_at IS NULL, d.allows_internal, t.slug
 FROM output_job j JOIN destination d ON d.id = j.destination_id JOIN tenant t ON t.id = j.tenant_id
 WHERE j.id = %s AND j.revision = %s
 """
@@ -62,33 +70,90 @@ def active_secrets(connection: Connection, destination_id: UUID, now: datetime) 
     return [row[0] for row in connection.execute(_SECRETS, [destination_id, now])]
 
 
-def is_prefix(text: str) -> bool:
-    """Whether exports may be written under this prefix: names of letters, digits, `.`, `_` and `-`, divided by `/`."""
-    return len(text) <= LONGEST_PREFIX and _PREFIX.fullmatch(text) is not None
+# -- setup: requires a database that is signed in to as counterfoil_api, or the owner of the tables -------------------
 
 
-def add(  # what a destination is
-    connection: Connection,
-    tenant_id: UUID,
-    name: str,
-    kind: Literal["webhook", "s3"],
-    address: str,
-    events: Sequence[str],
-    now: datetime,
-) -> tuple[UUID, str | None]:
-    """Add a destination, as the owner of the tables. Returns its id, and the secret of a webhook.
+class NewDestination(NamedTuple):
+    """A destination to add."""
+
+    name: str
+    kind: Kind
+    address: str
+    events: Sequence[str] = DEFAULT_EVENTS
+
+
+@dataclass(frozen=True)
+class ActiveDestination:
+    """An active destination."""
+
+    name: str
+    kind: Kind
+    address: str
+    """The URL of a webhook, the prefix of an export."""
+    events: Sequence[str]
+
+
+_ACTIVE = """
+SELECT name, kind, coalesce(url, prefix), events FROM destination
+WHERE tenant_id = %s AND disabled_at IS NULL ORDER BY name
+"""
+_ADD = """
+INSERT INTO destination (tenant_id, name, kind, url, prefix, events, allows_internal, created_at)
+VALUES (%(tenant)s, %(name)s, %(kind)s, %(url)s, %(prefix)s, %(events)s, %(internal)s, %(at)s) RETURNING id
+"""
+
+
+def list_active(connection: Connection, tenant_id: UUID) -> list[ActiveDestination]:
+    """Return the active destinations of a tenant, by name."""
+    return [ActiveDestination(*row) for row in connection.execute(_ACTIVE, [tenant_id])]
+
+
+def add(connection: Connection, change: Change, new: NewDestination, allowlist: Sequence[str] = ()) -> str | None:
+    """Add a destination. Return the secret of a webhook, which cannot be read again.
+
+    A webhook may call internal addresses only if it is added with their `allowlist`.
 
     Raises:
-        RejectedStatementError: there is an active one of this name or prefix, or the name cannot be one. (Mapped by the
-            caller.)
+        RejectedRequestError: the name is invalid or taken, or results cannot be delivered to this address.
     """
-    column = "url" if kind == "webhook" else "prefix"
-    row = connection.execute(
-        f"INSERT INTO destination (tenant_id, name, kind, {column}, events, created_at) "  # noqa: S608  # one of two
-        "VALUES (%s, %s, %s, %s, %s, %s) RETURNING id".encode(),
-        [tenant_id, name, kind, address, list(events), now],
-    ).fetchall()[0]
-    return row[0], _new_secret(connection, tenant_id, row[0], now) if kind == "webhook" else None
+    if not _NAME.fullmatch(new.name):
+        raise RejectedRequestError(
+            f"'{new.name}' cannot name a destination: use up to 63 lower-case letters a-z, digits and hyphens."
+        )
+    _check_address(new, allowlist)
+    for known in list_active(connection, change.tenant_id):
+        if known.name == new.name:
+            raise RejectedRequestError(f"The destination '{new.name}' exists: remove it first, or use another name.")
+        if (known.kind, known.address) == ("s3", new.address):
+            raise RejectedRequestError(
+                f"The destination '{known.name}' exports to '{new.address}': remove it first, or use another prefix."
+            )
+    is_webhook = new.kind == "webhook"
+    values = {
+        "tenant": change.tenant_id,
+        "name": new.name,
+        "kind": new.kind,
+        "url": new.address if is_webhook else None,
+        "prefix": None if is_webhook else new.address,
+        "events": list(new.events),
+        "internal": bool(allowlist),
+        "at": change.at,
+    }
+    ((id_,),) = connection.execute(_ADD, values).fetchall()
+    secret = _new_secret(connection, change.tenant_id, id_, change.at) if is_webhook else None
+    change.record(connection, "destination added", target=id_, detail={"kind": new.kind})
+    return secret
+
+
+def _check_address(new: NewDestination, allowlist: Sequence[str]) -> None:
+    if new.kind == "webhook":
+        objection = Egress(allowlist).objection(new.address)
+        if objection is not None:
+            raise RejectedRequestError(f"'{new.address}' cannot be a webhook: {objection}.")
+    elif len(new.address) > LONGEST_PREFIX or not _PREFIX.fullmatch(new.address):
+        raise RejectedRequestError(
+            f"'{new.address}' cannot be a prefix of exports: use names of a-z, 0-9, '.', '_' and '-', with '/' between."
+        )
 
 
 # In the order of their ids, as claims and requests lock them.
@@ -98,42 +163,43 @@ WHERE id IN (SELECT id FROM output_job WHERE destination_id = %s AND payload <> 
 """
 
 
-def remove(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> UUID | None:
+def remove(connection: Connection, change: Change, name: str) -> bool:
     """Disable a destination, and delete its secrets and the payloads of its deliveries.
 
-    Pending deliveries are skipped when they are due. Returns its id, or None if no active destination has this name.
+    Pending deliveries are skipped when they are due. Returns False if no active destination has this name.
     """
     row = connection.execute(
         "UPDATE destination SET disabled_at = %s "
         "WHERE tenant_id = %s AND name = %s AND disabled_at IS NULL RETURNING id",
-        [now, tenant_id, name],
+        [change.at, change.tenant_id, name],
     ).fetchone()
     if row is None:
-        return None
+        return False
     connection.execute("DELETE FROM destination_secret WHERE destination_id = %s", [row[0]])
     connection.execute(_FORGET, [row[0]])
-    return UUID(str(row[0]))
+    change.record(connection, "destination removed", target=row[0])
+    return True
 
 
-def rotate(connection: Connection, tenant_id: UUID, name: str, now: datetime) -> tuple[UUID, str] | None:
-    """Give a webhook a new secret. Return its id and the secret.
-
-    Returns None if no active webhook has this name.
+def rotate(connection: Connection, change: Change, name: str) -> str | None:
+    """Give a webhook a new secret, and return it. None if no active webhook has this name.
 
     Calls are signed with the previous secret too, for BOTH_FOR. A webhook has at most two secrets.
     """
     row = connection.execute(
         "SELECT id FROM destination WHERE tenant_id = %s AND name = %s AND kind = 'webhook' AND disabled_at IS NULL "
         "FOR UPDATE",
-        [tenant_id, name],
+        [change.tenant_id, name],
     ).fetchone()
     if row is None:
         return None
     connection.execute("DELETE FROM destination_secret WHERE destination_id = %s AND expires_at IS NOT NULL", [row[0]])
     connection.execute(
-        "UPDATE destination_secret SET expires_at = %s WHERE destination_id = %s", [now + BOTH_FOR, row[0]]
+        "UPDATE destination_secret SET expires_at = %s WHERE destination_id = %s", [change.at + BOTH_FOR, row[0]]
     )
-    return row[0], _new_secret(connection, tenant_id, row[0], now)
+    secret = _new_secret(connection, change.tenant_id, row[0], change.at)
+    change.record(connection, "webhook secret rotated", target=row[0])
+    return secret
 
 
 def _new_secret(connection: Connection, tenant_id: UUID, destination_id: UUID, now: datetime) -> str:

@@ -1,0 +1,86 @@
+"""`counterfoil tenants destinations`: webhooks and exports that receive a tenant's results."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from cli.api import Api, reach
+from cli.dlq_options import AsJson
+from cli.failures import UsageError
+from cli.terminal import page, print_json
+from cli.trail import By
+
+
+def destinations(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    *,
+    webhook: Annotated[
+        tuple[str, str],
+        typer.Option("--add-webhook", metavar="NAME URL", help="Add a webhook. Its secret is shown this once."),
+    ] = ("", ""),
+    export: Annotated[
+        tuple[str, str],
+        typer.Option("--add-s3", metavar="NAME PREFIX", help="Add an export, below exports/TENANT/ of the bucket."),
+    ] = ("", ""),
+    events: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--event", help="Events of a new one: cluster, document, offers. May be repeated. Default: the first two."
+        ),
+    ] = None,
+    removed: Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Stop delivering there.")] = None,
+    rotated: Annotated[
+        str | None,
+        typer.Option("--rotate", metavar="NAME", help="Give a webhook a new secret; the old one signs for a day more."),
+    ] = None,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Add, remove and list destinations of a tenant's results: signed webhooks, exports to S3."""
+    if sum(map(bool, (any(webhook), any(export), removed, rotated))) > 1:
+        raise UsageError("One change at a time: --add-webhook, --add-s3, --remove or --rotate.")
+    api = reach(context, by)
+    path = f"/api/admin/tenants/{slug}/destinations"
+    if any(webhook) or any(export):
+        kind, (name, address) = ("webhook", webhook) if any(webhook) else ("s3", export)
+        asked: dict[str, Any] = {"name": name, "kind": kind, "address": address}
+        added = api.send("POST", path, body=asked | ({"events": events} if events else {})).json()
+        _show_secret(added, f"Destination '{name}' was added.", as_json=as_json)
+    elif rotated is not None:
+        sentence = f"'{rotated}' has a new secret. Calls are signed with the old and the new one for 24 hours."
+        _show_secret(api.send("POST", f"{path}/{rotated}/rotate").json(), sentence, as_json=as_json)
+    else:
+        if removed is not None:
+            api.send("DELETE", f"{path}/{removed}")
+        _list(api, path, slug, as_json=as_json)
+
+
+def _show_secret(shown: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(shown)
+        return
+    page().print(sentence)
+    if shown["secret"] is not None:
+        page().print("Its secret, which is not shown again:")
+        page().print(escape(shown["secret"]), soft_wrap=True)
+        page().print("How a receiver verifies calls with it: docs/webhooks.md")
+
+
+def _list(api: Api, path: str, slug: str, *, as_json: bool) -> None:
+    found = api.send("GET", path).json()["destinations"]
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        page().print(
+            f"Tenant '{slug}' has no destinations. To add one: counterfoil tenants destinations {slug} "
+            "--add-webhook office https://example.com/hook"
+        )
+        return
+    table = Table("name", "kind", "address", "events", box=None)
+    for one in found:
+        table.add_row(one["name"], one["kind"], escape(one["address"]), ", ".join(one["events"]))
+    page().print(table)

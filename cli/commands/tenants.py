@@ -1,0 +1,231 @@
+"""`counterfoil tenants`: add, list, disable and delete tenants, and set them up."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from cli.api import Api, after, reach
+from cli.commands.destinations import destinations
+from cli.commands.tolerances import tolerances
+from cli.dlq_options import AsJson
+from cli.failures import UsageError
+from cli.mail import dmarc
+from cli.terminal import aside, page, print_json
+from cli.trail import By
+
+PATH = "/api/admin/tenants"
+LOCAL_ORGANIZATION = "Local"
+POLL_SECONDS = 5.0
+
+app = typer.Typer(
+    help="Add and list tenants, and set their addresses, admins, destinations and tolerances.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+app.command("dmarc")(dmarc)
+app.command("destinations")(destinations)
+app.command("tolerances")(tolerances)
+
+Slug = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")]
+Added = Annotated[list[str] | None, typer.Option("--add", help="Add this e-mail address. May be repeated.")]
+Removed = Annotated[list[str] | None, typer.Option("--remove", help="Remove this one. May be repeated.")]
+
+
+@app.command("list")
+def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """List the tenants."""
+    api = reach(context)
+    shown = api.send("GET", PATH, query={"limit": 100}).json()
+    found: list[dict[str, Any]] = shown["tenants"]
+    while shown["next"] is not None:
+        shown = api.send("GET", PATH, query={"limit": 100, "cursor": shown["next"]}).json()
+        found += shown["tenants"]
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        page().print("There are no tenants yet. To add one: counterfoil tenants add SLUG")
+        return
+    table = Table("tenant", "name", "state", box=None)
+    for tenant in found:
+        table.add_row(tenant["slug"], tenant["name"], "disabled" if tenant["disabled_at"] else "")
+    page().print(table)
+
+
+@app.command("add")
+def add(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(help="Short name, as in the keys of uploads: a-z, 0-9 and hyphens.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="Full name. Default: the slug.", show_default=False)] = None,
+    organization: Annotated[str, typer.Option(help="The organization that it belongs to.")] = LOCAL_ORGANIZATION,
+    addresses: Annotated[
+        list[str] | None, typer.Option("--address", help="Mail to this address is the tenant's. May be repeated.")
+    ] = None,
+    admins: Annotated[
+        list[str] | None, typer.Option("--admin", help="Notify this address of failures. May be repeated.")
+    ] = None,
+    webhooks: Annotated[
+        list[str] | None,
+        typer.Option("--webhook", metavar="NAME=URL", help="Results are posted there. May be repeated."),
+    ] = None,
+    exports: Annotated[
+        list[str] | None,
+        typer.Option("--s3", metavar="NAME=PREFIX", help="Results are written there. May be repeated."),
+    ] = None,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Add a tenant with its addresses, admins and destinations: all of it or nothing.
+
+    An existing tenant stays as it is, and gets the rest. Secrets of webhooks are shown once.
+    """
+    wanted = [_destination("webhook", text) for text in webhooks or ()]
+    wanted += [_destination("s3", text) for text in exports or ()]
+    asked = {
+        "slug": slug,
+        "name": name,
+        "organization": organization,
+        "addresses": addresses or [],
+        "admins": admins or [],
+        "destinations": wanted,
+    }
+    done = reach(context, by).send("POST", PATH, body=asked).json()
+    if as_json:
+        print_json(done)
+        return
+    page().print(f"Tenant '{slug}' {'was added' if done['is_new'] else 'exists'}.")
+    for what, found in (("Mail arrives at", done["addresses"]), ("Failures are reported to", done["admins"])):
+        if found:
+            page().print(f"{what} {', '.join(found)}.")
+    for added in done["destinations"]:
+        page().print(f"Results go to {added['name']}: {added['address']}")
+        if added["secret"] is not None:
+            page().print(f"  Its secret, which is not shown again: {added['secret']}", soft_wrap=True)
+
+
+def _destination(kind: str, text: str) -> dict[str, str]:
+    name, separator, address = text.partition("=")
+    if not separator or not name or not address:
+        shown = "--webhook erp=https://erp.example.com/hook" if kind == "webhook" else "--s3 files=monthly/in"
+        raise UsageError(f"'{text}' must be a name and a place, such as {shown}.")
+    return {"kind": kind, "name": name, "address": address}
+
+
+@app.command("rename")
+def rename(
+    context: typer.Context,
+    slug: Slug,
+    name: Annotated[str, typer.Argument(help="The new full name. The slug stays.")],
+    *,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Change the full name of a tenant."""
+    _change(context, by, slug, {"name": name}, f"Tenant '{slug}' is now called {name}.", as_json=as_json)
+
+
+@app.command("disable")
+def disable(context: typer.Context, slug: Slug, *, by: By, as_json: AsJson = False) -> None:
+    """Disable a tenant: it takes no uploads, mail and changes. Its data stays readable."""
+    _change(context, by, slug, {"is_disabled": True}, f"Tenant '{slug}' is disabled.", as_json=as_json)
+
+
+@app.command("enable")
+def enable(context: typer.Context, slug: Slug, *, by: By, as_json: AsJson = False) -> None:
+    """Enable a disabled tenant."""
+    _change(context, by, slug, {"is_disabled": False}, f"Tenant '{slug}' is enabled.", as_json=as_json)
+
+
+def _change(
+    context: typer.Context, by: str, slug: str, change: dict[str, Any], sentence: str, *, as_json: bool
+) -> None:
+    done = reach(context, by).send("PATCH", f"{PATH}/{slug}", body=change).json()
+    print_json(done) if as_json else page().print(sentence)
+
+
+@app.command("admins")
+def admins(
+    context: typer.Context, slug: Slug, *, added: Added = None, removed: Removed = None, by: By, as_json: AsJson = False
+) -> None:
+    """Add, remove and list a tenant's admins, who get an e-mail about failures."""
+    found = _addresses(reach(context, by), slug, "admins", added, removed)
+    if as_json:
+        print_json(found)
+    elif found:
+        page().print("\n".join(found))
+    else:
+        page().print(
+            f"Tenant '{slug}' has no admins. To add one: counterfoil tenants admins {slug} --add ann@example.com"
+        )
+
+
+@app.command("addresses")
+def addresses(
+    context: typer.Context, slug: Slug, *, added: Added = None, removed: Removed = None, by: By, as_json: AsJson = False
+) -> None:
+    """Add, remove and list the addresses that receive a tenant's mail.
+
+    Mail that arrived before its address was added is a dead letter. A retry finds the tenant.
+    """
+    found = _addresses(reach(context, by), slug, "addresses", added, removed)
+    if as_json:
+        print_json(found)
+    elif found:
+        page().print("\n".join(found))
+    else:
+        page().print(
+            f"Tenant '{slug}' receives no mail. "
+            f"To add an address: counterfoil tenants addresses {slug} --add invoices@{slug}.example"
+        )
+
+
+def _addresses(api: Api, slug: str, what: str, added: list[str] | None, removed: list[str] | None) -> list[str]:
+    path = f"{PATH}/{slug}"
+    if not added and not removed:
+        found: list[str] = api.send("GET", path).json()[what]
+        return found
+    change = {"added": added or [], "removed": removed or []}
+    changed: list[str] = api.send("PATCH", f"{path}/{what}", body=change).json()["addresses"]
+    return changed
+
+
+@app.command("delete")
+def delete(
+    context: typer.Context,
+    slug: Slug,
+    *,
+    confirm: Annotated[
+        str | None, typer.Option(metavar="SLUG", help="The slug again, for scripts.", show_default=False)
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the erasure has finished, some 20 minutes.")] = False,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a tenant: every row and every version of every object. It cannot be undone.
+
+    The watchdog erases within minutes, and once more after 20 minutes, when no attempt can be in progress any longer.
+    The slug can be used again after 15 days.
+    """
+    api = reach(context, by)
+    path = f"{PATH}/{slug}"
+    plan = api.send("DELETE", path).json()
+    if confirm is None:
+        aside().print(
+            f"{plan['documents']:,} documents, {plan['tasks']:,} tasks, {plan['dead_letters']:,} dead letters and all "
+            f"other data of {slug} would be erased. It cannot be undone."
+        )
+        confirm = typer.prompt("Type the tenant's slug to erase it", err=True)
+    if confirm != plan["confirm"]:
+        raise UsageError(f"'{confirm}' is not the slug of the tenant. Nothing was erased.")
+    status = api.send("DELETE", path, query={"confirm": confirm}, seen=plan["documents"]).json()
+    while wait and status["finished_at"] is None:
+        status = after(POLL_SECONDS, lambda: api.send("GET", f"{path}/erasure").json(), time.sleep)
+    if as_json:
+        print_json(status)
+    elif status["finished_at"] is None:
+        page().print(f"The erasure of '{slug}' is stored and begins within a minute.")
+    else:
+        page().print(f"'{slug}' is erased: {status['rows']:,} rows and {status['objects']:,} versions of objects.")

@@ -1,0 +1,175 @@
+"""`counterfoil tenants tolerances`: differences that a tenant tolerates, and suggested tolerances."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli.api import Api, reach
+from cli.dlq_options import AsJson
+from cli.failures import UsageError
+from cli.terminal import page, print_json
+from cli.trail import By, Reason
+
+KEYS = ("price", "billed_quantity", "delivered_quantity", "total", "tax")
+ANY = "any"
+_LIMIT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(%?)")
+
+
+def limits_of(within: Sequence[str], below: Sequence[str], above: Sequence[str]) -> dict[str, str | None]:
+    """Read limits such as `2%`, `0.05` and `any`. Limits of one direction override those of both.
+
+    Raises:
+        UsageError: a limit is invalid, or a direction has none.
+    """
+    lower, upper = _direction(below or within, "--below"), _direction(above or within, "--above")
+    return {
+        "lower_absolute": lower[0],
+        "lower_percent": lower[1],
+        "upper_absolute": upper[0],
+        "upper_percent": upper[1],
+    }
+
+
+def _direction(given: Sequence[str], option: str) -> tuple[str | None, str | None]:
+    if not given:
+        raise UsageError(f"A limit is required: --within 2% for both directions, or {option} for this one.")
+    absolute, percent = None, None
+    for number, text in enumerate(given):
+        found = _LIMIT.fullmatch(text.strip())
+        if found is None and text != ANY:
+            raise UsageError(f"'{text}' is not a limit: write a number like 0.05, a share like 2%, or {ANY}.")
+        is_share = found is not None and bool(found[2])
+        if (ANY in given and number > 0) or (percent if is_share else absolute) is not None:
+            raise UsageError(f"'{text}' is one too many: one number and one share make a limit, or {ANY} alone.")
+        if found is None:
+            continue
+        if is_share:
+            percent = found[1]
+        else:
+            absolute = found[1]
+    return absolute, percent
+
+
+def tolerances(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    *,
+    key: Annotated[str | None, typer.Option("--set", metavar="KEY", help=f"Set one: {', '.join(KEYS)}.")] = None,
+    removed: Annotated[
+        str | None, typer.Option("--remove", metavar="KEY", help="Remove one: a more general one applies again.")
+    ] = None,
+    supplier: Annotated[str | None, typer.Option(help="Of this supplier only, by VAT id or name.")] = None,
+    article: Annotated[str | None, typer.Option(help="Of this article only, by seller's or buyer's number.")] = None,
+    within: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LIMIT", help=f"2%, 0.05 or {ANY}. Given twice, both must hold (2% and 0.05)."),
+    ] = None,
+    below: Annotated[
+        list[str] | None, typer.Option(metavar="LIMIT", help="The same, for less than expected only.")
+    ] = None,
+    above: Annotated[
+        list[str] | None, typer.Option(metavar="LIMIT", help="The same, for more than expected only.")
+    ] = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Show tolerances that follow from accepted and disputed differences.")
+    ] = False,
+    accepted: Annotated[
+        str | None, typer.Option("--accept", metavar="ID", help="Set a suggested tolerance, by its id.")
+    ] = None,
+    reason: Reason = None,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Set, remove and list tolerances of a tenant: for prices, quantities, totals and tax rates.
+
+    The most specific tolerance applies, as a whole: for supplier and article, for the article, for the supplier, for
+    the tenant, the default. After a change, the tenant's clusters are compared again.
+
+    --suggest proposes tolerances for suppliers with accepted differences in at least 20 documents (counterfoil clusters
+    accept), always below the smallest disputed one. None applies before it is accepted.
+    """
+    about = key or removed
+    _check(about, (supplier, article, within, below, above), key, removed, accepted, suggest)
+    api = reach(context, by)
+    path = f"/api/admin/tenants/{slug}/tolerances"
+    if suggest:
+        found = api.send("GET", f"{path}/suggestions").json()
+        print_json(found) if as_json else _show_suggestions(found, slug)
+        return
+    scope = {"supplier": (supplier or "").strip() or None, "article": (article or "").strip() or None}
+    recompared = None
+    if key is not None:
+        limits = limits_of(within or (), below or (), above or ())
+        asked = {"key": key, **scope, **limits, "reason": reason}
+        recompared = _recompared(api, path, api.send("PUT", path, body=asked).json())
+    elif removed is not None:
+        query = {"key": removed, **scope, "reason": reason}
+        recompared = _recompared(api, path, api.send("DELETE", path, query=query).json())
+    elif accepted is not None:
+        accept = f"{path}/suggestions/{accepted.strip()}/accept"
+        recompared = _recompared(api, path, api.send("POST", accept, body={"reason": reason}).json())
+    listed = api.send("GET", path).json()
+    print_json(listed["tolerances"]) if as_json else _show(listed, recompared)
+
+
+def _recompared(api: Api, path: str, done: dict[str, Any]) -> int:
+    """Request the comparison of all clusters, and return their number."""
+    count: int = done["clusters"]
+    while done["next"] is not None:
+        done = api.send("POST", f"{path}/recompare", query={"cursor": done["next"]}).json()
+        count += done["clusters"]
+    return count
+
+
+def _check(about: str | None, details: Sequence[object], *changes: object) -> None:
+    """Refuse several changes at once, unknown keys, and a scope or limits without a key."""
+    if sum(map(bool, changes)) > 1:
+        raise UsageError("One change at a time: --set, --remove, --suggest or --accept.")
+    if about is None and any(details):
+        raise UsageError(f"A key is required: --set or --remove with one of {', '.join(KEYS)}.")
+    if about is not None and about not in KEYS:
+        raise UsageError(f"'{about}' is not a key: use one of {', '.join(KEYS)}.")
+
+
+def _scope(tolerance: dict[str, Any]) -> str:
+    parts = [f"{name} {tolerance[name]}" for name in ("supplier", "article") if tolerance[name]]
+    return " and ".join(parts) or "everything"
+
+
+def _show(listed: dict[str, Any], recompared: int | None) -> None:
+    table = Table("about", "for", "tolerated", Column("set by", overflow="fold"), box=None)
+    for default in listed["defaults"]:
+        table.add_row(default["key"], "everything else", default["text"], "", style="dim")
+    for one in listed["tolerances"]:
+        why = ": ".join(filter(None, (one["set_by"], one["reason"])))
+        learned = f" ({one['evidence']['accepted']} documents accepted)" if one["evidence"] else ""
+        table.add_row(*map(Text, (one["key"], _scope(one), one["text"], f"{why}{learned}")))
+    page().print(table)
+    if recompared is not None:
+        page().print(
+            "1 cluster is compared again." if recompared == 1 else f"{recompared} clusters are compared again."
+        )
+
+
+def _show_suggestions(found: dict[str, Any], slug: str) -> None:
+    """Show each suggestion with its evidence, and why there are no others."""
+    for one in found["proposals"]:
+        page().print(Text(one["proposal"]["id"], "bold cyan").append(f"  {one['title']}", "bold default"))
+        for sentence in one["sentences"]:
+            page().print(Padding(Text(sentence), (0, 0, 0, 2)))
+        page().print()
+    if found["proposals"]:
+        page().print(f"None of them applies yet. To accept one: counterfoil tenants tolerances {slug} --accept ID")
+    if found["withheld"]:
+        if found["proposals"]:
+            page().print()
+        page().print(Text("Nothing is proposed for", "bold"))
+    for other in found["withheld"]:
+        page().print(Padding(Text(f"{other['title']}: {other['why']}"), (0, 0, 0, 2)))
+    if not found["proposals"] and not found["withheld"]:
+        page().print("No difference was accepted or disputed yet: counterfoil clusters accept ID, or dispute ID, does.")

@@ -1,0 +1,153 @@
+"""`/api/admin/tenants/{tenant}/destinations`: webhooks and exports that receive a tenant's results.
+
+All routes require the admin role for the tenant, because addresses of webhooks can contain credentials. Only admins for
+all tenants add webhooks that may call internal addresses of the allowlist.
+"""
+
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from counterfoil.audit import Change
+from counterfoil.db import Connection, retry_conflicts
+from counterfoil.settings import settings
+from counterfoil.webhooks import destinations
+from counterfoil.webhooks.destinations import Kind, NewDestination, Subject
+from functions.admin_api.auth import EVERY_TENANT, Request, Role, Slug
+from functions.admin_api.endpoint import Routes, TenantPath, answer
+from functions.admin_api.http import NotFoundError, responses
+
+
+class DestinationForm(BaseModel):
+    """A destination to add."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Slug
+    kind: Kind
+    address: str = Field(max_length=2048, description="The URL of a webhook, or the prefix of an export to S3.")
+    events: list[Subject] = Field(default=["cluster", "document"], min_length=1, max_length=3)
+
+
+class Destination(BaseModel):
+    """An active destination."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str
+    kind: Kind
+    address: str
+    events: list[Subject]
+
+
+class DestinationList(BaseModel):
+    """Active destinations of a tenant, by name."""
+
+    tenant: str
+    destinations: list[Destination]
+
+
+class AddedDestination(Destination):
+    """A new destination."""
+
+    secret: str | None = Field(description="It signs the calls of a webhook, and cannot be read again.")
+
+
+class RotatedSecret(BaseModel):
+    """The new secret of a webhook."""
+
+    name: str
+    secret: str = Field(description="It cannot be read again. The previous one signs for 24 more hours, too.")
+
+
+def add(connection: Connection, change: Change, form: DestinationForm, request: Request) -> AddedDestination:
+    """Add a destination in a transaction of its tenant.
+
+    Raises:
+        RejectedRequestError: see `destinations.add`.
+    """
+    allowlist = settings().webhook_allowlist if request.caller.may(Role.ADMIN, EVERY_TENANT) else ()
+    new = NewDestination(form.name, form.kind, form.address, form.events)
+    secret = destinations.add(connection, change, new, allowlist)
+    return AddedDestination(**form.model_dump(), secret=secret)
+
+
+routes = Routes()
+_PATH = "/api/admin/tenants/<tenant>/destinations"
+_FAILURES = (400, 404, 413, 415, 422, 429)
+DestinationName = Annotated[Slug, Path(description="The destination's name.")]
+
+
+@routes.get(
+    _PATH,
+    summary="List destinations",
+    tags=["destinations"],
+    responses=responses({200: (DestinationList, "The active ones.")}, 404, 422),
+)
+def list_destinations(request: Request, tenant: TenantPath) -> Response[DestinationList]:
+    """List the active destinations of a tenant, without secrets."""
+    tenant_id, slug = request.tenant(tenant, Role.ADMIN)
+    with request.database.tenant(tenant_id) as connection:
+        found = destinations.list_active(connection, tenant_id)
+    shown = [Destination.model_validate(destination) for destination in found]
+    return answer(200, DestinationList(tenant=slug, destinations=shown))
+
+
+@routes.post(
+    _PATH,
+    summary="Add a destination",
+    tags=["destinations"],
+    responses=responses({201: (AddedDestination, "The destination is added.")}, *_FAILURES),
+)
+def add_destination(
+    request: Request, tenant: TenantPath, asked: Annotated[DestinationForm, Body()]
+) -> Response[AddedDestination]:
+    """Add a webhook or an export. Results are delivered to it from now on."""
+    change = request.setup("Adding a destination", tenant)
+
+    def once() -> AddedDestination:
+        with request.database.tenant(change.tenant_id) as connection:
+            return add(connection, change, asked, request)
+
+    return answer(201, retry_conflicts(once))
+
+
+@routes.delete(
+    f"{_PATH}/<name>",
+    summary="Remove a destination",
+    tags=["destinations"],
+    responses=responses({204: (None, "Nothing more is delivered to it.")}, *_FAILURES),
+)
+def remove_destination(request: Request, tenant: TenantPath, name: DestinationName) -> Response[None]:
+    """Disable a destination. Pending deliveries are skipped, and its name is free."""
+    change = request.setup("Removing a destination", tenant)
+
+    def once() -> bool:
+        with request.database.tenant(change.tenant_id) as connection:
+            return destinations.remove(connection, change, name)
+
+    if not retry_conflicts(once):
+        raise NotFoundError(f"There is no destination '{name}'.")
+    return Response(204)
+
+
+@routes.post(
+    f"{_PATH}/<name>/rotate",
+    summary="Rotate the secret of a webhook",
+    tags=["destinations"],
+    responses=responses({200: (RotatedSecret, "The new secret.")}, *_FAILURES),
+)
+def rotate_secret(request: Request, tenant: TenantPath, name: DestinationName) -> Response[RotatedSecret]:
+    """Give a webhook a new secret. Calls are signed with both secrets for 24 hours."""
+    change = request.setup("Rotating a secret", tenant)
+
+    def once() -> str | None:
+        with request.database.tenant(change.tenant_id) as connection:
+            return destinations.rotate(connection, change, name)
+
+    secret = retry_conflicts(once)
+    if secret is None:
+        raise NotFoundError(f"There is no webhook '{name}'.")
+    return answer(200, RotatedSecret(name=name, secret=secret))

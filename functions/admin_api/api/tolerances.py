@@ -1,0 +1,261 @@
+"""`/api/admin/tenants/{tenant}/tolerances`: tolerances of a tenant and suggestions.
+
+Reading requires the viewer role for the tenant, changes the admin role. A change makes the clusters of the tenant be
+compared again: the first ones with the request itself, the rest with `POST .../tolerances/recompare`.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from typing import Annotated, Any, TypeVar
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from counterfoil.audit import Change
+from counterfoil.db import Connection, retry_conflicts
+from counterfoil.documents import tolerances
+from counterfoil.documents.three_way_match import Key, Limits, Tolerance
+from counterfoil.documents.three_way_match.decisions import Found, Proposal
+from counterfoil.documents.three_way_match.tolerances import DEFAULTS, as_json
+from functions.admin_api.api.reviews import Reason
+from functions.admin_api.auth import Request
+from functions.admin_api.endpoint import Routes, TenantPath, answer
+from functions.admin_api.http import ConflictError, NotFoundError, responses
+
+SECONDS_LEFT = 8.0
+"""Time that a request keeps for its response while it requests comparisons."""
+T = TypeVar("T")
+Limit = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")] | None,
+    Field(description="A decimal number; null: this limit does not apply."),
+]
+Scope = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+
+
+class LimitsBody(BaseModel):
+    """Limits below and above the expected value. A direction without limits tolerates all."""
+
+    lower_absolute: Limit = None
+    lower_percent: Limit = None
+    upper_absolute: Limit = None
+    upper_percent: Limit = None
+
+
+class DefaultTolerance(LimitsBody):
+    """Limits that apply without a more specific tolerance."""
+
+    key: Key
+    text: str = Field(description="The limits, for people.")
+
+
+class ToleranceEntry(DefaultTolerance):
+    """A tolerance of a tenant."""
+
+    supplier: str | None
+    article: str | None
+    set_by: str
+    reason: str | None
+    evidence: dict[str, Any] | None = Field(description="The accepted suggestion.")
+
+
+class ToleranceList(BaseModel):
+    """Tolerances of a tenant, the general ones first, and the defaults."""
+
+    tenant: str
+    tolerances: list[ToleranceEntry]
+    defaults: list[DefaultTolerance]
+
+
+class ToleranceForm(LimitsBody):
+    """A tolerance to set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: Key
+    supplier: Scope | None = Field(default=None, description="VAT id or name. Default: every supplier.")
+    article: Scope | None = Field(default=None, description="Article number. Default: every article.")
+    reason: Reason | None = None
+
+
+class Acceptance(BaseModel):
+    """Why a suggestion is accepted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Reason | None = None
+
+
+class Recompared(BaseModel):
+    """Clusters that are compared with the changed tolerances."""
+
+    tenant: str
+    clusters: int
+    next: UUID | None = Field(description="Cursor for `recompare`, if this request had no time for all clusters.")
+
+
+class Suggestion(BaseModel):
+    """A suggested tolerance with its evidence."""
+
+    title: str
+    sentences: list[str]
+    proposal: dict[str, Any]
+
+
+class WithheldSuggestion(BaseModel):
+    """Why decisions about a supplier do not suggest a tolerance."""
+
+    title: str
+    why: str
+
+
+class SuggestionList(BaseModel):
+    """Suggested tolerances. None applies before it is accepted."""
+
+    tenant: str
+    proposals: list[Suggestion]
+    withheld: list[WithheldSuggestion]
+
+
+routes = Routes()
+_PATH = "/api/admin/tenants/<tenant>/tolerances"
+_CHANGED = responses(
+    {200: (Recompared, "The change is stored, and clusters are compared again.")}, *(400, 404, 409, 413, 415, 422, 429)
+)
+
+
+@routes.get(
+    _PATH,
+    summary="List tolerances",
+    tags=["tolerances"],
+    responses=responses({200: (ToleranceList, "The tolerances.")}, 404, 422),
+)
+def list_tolerances(request: Request, tenant: TenantPath) -> Response[ToleranceList]:
+    """List a tenant's tolerances and the defaults. The most specific tolerance applies, as a whole."""
+    tenant_id, slug = request.tenant(tenant)
+    with request.database.tenant(tenant_id) as connection:
+        found = tolerances.entries(connection, tenant_id)
+    shown = [
+        ToleranceEntry(
+            **_limits(entry.tolerance.key, entry.tolerance.limits),
+            supplier=entry.tolerance.supplier,
+            article=entry.tolerance.article,
+            set_by=entry.set_by,
+            reason=entry.reason,
+            evidence=None if entry.evidence is None else dict(entry.evidence),
+        )
+        for entry in found
+    ]
+    defaults = [DefaultTolerance(**_limits(key, limits)) for key, limits in DEFAULTS.items()]
+    return answer(200, ToleranceList(tenant=slug, tolerances=shown, defaults=defaults))
+
+
+def _limits(key: Key, limits: Limits) -> dict[str, Any]:
+    return {"key": key, "text": limits.words, **as_json(limits)}
+
+
+@routes.put(_PATH, summary="Set a tolerance", tags=["tolerances"], responses=_CHANGED)
+def set_tolerance(
+    request: Request, tenant: TenantPath, asked: Annotated[ToleranceForm, Body()]
+) -> Response[Recompared]:
+    """Set a tolerance. It replaces the one with the same key, supplier and article."""
+    named = asked.model_dump(include=set(LimitsBody.model_fields))
+    limits = Limits(**{name: None if text is None else Decimal(text) for name, text in named.items()})
+    wanted = Tolerance(asked.key, limits, asked.supplier, asked.article)
+    change = request.setup("Setting a tolerance", tenant)
+    _once(request, change, lambda connection: tolerances.put(connection, change, wanted, asked.reason))
+    return answer(200, _recompare(request, change, tenant, None))
+
+
+@routes.delete(_PATH, summary="Remove a tolerance", tags=["tolerances"], responses=_CHANGED)
+def remove_tolerance(
+    request: Request,
+    tenant: TenantPath,
+    key: Annotated[Key, Query()],
+    supplier: Annotated[Scope | None, Query(description="As it was set.")] = None,
+    article: Annotated[Scope | None, Query(description="As it was set.")] = None,
+    reason: Annotated[Reason | None, Query()] = None,
+) -> Response[Recompared]:
+    """Remove a tolerance. A more general one applies again."""
+    unwanted = Tolerance(key, DEFAULTS[key], supplier, article)
+    change = request.setup("Removing a tolerance", tenant)
+    if not _once(request, change, lambda connection: tolerances.remove(connection, change, unwanted, reason)):
+        raise NotFoundError(f"There is no tolerance of {key} for this supplier and article.")
+    return answer(200, _recompare(request, change, tenant, None))
+
+
+@routes.post(f"{_PATH}/recompare", summary="Compare clusters again", tags=["tolerances"], responses=_CHANGED)
+def recompare_clusters(
+    request: Request,
+    tenant: TenantPath,
+    cursor: Annotated[UUID | None, Query(description="`next` of the previous response.")] = None,
+) -> Response[Recompared]:
+    """Compare the clusters of a tenant with its current tolerances."""
+    return answer(200, _recompare(request, request.setup("Comparing clusters", tenant), tenant, cursor))
+
+
+@routes.get(
+    f"{_PATH}/suggestions",
+    summary="List suggested tolerances",
+    tags=["tolerances"],
+    responses=responses({200: (SuggestionList, "The suggestions.")}, 404, 422),
+)
+def list_suggestions(request: Request, tenant: TenantPath) -> Response[SuggestionList]:
+    """List tolerances that follow from accepted and disputed differences, and why there are no others."""
+    tenant_id, slug = request.tenant(tenant)
+    with request.database.tenant(tenant_id) as connection:
+        found: list[Found] = tolerances.suggest(connection, tenant_id)
+    proposals = [
+        Suggestion(title=tolerances.title(one), sentences=tolerances.sentences(one), proposal=one.record)
+        for one in found
+        if isinstance(one, Proposal)
+    ]
+    withheld = [
+        WithheldSuggestion(title=tolerances.title(one), why=one.why) for one in found if not isinstance(one, Proposal)
+    ]
+    return answer(200, SuggestionList(tenant=slug, proposals=proposals, withheld=withheld))
+
+
+@routes.post(
+    f"{_PATH}/suggestions/<suggestion_id>/accept",
+    summary="Accept a suggested tolerance",
+    tags=["tolerances"],
+    responses=_CHANGED,
+)
+def accept_suggestion(
+    request: Request,
+    tenant: TenantPath,
+    suggestion_id: Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="`id` of the proposal.")],
+    asked: Annotated[Acceptance | None, Body()] = None,
+) -> Response[Recompared]:
+    """Set the tolerance of a suggestion, if decisions and tolerances still suggest it."""
+    reason = None if asked is None else asked.reason
+    change = request.setup("Accepting a suggestion", tenant)
+    if not _once(request, change, lambda connection: tolerances.accept(connection, change, suggestion_id, reason)):
+        raise ConflictError(
+            f"'{suggestion_id}' is not suggested: decisions or tolerances have changed. List the suggestions again."
+        )
+    return answer(200, _recompare(request, change, tenant, None))
+
+
+def _once(request: Request, change: Change, act: Callable[[Connection], T]) -> T:
+    def once() -> T:
+        with request.database.tenant(change.tenant_id) as connection:
+            return act(connection)
+
+    return retry_conflicts(once)
+
+
+def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None) -> Recompared:
+    """Request comparisons in short transactions until all are requested or there is too little time."""
+    count, after = 0, cursor
+    while True:
+        act = partial(tolerances.recompare, tenant_id=change.tenant_id, after=after, now=change.at)
+        ids, sends = _once(request, change, act)
+        request.send(sends)
+        count += len(ids)
+        after = ids[-1] if len(ids) == tolerances.MOST_AT_ONCE else None
+        if after is None or request.time_left() < SECONDS_LEFT:
+            return Recompared(tenant=slug, clusters=count, next=after)

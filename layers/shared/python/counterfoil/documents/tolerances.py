@@ -1,0 +1,191 @@
+"""Tolerances of a tenant in PostgreSQL, and suggestions from decisions of reviewers.
+
+Changes require a database that is signed in to as counterfoil_api. Each has an audit entry in its own transaction.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from counterfoil import audit
+from counterfoil.audit import Change
+from counterfoil.db import Connection
+from counterfoil.delivery.work import Send
+from counterfoil.documents import acceptance, diagnostics
+from counterfoil.documents.three_way_match import Key, Limits, Tolerance, Tolerances
+from counterfoil.documents.three_way_match.decisions import Found, Proposal, propose, told
+from counterfoil.documents.three_way_match.tolerances import as_json
+
+MOST_AT_ONCE = 500
+"""Clusters that one transaction requests again."""
+_ABOUT = {
+    Key.PRICE: "prices",
+    Key.BILLED_QUANTITY: "quantities billed",
+    Key.DELIVERED_QUANTITY: "quantities delivered",
+    Key.TOTAL: "totals",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A stored tolerance and its origin."""
+
+    tolerance: Tolerance
+    set_by: str
+    reason: str | None
+    evidence: Mapping[str, Any] | None
+    """The accepted suggestion."""
+
+
+_ENTRIES = """
+SELECT key, lower_absolute, lower_percent, upper_absolute, upper_percent, supplier, article, coalesce(set_by, ''),
+    reason, evidence
+FROM tolerance WHERE tenant_id = %s ORDER BY key, supplier NULLS FIRST, article NULLS FIRST
+"""
+_PUT = """
+INSERT INTO tolerance (tenant_id, key, supplier, article, lower_absolute, lower_percent, upper_absolute, upper_percent,
+    set_by, reason, evidence)
+VALUES (%(tenant)s, %(key)s, %(supplier)s, %(article)s, %(lower_absolute)s, %(lower_percent)s, %(upper_absolute)s,
+    %(upper_percent)s, %(by)s, %(reason)s, %(evidence)s)
+"""
+
+
+def entries(connection: Connection, tenant_id: UUID) -> list[Entry]:
+    """Return a tenant's own tolerances, the general ones first."""
+    return [
+        Entry(Tolerance(Key(key), Limits(*limits), supplier, article), by, reason, evidence)
+        for key, *limits, supplier, article, by, reason, evidence in connection.execute(_ENTRIES, [tenant_id])
+    ]
+
+
+def put(
+    connection: Connection,
+    change: Change,
+    wanted: Tolerance,
+    reason: str | None,
+    evidence: Mapping[str, Any] | None = None,
+) -> None:
+    """Set a tolerance. It replaces the one with the same key and scope."""
+    _lock(connection, change)
+    _remove(connection, change, wanted)
+    limits = as_json(wanted.limits)
+    values = {
+        "tenant": change.tenant_id,
+        "key": wanted.key,
+        "supplier": wanted.supplier,
+        "article": wanted.article,
+        **{name: getattr(wanted.limits, name) for name in limits},
+        "by": change.by,
+        "reason": reason,
+        "evidence": None if evidence is None else Jsonb(evidence),
+    }
+    connection.execute(_PUT, values)
+    detail = _scope_hashes(connection, change, wanted) | limits
+    change.record(connection, "tolerance set", target=wanted.key.value, reason=reason, detail=detail)
+
+
+def remove(connection: Connection, change: Change, unwanted: Tolerance, reason: str | None) -> bool:
+    """Remove the tolerance with this key and scope. Returns False if it is not set."""
+    _lock(connection, change)
+    if not _remove(connection, change, unwanted):
+        return False
+    detail = _scope_hashes(connection, change, unwanted)
+    change.record(connection, "tolerance removed", target=unwanted.key.value, reason=reason, detail=detail)
+    return True
+
+
+def _lock(connection: Connection, change: Change) -> None:
+    """Exclude concurrent changes of the tenant's tolerances until the transaction ends."""
+    connection.execute("SELECT FROM tenant WHERE id = %s FOR UPDATE", [change.tenant_id])
+
+
+def _scope_hashes(connection: Connection, change: Change, tolerance: Tolerance) -> dict[str, Any]:
+    """Return supplier and article as keyed hashes, because the audit trail contains no names."""
+    scope = {"supplier": tolerance.supplier, "article": tolerance.article}
+    return {
+        name: None if value is None else audit.keyed(connection, change.tenant_id, value.encode()).hex()
+        for name, value in scope.items()
+    }
+
+
+def _remove(connection: Connection, change: Change, unwanted: Tolerance) -> bool:
+    """Remove tolerances whose normalized supplier and article are equal."""
+    found = connection.execute(
+        "SELECT id, supplier, article FROM tolerance WHERE tenant_id = %s AND key = %s",
+        [change.tenant_id, unwanted.key],
+    ).fetchall()
+    same = [
+        id_
+        for id_, supplier, article in found
+        if Tolerance(unwanted.key, unwanted.limits, supplier, article).scope == unwanted.scope
+    ]
+    connection.execute("DELETE FROM tolerance WHERE id = ANY(%s)", [same])
+    return bool(same)
+
+
+# -- suggestions ------------------------------------------------------------------------------------------------------
+
+
+def suggest(connection: Connection, tenant_id: UUID) -> list[Found]:
+    """Return tolerances that follow from reviewers' decisions, and why there are no others."""
+    return propose(acceptance.labels(connection), Tolerances(diagnostics.tolerances(connection, tenant_id)))
+
+
+def accept(connection: Connection, change: Change, suggestion_id: str, reason: str | None) -> bool:
+    """Set the tolerance of a suggestion. Returns False if decisions or tolerances no longer suggest it."""
+    _lock(connection, change)
+    found = suggest(connection, change.tenant_id)
+    chosen = next((one for one in found if isinstance(one, Proposal) and one.id == suggestion_id), None)
+    if chosen is None:
+        return False
+    put(connection, change, chosen.tolerance, reason, chosen.record)
+    return True
+
+
+def title(found: Found) -> str:
+    """Return the supplier, the key and the direction of a suggestion, for people."""
+    is_name = found.supplier_name == found.supplier
+    supplier = found.supplier_name if is_name else f"{found.supplier_name} ({found.supplier})"
+    return f"{supplier}, {_ABOUT[found.key]}, {found.direction} than expected"
+
+
+def sentences(proposal: Proposal) -> list[str]:
+    """Return a suggestion and its evidence, for people."""
+    found = proposal.evidence
+    who = f"{', '.join(found.people[:3])}{' and others' if len(found.people) > 3 else ''}"
+    days = f"on {found.since}" if found.since == found.until else f"from {found.since} to {found.until}"
+    smallest = found.smallest_disputed
+    disputed = "none was disputed" if smallest is None else f"the smallest disputed is {told(smallest, proposal.sort)}"
+    limit, largest = told(proposal.limit, proposal.sort), told(found.largest_accepted, proposal.sort)
+    return [
+        f"Tolerated now: {proposal.before.words}. Proposed: {proposal.limits.words}.",
+        f"Accepted in {found.accepted} documents by {who}, {days}: 95 of 100 within {limit}, the largest {largest}; "
+        f"{disputed}.",
+        f"{found.newly_tolerated} of them would have needed no review. At a confidence of 95 % people accept at least "
+        f"{found.at_least:.0%} of such differences.",
+    ]
+
+
+# -- clusters ---------------------------------------------------------------------------------------------------------
+
+_COMPARED = """
+SELECT id FROM cluster_diagnostics
+WHERE (outcome IS NOT NULL OR status = 'in-progress') AND (%(after)s::uuid IS NULL OR id > %(after)s)
+ORDER BY id LIMIT %(limit)s
+"""
+
+
+def recompare(
+    connection: Connection, tenant_id: UUID, after: UUID | None, now: datetime
+) -> tuple[Sequence[UUID], list[Send]]:
+    """Request the comparison of the next clusters of a tenant. Return their ids and the messages to send.
+
+    A cluster whose first comparison is in progress may have read the previous tolerances.
+    """
+    values = {"after": after, "limit": MOST_AT_ONCE}
+    ids = [id_ for (id_,) in connection.execute(_COMPARED, values)]
+    return ids, diagnostics.request(connection, tenant_id, ids, now)

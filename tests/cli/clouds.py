@@ -1,0 +1,19 @@
+"""A local cloud on the database of a test."""
+
+from collections.abc import Sequence
+
+from cli.local.postgres import Server
+from counterfoil.db import Database
+from counterfoil.delivery.work import Send
+
+
+class CloudOf:
+    """The parts of a cloud that commands on its database use."""
+
+    def __init__(self, server: Server, name: str, database: Database) -> None:
+        self.database = database
+        self.database_url = lambda user: server.url(name, user)
+        self.sent: list[Send] = []
+
+    def send(self, sends: Sequence[Send]) -> None:
+        self.sent += sends
