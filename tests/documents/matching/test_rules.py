@@ -1,5 +1,6 @@
 """What a link is, case by case, decided from documents alone."""
 
+from counterfoil.documents.matching import rules
 from tests.documents.matching.papers import (
     OTHER_SELLER,
     SELLER,
@@ -222,3 +223,15 @@ def test_a_document_that_came_twice_takes_its_share_once() -> None:
     note = delivery("LS-1", 5, po_reference="4711", lines=part)
     papers = [order("4711", lines=[line("A-100", "10")]), note, note, delivery("LS-2", 9, lines=rest)]
     assert (3, 0, "content") in linked(*papers)
+
+
+def test_deliveries_of_an_invoice_are_unknown_if_two_sets_add_up() -> None:
+    deliveries = [
+        read(delivery(f"LS-{quantity}", quantity, lines=[line("A-1", str(quantity))]), quantity)
+        for quantity in range(1, 5)
+    ]
+    by_quantity = dict(zip(range(1, 5), deliveries, strict=True))
+    bill = {billed: read(invoice(lines=[line("A-1", str(billed))]), 9) for billed in (5, 8)}
+
+    assert rules.belonging(bill[5], deliveries) == []  # 1 and 4, or 2 and 3
+    assert rules.belonging(bill[8], deliveries) == [by_quantity[quantity] for quantity in (1, 3, 4)]

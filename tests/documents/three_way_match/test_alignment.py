@@ -1,0 +1,47 @@
+"""Weights of a line and a possible counterpart, and documents that are the same."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from counterfoil.documents.three_way_match.alignment import Anchor, alike, weigh
+from counterfoil.documents.three_way_match.case import _is_same_paper
+from counterfoil.documents.three_way_match.decisions import _raised
+from counterfoil.documents.three_way_match.tolerances import Limits
+from tests.documents.three_way_match.papers import delivery, invoice, line, order
+
+ORDER = order(lines=(line("SKR-4711-220-A"),))
+ANCHOR = Anchor(ORDER, ORDER.lines[0])
+BILLED = invoice(lines=(line("SKR-4711-220-A"),)).lines[0]
+
+
+def weight(**changes: object) -> float:
+    return weigh(replace(BILLED, **changes), ANCHOR, {ORDER.id: frozenset()}, {})  # type: ignore[arg-type]
+
+
+def test_equal_amount_adds_to_an_equal_quantity() -> None:
+    assert weight() - weight(net=Decimal("41.99")) == 1.0
+    assert weight(quantity=Decimal(9)) == weight(quantity=Decimal(9), net=Decimal("41.99"))
+
+
+def test_article_number_with_a_typing_error_weighs_less_than_another() -> None:
+    assert BILLED.article is not None
+    assert weight(article=BILLED.article[:-1] + "B") - weight(article="XYZ000Q") == 4.0
+
+
+@pytest.mark.parametrize(("other", "is_near"), [("schroube", True), ("dichtung", False)])
+def test_words_agree_if_nearly_equal(other: str, is_near: bool) -> None:
+    assert (alike("schraube", other) > 0) == is_near
+
+
+def test_same_delivery_note_has_the_same_day() -> None:
+    assert _is_same_paper(delivery("L1", 5), delivery("L1", 5, received=9))
+    assert not _is_same_paper(delivery("L1", 5), delivery("L1", 6))
+
+
+def test_raised_limit_never_falls() -> None:
+    limits = Limits(upper_absolute=Decimal(1), upper_percent=Decimal(5))
+
+    assert _raised(limits, "more", "percent", Decimal(2)).upper_percent == 5
+    assert _raised(limits, "more", "percent", Decimal(7)).upper_percent == 7
