@@ -18,8 +18,7 @@ from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import TypeAdapter
 
-from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError
-from counterfoil.dead_letters.edits import NotEditableError
+from counterfoil.dead_letters.actions import NoLetterError, NotEditableError, NotPendingError, NotRetriableError
 from counterfoil.dead_letters.exports import TooManyExportsError
 from counterfoil.errors import (
     CounterfoilError,

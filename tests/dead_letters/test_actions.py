@@ -11,13 +11,7 @@ from counterfoil import audit, aws
 from counterfoil.audit import AuditEntry
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, entries
-from counterfoil.dead_letters.actions import (
-    Done,
-    NoLetterError,
-    NotPendingError,
-    NotRetriableError,
-    Wish,
-)
+from counterfoil.dead_letters.actions import Done, NoLetterError, NotPendingError, NotRetriableError, Wish
 from counterfoil.dead_letters.entries import Details
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
 from counterfoil.delivery.outbox import Outbox

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from counterfoil import audit, aws
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, edits
-from counterfoil.dead_letters.actions import NotPendingError, Wish
-from counterfoil.dead_letters.edits import NotEditableError, differing
+from counterfoil.dead_letters import actions
+from counterfoil.dead_letters.actions import NotEditableError, NotPendingError, Wish, changed_fields
 from counterfoil.errors import InvalidSettingsError, RejectedRequestError, ServiceUnavailableError, VersionError
 from counterfoil.settings import Settings
 from counterfoil.tasks import payloads
@@ -59,7 +58,7 @@ def edit(database: Database, tenant_id: UUID, s3: FakeS3) -> Edit:
     def act(job_id: UUID, payload: dict[str, Any], version: int = 1, *, bucket: str | None = BUCKET) -> int:
         wanted = wish(job_id, version)
         chosen = Settings.model_validate({"http_requests": True})
-        return edits.edit(database, tenant_id, wanted, payload, bucket=bucket, settings=chosen).version
+        return actions.edit_payload(database, tenant_id, wanted, payload, bucket=bucket, settings=chosen).version
 
     return act
 
@@ -114,7 +113,7 @@ def test_every_edit_is_kept_with_who_made_it_whatever_comes_later(
         edit(job_id, {"say": said}, version)
     actions.retry(database, tenant_id, wish(job_id, 5), bucket=BUCKET)
 
-    found = edits.shown(database, tenant_id, job_id, bucket=BUCKET)
+    found = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
     assert [(one.by, one.at, one.note) for one in found.edits] == [("kim", NOON, "A typing error")] * 4
     assert [one.after for one in found.edits] == [{"say": "three"}, {}, {"say": "two"}, {"say": "one"}]
     assert [one.before for one in found.edits] == [{"say": "hello"}, {}, {"say": "hello"}, {"say": "hello"}]
@@ -153,10 +152,10 @@ def test_retry_of_a_version_refuses_a_concurrent_edit(
 
 def test_of_many_edits_the_last_are_kept(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail()
-    for version in range(1, edits.MOST_EDITS + 3):
+    for version in range(1, actions.MOST_EDITS + 3):
         edit(job_id, {"say": str(version)}, version)
 
-    found = edits.shown(database, tenant_id, job_id, bucket=BUCKET)
+    found = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
 
     assert [one.after["say"] for one in found.edits] == [str(version) for version in range(22, 2, -1)]
 
@@ -177,12 +176,12 @@ def test_an_edit_is_taken_back_by_what_the_payload_was(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
-    with pytest.raises(RejectedRequestError, match="nothing to edit"):
+    with pytest.raises(RejectedRequestError, match="has no changes"):
         edit(job_id, {"say": "hello"})
     edit(job_id, {"say": "bye"})
     assert edit(job_id, {"say": "hello"}, 2) == 3
-    assert edits.shown(database, tenant_id, job_id, bucket=BUCKET).edited is None
-    with pytest.raises(RejectedRequestError, match="nothing to edit"):
+    assert actions.show_payload(database, tenant_id, job_id, bucket=BUCKET).edited is None
+    with pytest.raises(RejectedRequestError, match="has no changes"):
         edit(job_id, {"say": "hello"}, 3)
     actions.retry(database, tenant_id, wish(job_id, 3), bucket=BUCKET)
     assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
@@ -202,7 +201,7 @@ def test_what_the_type_does_not_take_is_no_edit(fail: Fail, edit: Edit, admin: C
 def test_only_payloads_of_tasks_are_edited_and_none_that_are_their_users_alone(fail: Fail, edit: Edit, die: Die):
     with pytest.raises(NotEditableError, match="something else"):
         edit(die(worker="ingestion"), {})
-    with pytest.raises(NotEditableError, match="its user's"):
+    with pytest.raises(NotEditableError, match="belongs to its user"):
         edit(fail("chat_completion", {"message": "Hello"}), {"message": "Bye"})
     with pytest.raises(NotEditableError):
         edit(fail("a type that was taken away"), {})
@@ -226,7 +225,7 @@ def test_an_edit_that_loses_against_another_change_is_not_kept(
         actions.resolve(database, tenant_id, wish(job_id))
         return ["say"]
 
-    monkeypatch.setattr(edits, "differing", resolved_meanwhile)
+    monkeypatch.setattr(actions, "changed_fields", resolved_meanwhile)
     with pytest.raises(VersionError):
         edit(job_id, {"say": "bye"})
     assert rows(admin, "dead_letter")[0]["edit"] is None
@@ -326,7 +325,7 @@ PAYLOADS = st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4)
 
 @given(PAYLOADS, PAYLOADS)
 def test_what_differs_leads_from_one_payload_to_the_other(before: dict[str, Any], after: dict[str, Any]):
-    fields = differing(before, after)
+    fields = changed_fields(before, after)
     kept = {name: before[name] for name in before if name not in fields}
     led = kept | {name: after[name] for name in fields if name in after}
     assert json.dumps(led, sort_keys=True) == json.dumps(after, sort_keys=True)

@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil import audit
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, edits, entries
+from counterfoil.dead_letters import actions, entries
 from counterfoil.dead_letters.actions import NotRetriableError, Wish
 from counterfoil.dead_letters.entries import Details
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
@@ -121,7 +121,7 @@ def test_an_edited_payload_is_what_is_tried(
     run(breaks, message)
     letter = letter_of(database, tenant, message)
     wish = Wish(letter.job_id, letter.version, "kim", clock(), "A typing error")
-    edits.edit(database, tenant, wish, {"say": "bye"}, bucket=None, settings=Settings())
+    actions.edit_payload(database, tenant, wish, {"say": "bye"}, bucket=None, settings=Settings())
     assert row(admin, message)["payload"] == {"say": "hello"}
 
     retry(database, tenant, outbox, letter_of(database, tenant, message), clock)
@@ -147,11 +147,11 @@ def test_an_edit_is_applied_once_and_not_at_a_later_retry(
     run(breaks, message)
     letter = letter_of(database, tenant, message)
     wish = Wish(letter.job_id, letter.version, "kim", clock(), "A typing error")
-    edits.edit(database, tenant, wish, {"say": "bye"}, bucket=None, settings=Settings())
+    actions.edit_payload(database, tenant, wish, {"say": "bye"}, bucket=None, settings=Settings())
     retry(database, tenant, outbox, letter_of(database, tenant, message), clock)
     run(breaks, sent(sqs, QUEUE)[0][0])
     again = letter_of(database, tenant, message)
-    assert edits.shown(database, tenant, again.job_id, bucket=None).edited is None
+    assert actions.show_payload(database, tenant, again.job_id, bucket=None).edited is None
     admin.execute("UPDATE task SET payload = '{}'")
     retry(database, tenant, outbox, again, clock)
     assert row(admin, message)["payload"] == {}

@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import entries
-from counterfoil.dead_letters import timeline as events
+from counterfoil.dead_letters import entries as events
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
@@ -144,7 +144,7 @@ def test_the_success_after_a_failure_is_kept_and_none_of_the_successes_after_tha
     with database.tenant(tenant) as connection:
         letter = entries.show(connection, KINDS["matching"].job_id(message.work_id))
         assert letter is not None
-        told = [(one.kind, one.what, one.revision) for one in events.of(connection, tenant, letter, limit=9)]
+        told = [(one.kind, one.what, one.revision) for one in events.history(connection, tenant, letter, limit=9)]
     assert [one for one in told if one[0] == "try"] == [("try", "failed", 1), ("try", "succeeded", 2)]
 
 

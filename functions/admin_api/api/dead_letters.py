@@ -23,7 +23,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, S
 
 from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.dead_letters import actions, edits, entries, groups, named, search, timeline
+from counterfoil.dead_letters import actions, entries, groups, search
 from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
 from counterfoil.dead_letters.entries import (
     LONGEST_TEXT,
@@ -33,10 +33,10 @@ from counterfoil.dead_letters.entries import (
     Details,
     Entry,
     Fingerprint,
+    IdKind,
     Place,
     Status,
 )
-from counterfoil.dead_letters.named import Kind
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
@@ -385,15 +385,15 @@ class NamedThings(BaseModel):
 )
 def find_named(
     request: Request,
-    kind: Annotated[Kind, Query(description="Kind of resource.")],
+    kind: Annotated[IdKind, Query(description="Kind of resource.")],
     part: Annotated[
-        Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{named.LEAST},36}}$")],
+        Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{entries.MIN_END},36}}$")],
         Query(description="The end of an id; for a group, the beginning of its fingerprint."),
     ],
 ) -> NamedThings:
     """Find resources by a part of their id, as tables show it, among those that the caller may see."""
     with request.database.delivery() as connection:
-        found = named.find(connection, kind, part, request.visible_tenants())
+        found = entries.find_by_end(connection, kind, part, request.visible_tenants())
     return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in found])
 
 
@@ -501,7 +501,7 @@ def show_timeline(request: Request, job_id: Id) -> LetterTimeline:
     scope, id_ = _owned(request, job_id)
     with scope.transaction(request.database) as connection:
         letter = _existing(connection, scope, id_)
-        events = timeline.of(connection, scope.tenant_id, letter, limit=LAST_EVENTS)
+        events = entries.history(connection, scope.tenant_id, letter, limit=LAST_EVENTS)
     found = hide_secrets({"events": [asdict(event) for event in events]}, request.caller)
     at_aws = console(environ)
     for event, shown in zip(events, found["events"], strict=True):  # these links hold no text from outside
@@ -510,7 +510,7 @@ def show_timeline(request: Request, job_id: Id) -> LetterTimeline:
     return LetterTimeline.model_validate({"job_id": id_, "tenant": scope.slug, **found})
 
 
-def _log(event: timeline.Event, letter: Details, console: str | None) -> TryLog | None:
+def _log(event: entries.Event, letter: Details, console: str | None) -> TryLog | None:
     if event.kind != "try" or letter.work_id is None or event.revision is None or event.began_at is None:
         return None
     return of_try(letter.worker, letter.work_id, event.revision, event.began_at, event.at, console)
@@ -718,7 +718,7 @@ def show_payload(request: Request, job_id: Id) -> Response[LetterPayload]:
     """Return the payload of a dead letter's task: the original one, and the edited one."""
     scope, id_ = _owned(request, job_id)
     _check_editor(request.caller, scope)
-    found = edits.shown(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
+    found = actions.show_payload(request.database, _editable(scope), id_, bucket=settings().uploads_bucket)
     return versioned(
         LetterPayload(
             job_id=id_,
@@ -738,7 +738,7 @@ def edit_payload(
 ) -> Response[LetterChanged]:
     """Replace the payload for the next attempt of a dead letter's task."""
     scope, wish = _admit(request, job_id, asked.notes, condition, "Editing", edits=True)
-    done = edits.edit(
+    done = actions.edit_payload(
         request.database,
         _editable(scope),
         wish,
@@ -756,7 +756,7 @@ def _check_editor(caller: Caller, scope: Scope) -> None:
 
 def _editable(scope: Scope) -> UUID:
     if scope.tenant_id is None:
-        raise edits.NotEditableError("Only the payloads of tasks can be edited. This message has no known task.")
+        raise actions.NotEditableError("Only the payloads of tasks can be edited. This message has no known task.")
     return scope.tenant_id
 
 

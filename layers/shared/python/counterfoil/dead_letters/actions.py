@@ -1,18 +1,14 @@
-"""What people do to a dead letter: try its work again, resolve it, ignore it.
+"""Retries, resolution and edits of single dead letters."""
 
-Each is one transaction: compare-and-set on the letter's version and on its being pending, what follows from it, a line
-in the letter's own history, and one entry of the audit trail. Whoever does the same to many letters under one entry
-uses `send_again` and `settle`, and records the entry himself.
-
-Locks are taken in the order in which delivery takes them, work, then letter, and the trail's last. A tenant of None
-means the letters of nobody, which are changed as the delivery role.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
+
+from psycopg.types.json import Jsonb
+from pydantic import JsonValue
 
 from counterfoil import audit
 from counterfoil.audit import Operation
@@ -21,9 +17,14 @@ from counterfoil.dead_letters.entries import Status, transaction
 from counterfoil.delivery import dead_letter
 from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.delivery.work import Send, begin, owe_body
-from counterfoil.errors import ConflictError, RejectedRequestError, VersionError
+from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError, VersionError
 from counterfoil.kinds import KINDS
+from counterfoil.settings import Settings
+from counterfoil.tasks import payloads
 from counterfoil.tasks import store as tasks
+from counterfoil.tasks.payloads import Payload
+from counterfoil.tasks.store import Given
+from counterfoil.tasks.task_type import TaskType
 from counterfoil.tasks.types import TYPES
 
 LONGEST_NOTE = 2000
@@ -289,3 +290,188 @@ def _check_note(note: str | None, *, is_needed: bool) -> None:
         raise RejectedRequestError("A note is needed: say why.")
     if len(note) > LONGEST_NOTE:
         raise RejectedRequestError(f"The note is longer than {LONGEST_NOTE} characters.")
+
+
+MOST_EDITS = 20
+"""Number of edits stored per dead letter."""
+
+
+class NotEditableError(RejectedRequestError):
+    """The dead letter has no payload that can be edited."""
+
+
+@dataclass(frozen=True)
+class Edited:
+    """One edit of a payload, compared with the payload that failed."""
+
+    by: str
+    at: datetime
+    note: str | None
+    before: Mapping[str, JsonValue]
+    """Previous values of the changed fields."""
+    after: Mapping[str, JsonValue]
+    """New values of the changed fields. Empty together with `before`: earlier edits are undone."""
+
+
+@dataclass(frozen=True)
+class Editable:
+    """The payload of a task that has failed."""
+
+    type: TaskType
+    original: Payload
+    """Payload of the failed attempt."""
+    edited: Payload | None
+    """Payload of the next attempt, if an operator has edited it."""
+    version: int
+    """Version of the dead letter."""
+    edits: Sequence[Edited]
+    """Newest first. They are stored after the dead letter is closed, too."""
+
+
+def changed_fields(before: Payload, after: Payload) -> list[str]:
+    """Return the names of fields that were added, removed or changed."""
+    return [
+        name
+        for name in sorted({*before, *after})
+        if name not in before
+        or name not in after
+        or payloads.canonical(before[name]) != payloads.canonical(after[name])  # in Python, True is 1
+    ]
+
+
+def show_payload(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: str | None) -> Editable:
+    """Return the payload of a dead letter's task with its edits.
+
+    Raises:
+        NoLetterError: the tenant has no such letter.
+        NotEditableError: it has no payload that can be edited.
+        ServiceUnavailableError, DatabaseUnavailableError: ask again.
+    """
+    with database.tenant(tenant_id) as connection:
+        letter = find(connection, tenant_id, job_id)
+        given = _given(connection, letter)
+        history = _history(connection, job_id)
+    return _editable(letter, given, history, bucket)
+
+
+def _editable(letter: Letter, given: Given | None, history: Sequence[JsonValue], bucket: str | None) -> Editable:
+    type_ = None if given is None else TYPES.get(given.task_type)
+    if given is None or type_ is None:
+        raise NotEditableError("Only the payloads of tasks can be edited: the dead letter is about something else.")
+    if type_.private or type_.on_accept is not None:
+        raise NotEditableError(f"The payload of a {type_.name} belongs to its user and cannot be edited.")
+    original, edited = _payload(given, bucket), letter.edited_payload
+    if edited is not None and not changed_fields(original, edited):
+        edited = None  # it was undone
+    return Editable(type_, original, edited, letter.version, [_made(one) for one in history])
+
+
+_HISTORY = "SELECT edit FROM dead_letter WHERE job_id = %s AND edit IS NOT NULL"
+
+
+def _history(connection: Connection, job_id: UUID) -> list[JsonValue]:
+    """Return the stored edits of a dead letter, newest first. Each can be as large as a payload."""
+    row = connection.execute(_HISTORY, [job_id]).fetchone()
+    if row is None:
+        return []
+    latest = {name: value for name, value in row[0].items() if name not in {"earlier", "settled"}}
+    return [latest, *row[0].get("earlier", ())]
+
+
+def _made(one: Any) -> Edited:
+    return Edited(**{**one, "at": datetime.fromisoformat(one["at"])})
+
+
+def edit_payload(  # an edit is this many facts
+    database: Database, tenant_id: UUID, wish: Wish, payload: Payload, *, bucket: str | None, settings: Settings
+) -> Done:
+    """Replace the payload for the next attempt at a task. The payload that failed undoes an edit.
+
+    Raises:
+        VersionError, NotPendingError: the dead letter has changed, or is closed.
+        InvalidPayloadError, TooLargeError, RejectedRequestError: the type rejects the payload.
+        NotEditableError: see `show_payload`.
+    """
+    with database.tenant(tenant_id) as connection:
+        letter = look_at(connection, tenant_id, wish)
+        given = _given(connection, letter)
+        history = _history(connection, wish.job_id)
+    found = _editable(letter, given, history, bucket)
+    payloads.checked(payload)
+    form = found.type.read(payload)
+    if found.type.check is not None:
+        found.type.check(form, settings)
+    fields = changed_fields(found.original, payload)
+    if not fields and found.edited is None:
+        raise RejectedRequestError("The payload has no changes.")
+    kept: dict[str, JsonValue] = {
+        "by": wish.actor,
+        "at": wish.now.isoformat(),
+        "note": wish.note,
+        "before": {name: found.original[name] for name in fields if name in found.original},
+        "after": {name: payload[name] for name in fields if name in payload},
+        "earlier": history[: MOST_EDITS - 1],
+    }
+
+    def once() -> Done:
+        with database.tenant(tenant_id) as connection:
+            version = _store_payload_edit(connection, tenant_id, wish, payload, kept)
+            hashed = partial(_hashed, partial(audit.keyed, connection, tenant_id), found, payload)
+            detail = {"changes": [hashed(name) for name in fields]}
+            audit.record(connection, tenant_id, wish.operation("edited", version, detail))
+            return Done(version)
+
+    return retry_conflicts(once)
+
+
+_STORE_EDIT = """
+UPDATE dead_letter SET edited_payload = %(payload)s, edit = %(edit)s, version = version + 1
+WHERE job_id = %(job_id)s AND version = %(version)s AND status = 'pending' AND purged_at IS NULL
+RETURNING version
+"""
+
+
+def _store_payload_edit(
+    connection: Connection, tenant_id: UUID, wish: Wish, payload: Payload, edit_: Mapping[str, JsonValue]
+) -> int:
+    values = {
+        "job_id": wish.job_id,
+        "version": wish.version,
+        "payload": Jsonb(payload),
+        "edit": Jsonb(edit_),
+    }
+    row = connection.execute(_STORE_EDIT, values).fetchone()
+    if row is None:
+        look_at(connection, tenant_id, wish)
+        raise VersionError("The dead letter has changed since it was read.")
+    dead_letter.audit(connection, wish.job_id, tenant_id, "edited", wish.actor, {"version": row[0]}, wish.now)
+    return int(row[0])
+
+
+def _hashed(keyed: Callable[[bytes], bytes], found: Editable, after: Payload, name: str) -> dict[str, str | None]:
+    """A field with the hashes of its values; one that the form does not have is a hash itself."""
+
+    def of(value: JsonValue) -> str:
+        return keyed(payloads.canonical(value)).hex()
+
+    before = found.original
+    return {
+        "path": f"/{name}" if name in found.type.payload.model_fields else f"hmac:{of(name)}",
+        "before_hash": of(before[name]) if name in before else None,
+        "after_hash": of(after[name]) if name in after else None,
+    }
+
+
+def _given(connection: Connection, letter: Letter) -> Given | None:
+    if letter.worker != tasks.WORKER or letter.work_id is None:
+        return None
+    return tasks.given(connection, letter.work_id)
+
+
+def _payload(given: Given, bucket: str | None) -> Payload:
+    if given.payload is not None:
+        return given.payload
+    if bucket is None:
+        raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads are in.")
+    assert given.payload_key is not None  # the row has one of the two
+    return payloads.read(bucket, given.payload_key)

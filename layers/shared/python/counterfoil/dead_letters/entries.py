@@ -1,16 +1,12 @@
-"""Dead letters as people look for them: pages of a tenant's, the newest first, and one of them.
-
-Each function runs in a transaction that sees one tenant alone, or, for the letters of nobody (messages that could not
-be read; their tenant is None), as the delivery role: `transaction`.
-"""
+"""Dead letters as people see them: pages, single ones, their history, and ids by their ends."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, LiteralString, NamedTuple, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
@@ -327,3 +323,149 @@ def show_nobodys(connection: Connection, job_id: UUID) -> Details | None:
     """One dead letter of nobody, as the delivery role; None where there is none of this id."""
     row = connection.execute(f"{_SHOW} AND tenant_id IS NULL".encode(), [job_id]).fetchone()
     return None if row is None else Details(*row)
+
+
+EventKind = Literal["try", "death", "change"]
+_ORDER: tuple[EventKind, ...] = ("try", "death", "change")
+"""Order of events at the same time."""
+_DIED = "dead"
+"""Action of a dead letter in the audit trail."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Event of a dead letter or its work item."""
+
+    at: datetime
+    """End of an attempt, or time of the event."""
+    kind: EventKind
+    what: str
+    """Outcome of an attempt, reason of the failure, or action of an operator."""
+    who: str
+    """Worker or operator."""
+    error: Mapping[str, str | None] | None = None
+    """`type` and `message`."""
+    revision: int | None = None
+    number: int | None = None
+    """Number of the attempt, or of attempts before the failure."""
+    began_at: datetime | None = None
+    next_attempt_at: datetime | None = None
+    trace_id: str | None = None
+    """X-Ray trace of a sampled attempt."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """Detail of the audit entry: ids and short words."""
+
+
+_ATTEMPT = "revision, number, began_at, ended_at, outcome, error_type, error, next_attempt_at, trace_id"
+_ATTEMPTS = f"""
+SELECT {_ATTEMPT} FROM work_attempt
+WHERE work_id = %(work)s AND worker = %(worker)s ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
+"""  # noqa: S608  # names alone
+_UNASSIGNED_ATTEMPTS = f"SELECT {_ATTEMPT} FROM unassigned_attempts(%(worker)s, %(work)s, %(limit)s)"  # noqa: S608
+_TRAIL = """
+SELECT action, actor, detail, recorded_at FROM dead_letter_audit
+WHERE job_id = %s ORDER BY recorded_at DESC, id DESC LIMIT %s
+"""
+
+
+def history(connection: Connection, tenant_id: UUID | None, letter: Details, *, limit: int) -> list[Event]:
+    """Return the events of a dead letter, oldest first.
+
+    Of attempts, failures and audit entries, it returns the newest `limit` each.
+    """
+    found = [*_attempts(connection, tenant_id, letter, limit), *_deaths_and_changes(connection, letter, limit)]
+    return sorted(found, key=lambda event: (event.at, _ORDER.index(event.kind)))
+
+
+def _attempts(connection: Connection, tenant_id: UUID | None, letter: Details, limit: int) -> Iterator[Event]:
+    if letter.work_id is None:
+        return
+    statement = _UNASSIGNED_ATTEMPTS if tenant_id is None else _ATTEMPTS
+    values = {"work": letter.work_id, "worker": letter.worker, "limit": limit}
+    rows = connection.execute(statement.encode(), values).fetchall()
+    for revision, number, began_at, ended_at, outcome, error_type, error, again_at, trace in reversed(rows):
+        said = None if error is None and error_type is None else {"type": error_type, "message": error}
+        yield Event(ended_at, "try", outcome, letter.worker, said, revision, number, began_at, again_at, trace)
+
+
+def _deaths_and_changes(connection: Connection, letter: Details, limit: int) -> Iterator[Event]:
+    deaths = {death.at: death for death in _deaths(letter)[-limit:]}
+    for action, actor, detail, at in reversed(connection.execute(_TRAIL, [letter.job_id, limit]).fetchall()):
+        death = deaths.pop(at, None) if action == _DIED else None
+        if death is None:
+            yield Event(at, "change", action, actor, detail=detail)
+        else:  # the audit trail has the actor, and the dead letter the error
+            yield Event(at, "death", death.what, actor, death.error, death.revision, death.number)
+    yield from deaths.values()
+
+
+def _deaths(letter: Details) -> list[Event]:
+    before = [
+        Event(
+            datetime.fromisoformat(death["dlq_timestamp"]),
+            "death",
+            death["dlq_reason"],
+            letter.worker,
+            _error(death.get("last_error")),
+            death.get("revision"),
+            death.get("attempts"),
+        )
+        for death in letter.lineage
+    ]
+    error = _error(letter.metadata.get("last_error"))
+    last = Event(
+        letter.dlq_timestamp, "death", letter.dlq_reason, letter.worker, error, letter.revision, letter.attempts
+    )
+    return [*before, last]
+
+
+def _error(kept: Mapping[str, Any] | None) -> Mapping[str, str | None] | None:
+    return None if kept is None else {"type": kept.get("type"), "message": kept.get("message")}
+
+
+IdKind = Literal["letter", "operation", "group"]
+MIN_END = 4
+"""Fewest characters that find an id."""
+_INDEXED = 8
+"""Last characters of a job id in the index `dead_letter_by_end`, reversed."""
+
+# The index comes first in every plan, so that the dead letters of a large tenant are not all read.
+_LETTERS_BY_END = """
+WITH ending AS MATERIALIZED (
+    SELECT job_id, tenant_id FROM dead_letter
+    WHERE reverse(right(job_id::text, 8)) COLLATE "C" BETWEEN %(first)s AND %(last)s
+      AND right(job_id::text, length(%(part)s)) = %(part)s AND purged_at IS NULL
+)
+SELECT d.job_id, t.slug FROM ending d LEFT JOIN tenant t ON t.id = d.tenant_id
+WHERE %(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)
+LIMIT 2
+"""
+_OPERATIONS_BY_END = """
+SELECT o.id, t.slug FROM operation o JOIN tenant t ON t.id = o.tenant_id
+WHERE right(o.id::text, length(%(part)s)) = %(part)s AND (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s))
+LIMIT 2
+"""
+_GROUPS_BY_START = """
+SELECT g.fingerprint, min(t.slug) FROM dead_letter_group g LEFT JOIN tenant t ON t.id = g.tenant_id
+WHERE starts_with(g.fingerprint, %(part)s) AND (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s))
+GROUP BY g.fingerprint
+LIMIT 2
+"""
+_QUERIES: dict[IdKind, LiteralString] = {
+    "letter": _LETTERS_BY_END,
+    "operation": _OPERATIONS_BY_END,
+    "group": _GROUPS_BY_START,
+}
+
+
+def find_by_end(
+    connection: Connection, kind: IdKind, part: str, slugs: Sequence[str] | None
+) -> list[tuple[UUID | str, str | None]]:
+    """Return up to two ids that end with `part`, each with its tenant's slug. Runs as the delivery role.
+
+    `part` has at least MIN_END characters. `slugs` None means all tenants and unassigned dead letters, which have no
+    slug. Purged dead letters are not found.
+    """
+    backwards = part[::-1][:_INDEXED]
+    values = {"part": part, "first": backwards, "last": f"{backwards}~", "slugs": None if slugs is None else [*slugs]}
+    return connection.execute(_QUERIES[kind], values).fetchall()
