@@ -48,6 +48,7 @@ from functions.admin_api.api import (
     operations,
     queues,
     reviews,
+    tasks,
     tenants,
     tolerances,
     users,
@@ -68,7 +69,7 @@ from functions.admin_api.http import (
     readable,
     responses,
 )
-from functions.admin_api.routes import erasing, exporting, tasks
+from functions.admin_api.routes import erasing, exporting
 
 logger = Logger()
 api = APIGatewayHttpResolver(

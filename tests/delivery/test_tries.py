@@ -19,7 +19,7 @@ from counterfoil.delivery.retry import MAX_SENDS, RedeliverPolicy, RequeuePolicy
 from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.kinds import KINDS
-from functions.admin_api.tasks import TaskTry
+from functions.admin_api.api.tasks import TaskTry
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (
     DONE,

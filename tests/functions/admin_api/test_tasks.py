@@ -13,10 +13,10 @@ from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.settings import settings
 from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES
 from counterfoil.tasks.store import Task
-from functions.admin_api import endpoint, tasks
+from functions.admin_api import endpoint
+from functions.admin_api.api import tasks
 from functions.admin_api.auth import Caller
 from functions.admin_api.http import MAX_BODY_BYTES
-from functions.admin_api.tasks import Desk
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
@@ -352,8 +352,8 @@ def test_what_a_model_said_to_somebody_is_nobody_else_s(task_type: str, seen: ob
     )
     task = Task(uuid4(), task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
 
-    assert tasks._seen(task, own).result == {"a": 1}
-    assert tasks._seen(task, other).result == seen
+    assert tasks._visible(task, own).result == {"a": 1}
+    assert tasks._visible(task, other).result == seen
 
 
 def test_what_there_is_not_is_not_found(ask: Ask) -> None:
@@ -453,7 +453,7 @@ def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pyt
 
 
 def test_an_answer_that_is_not_as_promised_is_a_failure_of_ours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "page", lambda *_: {"tasks": "secret"})
+    monkeypatch.setattr(tasks, "TaskPage", lambda **_: {"tasks": "secret"})
 
     answer = get(ask)
 

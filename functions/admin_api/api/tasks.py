@@ -1,0 +1,225 @@
+"""`/api/tasks`: tasks are submitted, viewed and cancelled.
+
+Submitting and cancelling require the operator role for the tenant, and viewing the viewer role. Users see their own
+tasks, and an admin all of the tenant.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from counterfoil.db import retry_conflicts
+from counterfoil.delivery.work import Send
+from counterfoil.settings import settings
+from counterfoil.tasks import store
+from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
+from counterfoil.tasks.types import TYPES, enabled_type
+from counterfoil.validation import IN_UTC, Moment, PrintableText
+from functions.admin_api import http
+from functions.admin_api.auth import Caller, Owned, Request, Role, Slug
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
+from functions.admin_api.http import NotFoundError, responses
+
+LONGEST_TYPE = 100
+LAST_TRIES = 200
+"""Attempts of a task in a response: with the longest errors and result they fit the 6 MB of a Lambda response."""
+NO_TASK = "There is no such task."
+
+routes = Routes()
+
+
+class TaskOrder(BaseModel):
+    """A task to submit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    task_type: str = Field(min_length=1, max_length=LONGEST_TYPE)
+    payload: dict[str, JsonValue] = Field(description="Payload of the type; 256 KiB of JSON at most.")
+    idempotency_key: PrintableText | None = Field(
+        default=None,
+        min_length=1,
+        max_length=LONGEST_KEY,
+        description="The same request under the same key is one task. If unset, a UUID is generated and returned.",
+    )
+    max_retry: Annotated[int, Field(ge=0, le=LARGEST_MAX_RETRY), http.whole] | None = Field(
+        default=None,
+        description="Retries after the first attempt. If unset, RETRY_MAX_ATTEMPTS of the deployment.",
+    )
+    tenant: Slug | None = Field(default=None, description="Required if the token is for several tenants.")
+
+
+class TaskSummary(BaseModel):
+    """A task in a list."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    job_id: UUID
+    tenant: str
+    task_type: str
+    status: Status
+    max_retry: int
+    idempotency_key: str
+    user_id: str | None
+    created_at: datetime
+    attempts: int
+    error: str | None
+    """Error of the last failed attempt."""
+    next_attempt_at: datetime | None
+    ended_at: datetime | None
+
+
+class TaskDetail(TaskSummary):
+    """A task with its result."""
+
+    result: JsonValue
+
+
+class TaskTry(BaseModel):
+    """A finished attempt."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    revision: int
+    number: int
+    began_at: datetime
+    ended_at: datetime
+    outcome: Literal["succeeded", "skipped", "retry", "deferred", "failed", "lost"]
+    error: str | None
+    next_attempt_at: datetime | None
+
+
+class TaskHistory(TaskDetail):
+    """A task with its attempts and its dead letter."""
+
+    dead_letter: UUID | None = Field(description="Id of its dead letter, if it failed permanently.")
+    timeline: list[TaskTry] = Field(description=f"The last {LAST_TRIES} at most, the oldest first.")
+
+
+class TaskPage(BaseModel):
+    """Tasks, the newest first, and the cursor of the next page."""
+
+    tasks: list[TaskSummary]
+    next: str | None
+
+
+@routes.post(
+    "/api/tasks",
+    summary="Submit a task",
+    tags=["tasks"],
+    responses=responses(
+        {
+            202: (TaskDetail, "The task is accepted."),
+            200: (TaskDetail, "The key was used for the same request: its task."),
+        },
+        *(400, 404, 409, 413, 415, 422, 429),
+    ),
+)
+def submit_task(request: Request, order: Annotated[TaskOrder, Body()]) -> Response[TaskDetail]:
+    """Accept a task, once for each `idempotency_key`."""
+    slug = request.slug(order.tenant)
+    tenant_id = request.admit("Submitting", slug)
+    wanted = store.order(
+        enabled_type(order.task_type, settings()),
+        order.payload,
+        max_retry=order.max_retry,
+        idempotency_key=order.idempotency_key,
+        user_id=request.caller.named(),
+        settings=settings(),
+    )
+    done = store.submit(request.database, tenant_id, wanted, request.now, bucket=settings().uploads_bucket)
+    request.send(done.sends)
+    return answer(202 if done.is_new else 200, TaskDetail.model_validate({**vars(done.task), "tenant": slug}))
+
+
+@routes.get(
+    "/api/tasks",
+    summary="List tasks",
+    tags=["tasks"],
+    responses=responses({200: (TaskPage, "A page, the newest first.")}, 404, 422),
+)
+def list_tasks(  # a query has this many parameters
+    request: Request,
+    tenant: OneTenant = None,
+    status: Annotated[Status | None, Query()] = None,
+    task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
+    created_from: Annotated[
+        Moment | None, Query(alias="from", description=f"Submitted then or later. {IN_UTC}")
+    ] = None,
+    created_until: Annotated[Moment | None, Query(alias="to", description=f"Submitted before. {IN_UTC}")] = None,
+    cursor: Cursor = None,
+    limit: Limit = PAGE,
+) -> TaskPage:
+    """Return a page of a tenant's tasks: the caller's own, or all for an admin."""
+    after = None if cursor is None else http.after(cursor)
+    tenant_id, slug = request.tenant(tenant)
+    user = None if request.caller.role >= Role.ADMIN else request.caller.subject
+    with request.database.tenant(tenant_id) as connection:
+        wanted = Wanted(status, task_type, created_from, created_until, user, after)
+        found = store.page(connection, wanted, limit + 1)
+    shown, following = http.cut(found, limit, lambda task: (task.created_at, task.job_id))
+    return TaskPage(
+        tasks=[TaskSummary.model_validate({**vars(task), "tenant": slug}) for task in shown], next=following
+    )
+
+
+@routes.get(
+    "/api/tasks/<job_id>",
+    summary="Show a task",
+    tags=["tasks"],
+    responses=responses({200: (TaskHistory, "The task, with its result and its attempts.")}, 404, 422),
+)
+def show_task(request: Request, job_id: Id) -> TaskHistory:
+    """Return one task: its status, result and attempts."""
+    tenant_id, slug, id_ = _owned(request, job_id)
+    with request.database.tenant(tenant_id) as connection:
+        task = _visible(store.show(connection, id_), request.caller)
+        tries = store.tries(connection, id_, limit=LAST_TRIES)
+        letter = store.dead_letter(connection, id_)
+    return TaskHistory.model_validate({**vars(task), "tenant": slug, "dead_letter": letter, "timeline": tries})
+
+
+@routes.post(
+    "/api/tasks/<job_id>/cancel",
+    summary="Cancel a task",
+    tags=["tasks"],
+    responses=responses({200: (TaskDetail, "It is cancelled.")}, 400, 404, 409, 413, 415, 422, 429),
+)
+def cancel_task(request: Request, job_id: Id) -> TaskDetail:
+    """Cancel an unfinished task. It no longer starts, and a running attempt has no effect."""
+    tenant_id, slug, id_ = _owned(request, job_id)
+    with request.database.tenant(tenant_id) as connection:
+        _visible(store.show(connection, id_), request.caller)
+    request.admit("Cancelling", slug, tenant_id)
+
+    def once() -> tuple[Task, Sequence[Send]] | None:
+        with request.database.tenant(tenant_id) as connection:
+            return store.cancel(connection, id_, request.now, request.caller.subject or "somebody")
+
+    found = retry_conflicts(once)  # it starts the next message of a conversation, which may be claimed now
+    if found is None:
+        raise NotFoundError(NO_TASK)
+    task, sends = found
+    request.send(sends)
+    return TaskDetail.model_validate({**vars(task), "tenant": slug})
+
+
+def _owned(request: Request, job_id: str) -> Owned:
+    return request.owned(job_id, store.owner, NO_TASK)
+
+
+def _visible(task: Task | None, caller: Caller) -> Task:
+    """Return a task that the caller may see: their own, or any for an admin.
+
+    Private results of other users are removed.
+    """
+    if task is None or (caller.role < Role.ADMIN and task.user_id != caller.subject):
+        raise NotFoundError(NO_TASK)
+    type_ = TYPES.get(task.task_type)
+    is_private = type_ is None or type_.private
+    return replace(task, result=None) if is_private and task.user_id != caller.subject else task
