@@ -5,24 +5,22 @@ Looking takes the role viewer for the tenant.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, Field, JsonValue
 
-from counterfoil.db import Connection, Database
+from counterfoil.db import Connection
 from counterfoil.offers import pool_list
 from counterfoil.offers.pool_list import MOST_SHARDS, Place, Pool, PoolState, Wanted
 from counterfoil.offers.profiles import JobState
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
 from functions.admin_api.api.users import LONGEST_ZONE, NO_USER, Day, Offer
-from functions.admin_api.auth import Caller, item_id, owned, viewed
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, caller, database
+from functions.admin_api.auth import Request, item_id
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
 from functions.admin_api.http import NotFoundError, responses
 
 NO_POOL = "There is no such pool."
@@ -129,44 +127,43 @@ class OfferJob(BaseModel):
     dead_letter: UUID | None = Field(description="The job_id of its shard's dead letter.")
 
 
-@dataclass(frozen=True)
-class Filter:
-    """What a list is asked for."""
-
-    tenant: str | None
-    since: date | None
-    until: date | None
-    timezone: str | None
-    state: PoolState | None
-    cursor: str | None
-    limit: int
+routes = Routes()
 
 
-def page(wanted: Filter, caller: Caller, database: Database, now: datetime) -> OfferPoolPage:
-    """A page of a tenant's pools.
-
-    Raises:
-        RejectedRequestError: a parameter cannot be read.
-        ForbiddenError, NotFoundError: the caller is no viewer of the tenant, or there is none.
-        DatabaseUnavailableError: this cannot be known just now.
-    """
-    after = None if wanted.cursor is None else Place(*http.after(wanted.cursor))
-    tenant_id, slug = viewed(database, wanted.tenant, caller)
-    asked = Wanted(wanted.since, wanted.until, wanted.timezone, wanted.state, after)
-    with database.tenant(tenant_id) as connection:
-        found = pool_list.page(connection, tenant_id, asked, now, wanted.limit + 1)
-    shown, following = http.cut(found, wanted.limit, lambda pool: (pool.offered_at, pool.id))
+@routes.get(
+    "/api/admin/offers",
+    summary="List pools of offers",
+    tags=["offers"],
+    responses=responses({200: (OfferPoolPage, "A page, the latest first.")}, 404, 422),
+)
+def list_pools(  # a query has this many parameters
+    request: Request,
+    tenant: OneTenant = None,
+    since: Annotated[Day | None, Query(alias="from", description="Of this date or a later one.")] = None,
+    until: Annotated[Day | None, Query(alias="to", description="Of this date or an earlier one.")] = None,
+    timezone: Annotated[PrintableText | None, Query(min_length=1, max_length=LONGEST_ZONE)] = None,
+    state: Annotated[PoolState | None, Query()] = None,
+    cursor: Cursor = None,
+    limit: Limit = PAGE,
+) -> OfferPoolPage:
+    """Return a page of a tenant's pools, each for one date of one time zone, and their progress."""
+    wanted = Wanted(since, until, timezone, state, None if cursor is None else Place(*http.after(cursor)))
+    tenant_id, slug = request.tenant(tenant)
+    with request.database.tenant(tenant_id) as connection:
+        found = pool_list.page(connection, tenant_id, wanted, request.now, limit + 1)
+    shown, following = http.cut(found, limit, lambda pool: (pool.offered_at, pool.id))
     return OfferPoolPage(pools=[OfferPool(**_facts(pool, slug)) for pool in shown], next=following)
 
 
-def show(pool_id: str, caller: Caller, database: Database, now: datetime) -> OfferPoolDetail:
-    """One pool with its shards.
-
-    Raises:
-        NotFoundError: there is none, or none that the caller may see.
-        DatabaseUnavailableError: this cannot be known just now.
-    """
-    with _pool(pool_id, caller, database, now) as (connection, _, pool, slug):
+@routes.get(
+    "/api/admin/offers/<pool_id>",
+    summary="Show a pool of offers",
+    tags=["offers"],
+    responses=responses({200: (OfferPoolDetail, "The pool.")}, 404, 422),
+)
+def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
+    """Return one date of one time zone, with the shards of its users."""
+    with _pool(request, pool_id) as (connection, _, pool, slug):
         parts = pool_list.shards(connection, pool.id)
     return OfferPoolDetail(
         **_facts(pool, slug),
@@ -176,20 +173,30 @@ def show(pool_id: str, caller: Caller, database: Database, now: datetime) -> Off
     )
 
 
-def failed(
-    pool_id: str, cursor: str | None, limit: int, caller: Caller, database: Database, now: datetime
-) -> FailedUsers:
-    """A page of the users whose offers failed. Raises as `show`; RejectedRequestError where the cursor is none."""
+@routes.get(
+    "/api/admin/offers/<pool_id>/failed",
+    summary="List users without their offers",
+    tags=["offers"],
+    responses=responses({200: (FailedUsers, "A page, by user id.")}, 404, 422),
+)
+def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> FailedUsers:
+    """Return a page of the users of a pool whose offers failed, and why."""
     _, after = (None, None) if cursor is None else http.after(cursor)
-    with _pool(pool_id, caller, database, now) as (connection, tenant_id, pool, _):
+    with _pool(request, pool_id) as (connection, tenant_id, pool, _):
         found = pool_list.failed(connection, tenant_id, pool, after, limit + 1)
     shown, following = http.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
     return FailedUsers(users=[FailedUser(**vars(one)) for one in shown], next=following)
 
 
-def job(pool_id: str, user_id: str, caller: Caller, database: Database, now: datetime) -> OfferJob:
-    """How a user's offers came about. Raises as `show`."""
-    with _pool(pool_id, caller, database, now) as (connection, tenant_id, pool, slug):
+@routes.get(
+    "/api/admin/offers/<pool_id>/users/<user_id>",
+    summary="Show how a user's offers came about",
+    tags=["offers"],
+    responses=responses({200: (OfferJob, "The job.")}, 404, 422),
+)
+def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
+    """Return one user's job for a date: its shard, its attempts, its inputs and the offers."""
+    with _pool(request, pool_id) as (connection, tenant_id, pool, slug):
         found = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
     if found is None:
         raise NotFoundError(NO_USER)
@@ -206,19 +213,17 @@ def job(pool_id: str, user_id: str, caller: Caller, database: Database, now: dat
 
 
 @contextmanager
-def _pool(
-    pool_id: str, caller: Caller, database: Database, now: datetime
-) -> Iterator[tuple[Connection, UUID, Pool, str]]:
-    tenant_id, slug, id_ = owned(pool_id, pool_list.owner, caller, database, NO_POOL)
-    with database.tenant(tenant_id) as connection:
-        pool = pool_list.show(connection, tenant_id, id_, now)
+def _pool(request: Request, pool_id: str) -> Iterator[tuple[Connection, UUID, Pool, str]]:
+    tenant_id, slug, id_ = request.owned(pool_id, pool_list.owner, NO_POOL)
+    with request.database.tenant(tenant_id) as connection:
+        pool = pool_list.show(connection, tenant_id, id_, request.now)
         if pool is None:
             raise NotFoundError(NO_POOL)
         yield connection, tenant_id, pool, slug
 
 
 def _facts(pool: Pool, slug: str) -> dict[str, object]:
-    """What lists say of a pool."""
+    """Return the fields of a pool in a list."""
     names = OfferPool.model_fields.keys() - {"tenant"}
     return {"tenant": slug, **{name: getattr(pool, name) for name in names}}
 
@@ -226,59 +231,3 @@ def _facts(pool: Pool, slug: str) -> dict[str, object]:
 def _shard(shard: pool_list.Shard) -> OfferShard:
     facts = {name: value for name, value in vars(shard).items() if name not in {"size", "letter"}}
     return OfferShard(**facts, users=shard.size, dead_letter=shard.letter)
-
-
-routes = Routes()
-
-
-@routes.get(
-    "/api/admin/offers",
-    summary="List pools of offers",
-    tags=["offers"],
-    responses=responses({200: (OfferPoolPage, "A page, the latest first.")}, 404, 422),
-)
-def list_pools(  # a query is this many parameters
-    tenant: OneTenant = None,
-    since: Annotated[Day | None, Query(alias="from", description="Of this date or a later one.")] = None,
-    until: Annotated[Day | None, Query(alias="to", description="Of this date or an earlier one.")] = None,
-    timezone: Annotated[PrintableText | None, Query(min_length=1, max_length=LONGEST_ZONE)] = None,
-    state: Annotated[PoolState | None, Query()] = None,
-    cursor: Cursor = None,
-    limit: Limit = PAGE,
-) -> Response[OfferPoolPage]:
-    """A page of a tenant's pools: a date of a time zone each, and its progress."""
-    wanted = Filter(tenant, since, until, timezone, state, cursor, limit)
-    return answer(200, page(wanted, caller(), database(), datetime.now(UTC)))
-
-
-@routes.get(
-    "/api/admin/offers/<pool_id>",
-    summary="Show a pool of offers",
-    tags=["offers"],
-    responses=responses({200: (OfferPoolDetail, "The pool.")}, 404, 422),
-)
-def show_pool(pool_id: Id) -> Response[OfferPoolDetail]:
-    """One date of one time zone, with the shards that its users are served in."""
-    return answer(200, show(pool_id, caller(), database(), datetime.now(UTC)))
-
-
-@routes.get(
-    "/api/admin/offers/<pool_id>/failed",
-    summary="List users without their offers",
-    tags=["offers"],
-    responses=responses({200: (FailedUsers, "A page, by user id.")}, 404, 422),
-)
-def list_failed(pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> Response[FailedUsers]:
-    """A page of the users of a pool whose offers failed, and why."""
-    return answer(200, failed(pool_id, cursor, limit, caller(), database(), datetime.now(UTC)))
-
-
-@routes.get(
-    "/api/admin/offers/<pool_id>/users/<user_id>",
-    summary="Show how a user's offers came about",
-    tags=["offers"],
-    responses=responses({200: (OfferJob, "The job.")}, 404, 422),
-)
-def show_job(pool_id: Id, user_id: Id) -> Response[OfferJob]:
-    """One user's job of a date: its shard, its attempts, its inputs and the offers."""
-    return answer(200, job(pool_id, user_id, caller(), database(), datetime.now(UTC)))

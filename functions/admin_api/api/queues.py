@@ -1,14 +1,13 @@
-"""`/api/admin/queues`: how full the queues of the workers are, what is done, and which of them a person has paused.
+"""`/api/admin/queues`: depth and work of the workers' queues, and pauses.
 
-A queue serves all tenants. Who may look for all of them (`tenant:*`) sees it whole, and by whom it is paused; a
-tenant's own viewer sees its own work in it, and whether, since when and why it is paused. To pause and resume takes the
-role admin for all tenants. How full queues are and which alarms have gone off is asked of AWS every few seconds,
-however many people look.
+A queue serves all tenants. Callers with all tenants (`tenant:*`) see the totals and who paused it. Other viewers see
+their tenant's work, and since when and why the queue is paused. Pausing and resuming require the admin role for all
+tenants. Depths and alarms are cached for a few seconds.
 """
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from threading import Lock
 from typing import Annotated, Any, Generic, TypeVar
@@ -36,12 +35,12 @@ from counterfoil.queues import (
     running_counts,
 )
 from counterfoil.settings import Queue, settings
-from functions.admin_api.auth import EVERY_TENANT, Caller, Request, Role, viewed
-from functions.admin_api.endpoint import VERSIONED, IfMatch, OneTenant, Routes, answer, caller, database, request
-from functions.admin_api.http import ForbiddenError, NotFoundError, etag, required_version, responses
+from functions.admin_api.auth import EVERY_TENANT, Request, Role
+from functions.admin_api.endpoint import VERSIONED, IfMatch, OneTenant, Routes, versioned
+from functions.admin_api.http import NotFoundError, required_version, responses
 
 DEPTHS_SECONDS = 3.0
-"""For how long a process goes by what SQS has said."""
+"""Cache TTL of queue depths."""
 ALARMS_SECONDS = 30.0
 LONGEST_REASON = 2000
 T = TypeVar("T")
@@ -168,53 +167,6 @@ class Kept(Generic[T]):
             return self._known[1]
 
 
-def overview(tenant: str | None, caller: Caller, database: Database, now: datetime) -> QueuesOverview:
-    """All queues as the caller may see them."""
-    if tenant is None and caller.may(Role.VIEWER, EVERY_TENANT):
-        return _whole(database, now)
-    tenant_id, slug = viewed(database, tenant, caller)
-    return _of_tenant(database, tenant_id, slug, now)
-
-
-def paused(caller: Caller, database: Database) -> PausedQueues:
-    """Return the paused queues, for every caller with a role."""
-    if caller.role < Role.VIEWER or not caller.tenants:
-        raise ForbiddenError("This requires the role viewer for a tenant. Ask an admin for it.")
-    with database.delivery() as connection:
-        known = list_pauses(connection)
-    tells = caller.may(Role.VIEWER, EVERY_TENANT)
-    return PausedQueues(
-        queues=[
-            PausedQueue(
-                worker=worker,
-                since=pause.changed_at,
-                reason=pause.reason,
-                paused=_by(pause) if tells else None,
-            )
-            for worker, pause in known.items()
-            if pause.is_paused and worker in settings().queues
-        ]
-    )
-
-
-def switch(worker: str, asked: QueueSwitch, condition: str | None, request: Request, *, is_paused: bool) -> QueueState:
-    """Pause or resume a worker's queue. An unchanged state is applied to Lambda again."""
-    request.admit_for_all("Pausing" if is_paused else "Resuming")
-    queue = settings().queues.get(worker)
-    if queue is None:
-        raise NotFoundError("There is no such queue.")
-    wanted = PauseRequest(
-        worker, is_paused, asked.reason, request.caller.subject, request.now, required_version(condition)
-    )
-    pause = request_pause(request.database, wanted)
-    if pause is None:
-        return QueueState(worker=worker, is_paused=False, paused=None, in_effect=True, version=0)
-    is_so = apply_pause(request.database, worker, queue.mappings)
-    return QueueState(
-        worker=worker, is_paused=pause.is_paused, paused=_by(pause), in_effect=is_so, version=pause.version
-    )
-
-
 def _whole(database: Database, now: datetime) -> QueuesOverview:
     workers = list(settings().queues)
     with database.delivery() as connection:
@@ -310,51 +262,6 @@ def _breakers(connection: Connection) -> list[BreakerState]:
     return [BreakerState(name=name, since=since, until=until) for name, since, until in rows]
 
 
-routes = Routes()
-
-Worker = Annotated[str, Path(description="The worker's name.")]
-_SWITCHED = responses({200: (QueueState, "It is so now.")}, 400, 404, 412, 413, 415, 422, 428, 429)
-_SWITCHED[200]["headers"] = VERSIONED
-
-
-@routes.get(
-    "/api/admin/queues",
-    summary="Show all queues",
-    tags=["queues"],
-    responses=responses({200: (QueuesOverview, "All queues.")}, 404, 422),
-)
-def show_queues(tenant: OneTenant = None) -> Response[QueuesOverview]:
-    """Show depth and work of all queues: for callers with all tenants in total, else for one tenant."""
-    return answer(200, overview(tenant, caller(), database(), datetime.now(UTC)))
-
-
-@routes.get(
-    "/api/admin/queues/paused",
-    summary="List paused queues",
-    tags=["queues"],
-    responses=responses({200: (PausedQueues, "Those that are.")}, 422),
-)
-def list_paused_queues() -> Response[PausedQueues]:
-    """List the queues that a person has paused, for every caller with a role."""
-    return answer(200, paused(caller(), database()))
-
-
-@routes.post("/api/admin/queues/<worker>/pause", summary="Pause a queue", tags=["queues"], responses=_SWITCHED)
-def pause_queue(
-    worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
-) -> Response[QueueState]:
-    """A worker's queue is not read until it is resumed. What waits there loses no attempt."""
-    return _switched(switch(worker, asked, condition, request(), is_paused=True))
-
-
-@routes.post("/api/admin/queues/<worker>/resume", summary="Resume a queue", tags=["queues"], responses=_SWITCHED)
-def resume_queue(
-    worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
-) -> Response[QueueState]:
-    """A worker's queue is read again."""
-    return _switched(switch(worker, asked, condition, request(), is_paused=False))
-
-
 @cache
 def _depths() -> Kept[Any]:
     urls = {worker: queue.urls for worker, queue in settings().queues.items()}
@@ -366,5 +273,79 @@ def _alarms() -> Kept[Any]:
     return Kept(firing_alarms, ALARMS_SECONDS)
 
 
-def _switched(state: QueueState) -> Response[QueueState]:
-    return answer(200, state, {"ETag": etag(state.version), "Cache-Control": "no-store"})
+routes = Routes()
+
+Worker = Annotated[str, Path(description="The worker's name.")]
+_SWITCHED = responses({200: (QueueState, "The new state.")}, 400, 404, 412, 413, 415, 422, 428, 429)
+_SWITCHED[200]["headers"] = VERSIONED
+
+
+@routes.get(
+    "/api/admin/queues",
+    summary="Show all queues",
+    tags=["queues"],
+    responses=responses({200: (QueuesOverview, "All queues.")}, 404, 422),
+)
+def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
+    """Show depth and work of all queues: for callers with all tenants in total, else for one tenant."""
+    if tenant is None and request.caller.may(Role.VIEWER, EVERY_TENANT):
+        return _whole(request.database, request.now)
+    return _of_tenant(request.database, *request.tenant(tenant), request.now)
+
+
+@routes.get(
+    "/api/admin/queues/paused",
+    summary="List paused queues",
+    tags=["queues"],
+    responses=responses({200: (PausedQueues, "The paused queues.")}, 422),
+)
+def list_paused_queues(request: Request) -> PausedQueues:
+    """List the queues that a person has paused, for every caller with a role."""
+    sees_all = request.visible_tenants() is None
+    with request.database.delivery() as connection:
+        known = list_pauses(connection)
+    return PausedQueues(
+        queues=[
+            PausedQueue(
+                worker=worker, since=pause.changed_at, reason=pause.reason, paused=_by(pause) if sees_all else None
+            )
+            for worker, pause in known.items()
+            if pause.is_paused and worker in settings().queues
+        ]
+    )
+
+
+@routes.post("/api/admin/queues/<worker>/pause", summary="Pause a queue", tags=["queues"], responses=_SWITCHED)
+def pause_queue(
+    request: Request, worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
+) -> Response[QueueState]:
+    """Stop reading a worker's queue until it is resumed. Waiting messages lose no attempt."""
+    return _switch(request, worker, asked, condition, is_paused=True)
+
+
+@routes.post("/api/admin/queues/<worker>/resume", summary="Resume a queue", tags=["queues"], responses=_SWITCHED)
+def resume_queue(
+    request: Request, worker: Worker, asked: Annotated[QueueSwitch, Body()], condition: IfMatch = None
+) -> Response[QueueState]:
+    """Read a worker's queue again."""
+    return _switch(request, worker, asked, condition, is_paused=False)
+
+
+def _switch(
+    request: Request, worker: str, asked: QueueSwitch, condition: str | None, *, is_paused: bool
+) -> Response[QueueState]:
+    """Pause or resume a worker's queue. An unchanged state is applied to Lambda again."""
+    by = request.admit_for_all("Pausing" if is_paused else "Resuming")
+    queue = settings().queues.get(worker)
+    if queue is None:
+        raise NotFoundError("There is no such queue.")
+    version = required_version(condition)
+    pause = request_pause(request.database, PauseRequest(worker, is_paused, asked.reason, by, request.now, version))
+    if pause is None:
+        return versioned(QueueState(worker=worker, is_paused=False, paused=None, in_effect=True, version=0))
+    is_applied = apply_pause(request.database, worker, queue.mappings)
+    return versioned(
+        QueueState(
+            worker=worker, is_paused=pause.is_paused, paused=_by(pause), in_effect=is_applied, version=pause.version
+        )
+    )
