@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import IntEnum
 from time import monotonic
 from typing import Annotated, Any, Literal, LiteralString, NamedTuple
@@ -549,28 +549,3 @@ class Request:
         if sends:
             outbox = Outbox(self.database, settings().queue_urls, settings().retry_queue_urls)
             outbox.send(sends, time_left=self.time_left)
-
-
-def _reading(caller: Caller, database: Database) -> Request:
-    return Request(caller, database, datetime.now(UTC), Allowance(0, 0), lambda: 0)
-
-
-def viewed(database: Database, named: str | None, caller: Caller) -> Tenant:
-    """See `Request.tenant`."""
-    return _reading(caller, database).tenant(named)
-
-
-def scoped(database: Database, named: str | None, caller: Caller) -> Scope:
-    """See `Request.scope`."""
-    return _reading(caller, database).scope(named)
-
-
-def owned(
-    text: str,
-    owner: Callable[[Connection, UUID], tuple[UUID, str] | None],
-    caller: Caller,
-    database: Database,
-    absent: str,
-) -> Owned:
-    """See `Request.owned`."""
-    return _reading(caller, database).owned(text, owner, absent)

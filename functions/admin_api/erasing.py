@@ -12,14 +12,14 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from counterfoil import tenant_erasure
-from counterfoil.db import Connection, Database, retry_conflicts
+from counterfoil.db import Connection, retry_conflicts
 from counterfoil.documents import erasure
 from counterfoil.documents.erasure import Erasure
 from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.tenant_erasure import TenantErasure
 from functions.admin_api.api.documents import NO_DOCUMENT
-from functions.admin_api.auth import EVERY_TENANT, Caller, Request, Role
-from functions.admin_api.http import ForbiddenError, NotFoundError, required_version
+from functions.admin_api.auth import EVERY_TENANT, Request, Role
+from functions.admin_api.http import NotFoundError, required_version
 
 NO_TENANT = "There is no such tenant."
 NO_ERASURE = "No tenant of this slug was erased within the last 15 days."
@@ -105,9 +105,7 @@ def erase_document(document_id: str, confirmation: Confirmation, request: Reques
         TooManyError, DatabaseUnavailableError: see `Request.admit`.
     """
     tenant_id, slug, id_ = request.owned(document_id, _owner, NO_DOCUMENT)
-    if not request.caller.may(Role.ADMIN, slug):
-        raise ForbiddenError("Erasing a document requires the admin role for this tenant: ask an admin for it.")
-    request.admit("Erasing a document", slug, tenant_id)
+    request.admit("Erasing a document", slug, tenant_id, role=Role.ADMIN)
     by = request.caller.named()
 
     def once() -> ErasurePlan | Erasure | None:
@@ -177,7 +175,7 @@ def erase_tenant(slug: str, confirmation: Confirmation, request: Request) -> Era
     return done if isinstance(done, ErasurePlan) else _status(slug, done)
 
 
-def tenant_erasure_status(slug: str, caller: Caller, database: Database) -> TenantErasureStatus:
+def tenant_erasure_status(slug: str, request: Request) -> TenantErasureStatus:
     """Return the progress of the erasure of a tenant.
 
     Raises:
@@ -185,9 +183,8 @@ def tenant_erasure_status(slug: str, caller: Caller, database: Database) -> Tena
         NotFoundError: no such tenant was erased.
         DatabaseUnavailableError: PostgreSQL does not answer.
     """
-    if not caller.may(Role.ADMIN, EVERY_TENANT):
-        raise ForbiddenError("Showing an erasure requires the admin role for all tenants (tenant:*).")
-    with database.delivery() as connection:
+    request.check(Role.ADMIN, EVERY_TENANT, "Showing an erasure")
+    with request.database.delivery() as connection:
         found = tenant_erasure.find(connection, slug)
     if found is None:
         raise NotFoundError(NO_ERASURE)

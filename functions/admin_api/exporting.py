@@ -5,7 +5,6 @@ answered at once. What is not is stored as an export, which the watchdog writes 
 admin of the tenant, finds it in a list, and gets a link that can be used for minutes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,13 +13,13 @@ from uuid import UUID
 from pydantic import BaseModel, Field
 
 from counterfoil import audit
-from counterfoil.db import Database, retry_conflicts
+from counterfoil.db import retry_conflicts
 from counterfoil.dead_letters import export, exports
 from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.export import MEDIA_TYPES, Format
 from counterfoil.dead_letters.exports import LINK_SECONDS, Export, State, Wish
 from functions.admin_api import http
-from functions.admin_api.auth import Caller, Role, item_id, owner_of, viewed
+from functions.admin_api.auth import Request, Role, item_id, owner_of
 from functions.admin_api.http import ForbiddenError, NotFoundError
 
 AT_ONCE_BYTES = 4 * 1024 * 1024
@@ -81,12 +80,8 @@ class Asked:
 class Bench:
     """Where exports are made."""
 
-    caller: Caller
-    now: datetime
-    database: Database
+    request: Request
     bucket: str
-    time_left: Callable[[], float]
-    """Seconds until the request has to be answered."""
 
     def export(self, asked: Asked) -> File | LetterExport:
         """The file, or, where it is too large for an answer, an export that is stored.
@@ -97,26 +92,26 @@ class Bench:
             TooManyExportsError: the tenant has too many that are being written.
             DatabaseUnavailableError: this cannot be done just now.
         """
-        tenant_id, slug = viewed(self.database, asked.tenant, self.caller)
-        if not self.caller.subject:
+        tenant_id, slug = self.request.tenant(asked.tenant)
+        if not self.request.caller.subject:
             raise ForbiddenError("The token names nobody, and it is told who takes what out: it has no sub.")
-        hides = self.caller.role < Role.ADMIN
-        wish = Wish(tenant_id, asked.selection, asked.format, hides, self.caller.subject, self.now)
+        hides = self.request.caller.role < Role.ADMIN
+        wish = Wish(tenant_id, asked.selection, asked.format, hides, self.request.caller.subject, self.request.now)
         return self._at_once(wish, slug) or self._stored(wish, slug)
 
     def _at_once(self, wish: Wish, slug: str) -> File | None:
         """The file, if it is soon read, and small."""
-        until = self.time_left() - AT_ONCE_SECONDS
+        until = self.request.time_left() - AT_ONCE_SECONDS
         content, letters = bytearray(export.head(wish.format)), 0
         selection = wish.selection.before(wish.now)
-        for batch in export.batches(lambda: self.database.tenant(wish.tenant_id), wish.tenant_id, selection):
+        for batch in export.batches(lambda: self.request.database.tenant(wish.tenant_id), wish.tenant_id, selection):
             content += export.encoded(batch.letters, slug, wish.format, hides=wish.hides)
             letters += len(batch.letters)
-            if len(content) > AT_ONCE_BYTES or self.time_left() < until:
+            if len(content) > AT_ONCE_BYTES or self.request.time_left() < until:
                 return None
 
         def tell() -> None:
-            with self.database.tenant(wish.tenant_id) as connection:
+            with self.request.database.tenant(wish.tenant_id) as connection:
                 audit.record(connection, wish.tenant_id, wish.taken(connection, letters, len(content)))
 
         retry_conflicts(tell)
@@ -124,7 +119,7 @@ class Bench:
         return File(name, MEDIA_TYPES[wish.format], bytes(content))
 
     def _stored(self, wish: Wish, slug: str) -> LetterExport:
-        with self.database.tenant(wish.tenant_id) as connection:
+        with self.request.database.tenant(wish.tenant_id) as connection:
             stored = exports.request(connection, wish)
         return self._told(stored, slug)
 
@@ -137,10 +132,10 @@ class Bench:
             DatabaseUnavailableError: this cannot be known just now.
         """
         after = None if cursor is None else http.after(cursor)
-        tenant_id, slug = viewed(self.database, tenant, self.caller)
-        by = None if self._may_have_all(slug) else self.caller.subject
-        with self.database.tenant(tenant_id) as connection:
-            found = exports.of_tenant(connection, tenant_id, by=by, now=self.now, limit=limit + 1, after=after)
+        tenant_id, slug = self.request.tenant(tenant)
+        by = None if self._may_have_all(slug) else self.request.caller.subject
+        with self.request.database.tenant(tenant_id) as connection:
+            found = exports.of_tenant(connection, tenant_id, by=by, now=self.request.now, limit=limit + 1, after=after)
         shown, following = http.cut(found, limit, lambda one: (one.requested_at, one.id))
         told = [ListedExport.model_validate(_facts(one, slug)) for one in shown]
         return LetterExportPage(exports=told, next=following)
@@ -156,8 +151,8 @@ class Bench:
         if found.state == "ready":
 
             def take() -> None:
-                with self.database.tenant(found.tenant_id) as connection:
-                    exports.take(connection, found, by=self.caller.subject, now=self.now)
+                with self.request.database.tenant(found.tenant_id) as connection:
+                    exports.take(connection, found, by=self.request.caller.subject, now=self.request.now)
 
             retry_conflicts(take)
         return self._told(found, slug)
@@ -165,10 +160,15 @@ class Bench:
     def _owned(self, export_id: str) -> tuple[Export, str]:
         """An export that is the caller's, or of a tenant that he is an admin of, and the tenant's slug."""
         id_ = item_id(export_id, NO_EXPORT)
-        with self.database.delivery() as connection:
+        with self.request.database.delivery() as connection:
             found = exports.find(connection, id_)
             owner = owner_of(connection, "dead_letter_export", id_)
-        if found is None or owner is None or found.expires_at <= self.now or not self._may_have(found, owner[1]):
+        if (
+            found is None
+            or owner is None
+            or found.expires_at <= self.request.now
+            or not self._may_have(found, owner[1])
+        ):
             raise NotFoundError(NO_EXPORT)
         return found, owner[1]
 
@@ -176,16 +176,20 @@ class Bench:
         """Whoever was an admin when he asked, and is none any more, may not see what is in it."""
         if self._may_have_all(slug):
             return True
-        return self.caller.may(Role.VIEWER, slug) and found.hides and found.requested_by == self.caller.subject
+        return (
+            self.request.caller.may(Role.VIEWER, slug)
+            and found.hides
+            and found.requested_by == self.request.caller.subject
+        )
 
     def _may_have_all(self, slug: str) -> bool:
-        return self.caller.may(Role.ADMIN, slug) and bool(self.caller.subject)
+        return self.request.caller.may(Role.ADMIN, slug) and bool(self.request.caller.subject)
 
     def _told(self, found: Export, slug: str) -> LetterExport:
         ready = found.state == "ready"
         where = {
             "url": exports.link(self.bucket, found, slug) if ready else None,
-            "url_expires_at": self.now + timedelta(seconds=LINK_SECONDS) if ready else None,
+            "url_expires_at": self.request.now + timedelta(seconds=LINK_SECONDS) if ready else None,
         }
         return LetterExport.model_validate({**_facts(found, slug), **where})
 

@@ -16,7 +16,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from counterfoil.db import Connection, retry_conflicts
+from counterfoil.db import retry_conflicts
 from counterfoil.dead_letters import bulk, entries, keeping
 from counterfoil.dead_letters.bulk import Asked
 from counterfoil.dead_letters.entries import DeadLetterFilter
@@ -33,12 +33,11 @@ from functions.admin_api.auth import (
     ONE_BY_ONE,
     UNASSIGNED,
     Caller,
+    Owned,
     Request,
     Role,
     TenantSlug,
-    owned,
     owner_of,
-    viewed,
 )
 from functions.admin_api.endpoint import (
     PAGE,
@@ -50,11 +49,9 @@ from functions.admin_api.endpoint import (
     OneTenant,
     Routes,
     answer,
-    caller,
-    database,
-    request,
+    versioned,
 )
-from functions.admin_api.http import ForbiddenError, NotFoundError, etag, required_version, responses
+from functions.admin_api.http import NotFoundError, etag, required_version, responses
 
 RETRY_RATE = 50
 """Default rate of retries: dead letters per second."""
@@ -262,8 +259,8 @@ def _pending(wanted: BulkFilter) -> DeadLetterFilter:
     return DeadLetterFilter(**wanted.model_dump(exclude={"tenant", "status"}))
 
 
-def _owner(connection: Connection, operation_id: UUID) -> tuple[UUID, str] | None:
-    return owner_of(connection, "operation", operation_id)
+def _owned(request: Request, operation_id: str) -> Owned:
+    return request.owned(operation_id, lambda connection, id_: owner_of(connection, "operation", id_), NO_OPERATION)
 
 
 def _told(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
@@ -287,10 +284,6 @@ def _restorable_until(operation: Operation) -> datetime | None:
     return operation.requested_at + keeping.RESTORE_WITHIN
 
 
-def _versioned(status: int, body: OperationProgress) -> Response[Any]:
-    return answer(status, body, {"ETag": etag(body.version), "Cache-Control": "no-store"})
-
-
 # -- requests on dead letters -----------------------------------------------------------------------------------------
 
 _ASKED = responses(
@@ -306,27 +299,33 @@ _ASKED[202]["headers"] = VERSIONED
 @routes.post(
     "/api/admin/dlq/bulk-retry", summary="Try many dead letters again", tags=["dead letters"], responses=_ASKED
 )
-def retry_dead_letters(asked: Annotated[BulkRetry, Body()]) -> Response[BulkPreview | OperationProgress]:
+def retry_dead_letters(
+    request: Request, asked: Annotated[BulkRetry, Body()]
+) -> Response[BulkPreview | OperationProgress]:
     """Retry many dead letters at a bounded rate."""
-    return _asked(_bulk("retry", asked, request()))
+    return _asked(_bulk("retry", asked, request))
 
 
 @routes.post(
     "/api/admin/dlq/bulk-resolve", summary="Resolve many dead letters", tags=["dead letters"], responses=_ASKED
 )
-def resolve_dead_letters(asked: Annotated[BulkResolution, Body()]) -> Response[BulkPreview | OperationProgress]:
+def resolve_dead_letters(
+    request: Request, asked: Annotated[BulkResolution, Body()]
+) -> Response[BulkPreview | OperationProgress]:
     """The failures of many dead letters were dealt with in another way."""
-    return _asked(_bulk("resolve", asked, request()))
+    return _asked(_bulk("resolve", asked, request))
 
 
 @routes.post("/api/admin/dlq/bulk-ignore", summary="Ignore many dead letters", tags=["dead letters"], responses=_ASKED)
-def ignore_dead_letters(asked: Annotated[BulkIgnoring, Body()]) -> Response[BulkPreview | OperationProgress]:
+def ignore_dead_letters(
+    request: Request, asked: Annotated[BulkIgnoring, Body()]
+) -> Response[BulkPreview | OperationProgress]:
     """Nothing is done about many dead letters."""
-    return _asked(_bulk("ignore", asked, request()))
+    return _asked(_bulk("ignore", asked, request))
 
 
 def _asked(body: BulkPreview | OperationProgress) -> Response[Any]:
-    return _versioned(202, body) if isinstance(body, OperationProgress) else answer(200, body)
+    return versioned(body, 202) if isinstance(body, OperationProgress) else answer(200, body)
 
 
 # -- purges -----------------------------------------------------------------------------------------------------------
@@ -353,6 +352,7 @@ _RESTORED[200]["headers"] = _RESTORED[202]["headers"] = VERSIONED
 
 @routes.delete("/api/admin/dlq/purge", summary="Purge settled dead letters", tags=["dead letters"], responses=_PURGED)
 def purge_dead_letters(
+    request: Request,
     before_date: Annotated[Moment, Query(description=f"Those that died before. {IN_UTC}")],
     status: Annotated[
         list[ClosedStatus], Query(min_length=1, description="Repeated, or several with commas.")
@@ -371,13 +371,12 @@ def purge_dead_letters(
 
     The confirmed request names the ETag of that answer, so that no more dead letters are purged than were shown.
     """
-    changing = request()
-    slug = changing.slug(tenant)
-    tenant_id = _admit_purge(slug, changing)
+    slug = request.slug(tenant)
+    tenant_id = _admit_purge(slug, request)
     statuses = [one for one in keeping.SETTLED if one in status]
-    before = min(before_date, changing.now)
+    before = min(before_date, request.now)
     if confirm is None:
-        with changing.database.tenant(tenant_id) as connection:
+        with request.database.tenant(tenant_id) as connection:
             count = keeping.count(connection, tenant_id, before, statuses)
         plan = PurgePlan(tenant=slug, died_before=before, statuses=statuses, count=count, confirm=slug)
         return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
@@ -386,39 +385,36 @@ def purge_dead_letters(
     shown = required_version(condition)
 
     def once() -> Operation:
-        with changing.database.tenant(tenant_id) as connection:
+        with request.database.tenant(tenant_id) as connection:
             count = keeping.count(connection, tenant_id, before, statuses)
             if count != shown:
                 raise VersionError(
                     f"Nothing is purged: the number of letters that would go is {count:,} by now, and was {shown:,}."
                 )
-            by = changing.caller.subject
-            return keeping.request(connection, tenant_id, before, statuses, by=by, now=changing.now)
+            by = request.caller.subject
+            return keeping.request(connection, tenant_id, before, statuses, by=by, now=request.now)
 
-    return _stepped(retry_conflicts(once), slug, changing)
+    return _stepped(retry_conflicts(once), slug, request)
 
 
 @routes.post(
     "/api/admin/operations/<operation_id>/restore", summary="Undo a purge", tags=["operations"], responses=_RESTORED
 )
-def restore_purge(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def restore_purge(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
     """The dead letters of a purge are restored within a week, but not their messages in SQS."""
-    changing = request()
-    tenant_id, slug, id_ = owned(operation_id, _owner, changing.caller, changing.database, NO_OPERATION)
-    _admit_purge(slug, changing, tenant_id)
+    tenant_id, slug, id_ = _owned(request, operation_id)
+    _admit_purge(slug, request, tenant_id)
     version = required_version(condition)
 
     def once() -> Operation:
-        with changing.database.tenant(tenant_id) as connection:
-            return keeping.restore(connection, id_, version=version, by=changing.caller.subject, now=changing.now)
+        with request.database.tenant(tenant_id) as connection:
+            return keeping.restore(connection, id_, version=version, by=request.caller.subject, now=request.now)
 
-    return _stepped(retry_conflicts(once), slug, changing)
+    return _stepped(retry_conflicts(once), slug, request)
 
 
 def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> UUID:
-    if not request.caller.may(Role.ADMIN, slug):
-        raise ForbiddenError("Purging requires the role admin for this tenant.")
-    tenant_id = request.admit("Purging", slug, tenant_id)
+    tenant_id = request.admit("Purging", slug, tenant_id, role=Role.ADMIN)
     request.caller.named()
     return tenant_id
 
@@ -431,7 +427,7 @@ def _stepped(operation: Operation, slug: str, request: Request) -> Response[Oper
             operation = store.show(connection, operation.id)
     except TransientError as error:
         logger.warning("A purge waits for the worker", purge=str(operation.id), error=sentence(error, for_log=True))
-    return _versioned(202 if operation.ended_at is None else 200, _told(operation, slug, request.caller))
+    return versioned(_told(operation, slug, request.caller), 202 if operation.ended_at is None else 200)
 
 
 # -- operations -------------------------------------------------------------------------------------------------------
@@ -447,17 +443,14 @@ _STEERED[200]["headers"] = VERSIONED
 
 
 @routes.post("/api/admin/operations", summary="Reprocess documents", tags=["operations"], responses=_STORED)
-def reprocess_documents(asked: Annotated[ReprocessingRequest, Body()]) -> Response[OperationProgress]:
+def reprocess_documents(request: Request, asked: Annotated[ReprocessingRequest, Body()]) -> Response[OperationProgress]:
     """A tenant's documents are extracted or matched again at a bounded rate."""
-    changing = request()
-    slug = changing.slug(asked.tenant)
-    if not changing.caller.may(Role.ADMIN, slug):
-        raise ForbiddenError("Reprocessing requires the role admin for this tenant.")
-    tenant_id = changing.admit("Reprocessing", slug)
-    by = changing.caller.named()
+    slug = request.slug(asked.tenant)
+    tenant_id = request.admit("Reprocessing", slug, role=Role.ADMIN)
+    by = request.caller.named()
 
     def once() -> Operation:
-        with changing.database.tenant(tenant_id) as connection:
+        with request.database.tenant(tenant_id) as connection:
             return reprocess.request(
                 connection,
                 tenant_id,
@@ -466,10 +459,10 @@ def reprocess_documents(asked: Annotated[ReprocessingRequest, Body()]) -> Respon
                 received_until=asked.received_until,
                 rate=asked.rate,
                 by=by,
-                now=changing.now,
+                now=request.now,
             )
 
-    return _versioned(202, _told(retry_conflicts(once), slug, changing.caller))
+    return versioned(_told(retry_conflicts(once), slug, request.caller), 202)
 
 
 @routes.get(
@@ -479,29 +472,29 @@ def reprocess_documents(asked: Annotated[ReprocessingRequest, Body()]) -> Respon
     responses=responses({200: (OperationPage, "A page, the newest first.")}, 404, 422),
 )
 def list_operations(
+    request: Request,
     tenant: OneTenant = None,
     action: Annotated[
         list[Action] | None, Query(description="Repeated, or several with commas. All actions by default.")
     ] = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
-) -> Response[OperationPage]:
-    """A page of a tenant's operations."""
+) -> OperationPage:
+    """Return a page of a tenant's operations."""
     after = None if cursor is None else http.after(cursor)
-    viewer = caller()
-    tenant_id, slug = viewed(database(), tenant, viewer)
-    with database().tenant(tenant_id) as connection:
+    tenant_id, slug = request.tenant(tenant)
+    with request.database.tenant(tenant_id) as connection:
         found = store.page(connection, tenant_id, limit=limit + 1, actions=action or store.ACTIONS, after=after)
     shown, following = http.cut(found, limit, lambda one: (one.requested_at, one.id))
-    return answer(200, OperationPage(operations=[_told(one, slug, viewer) for one in shown], next=following))
+    return OperationPage(operations=[_told(one, slug, request.caller) for one in shown], next=following)
 
 
 @routes.get("/api/admin/operations/<operation_id>", summary="Show an operation", tags=["operations"], responses=_SHOWN)
-def show_operation(operation_id: Id) -> Response[OperationProgress]:
+def show_operation(request: Request, operation_id: Id) -> Response[OperationProgress]:
     """The progress of an operation."""
-    tenant_id, slug, id_ = owned(operation_id, _owner, caller(), database(), NO_OPERATION)
-    with database().tenant(tenant_id) as connection:
-        return _versioned(200, _told(store.show(connection, id_), slug, caller()))
+    tenant_id, slug, id_ = _owned(request, operation_id)
+    with request.database.tenant(tenant_id) as connection:
+        return versioned(_told(store.show(connection, id_), slug, request.caller))
 
 
 @routes.get(
@@ -511,32 +504,30 @@ def show_operation(operation_id: Id) -> Response[OperationProgress]:
     responses=responses({200: (OperationItemPage, "A page, in the order of the operation.")}, 404, 422),
 )
 def list_operation_items(
+    request: Request,
     operation_id: Id,
     result: Annotated[Result | None, Query(description="Only items with this result.")] = None,
     cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next` of the page before.")] = None,
     limit: Limit = PAGE,
-) -> Response[OperationItemPage]:
-    """A page of the dead letters of an operation, with their results. Reprocessing lists none."""
-    tenant_id, _, id_ = owned(operation_id, _owner, caller(), database(), NO_OPERATION)
-    with database().tenant(tenant_id) as connection:
+) -> OperationItemPage:
+    """Return a page of the dead letters of an operation, with their results. Reprocessing lists none."""
+    tenant_id, _, id_ = _owned(request, operation_id)
+    with request.database.tenant(tenant_id) as connection:
         found = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
     page = found[:limit]
-    return answer(
-        200,
-        OperationItemPage(
-            operation_id=id_,
-            items=[OperationItem.model_validate(vars(one)) for one in page],
-            next=page[-1].number if len(found) > limit else None,
-        ),
+    return OperationItemPage(
+        operation_id=id_,
+        items=[OperationItem.model_validate(vars(one)) for one in page],
+        next=page[-1].number if len(found) > limit else None,
     )
 
 
 @routes.post(
     "/api/admin/operations/<operation_id>/pause", summary="Pause an operation", tags=["operations"], responses=_STEERED
 )
-def pause_operation(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def pause_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
     """An operation stops after the work that it has begun."""
-    return _steered(operation_id, "pause", condition)
+    return _steered(request, operation_id, "pause", condition)
 
 
 @routes.post(
@@ -545,23 +536,23 @@ def pause_operation(operation_id: Id, condition: IfMatch = None) -> Response[Ope
     tags=["operations"],
     responses=_STEERED,
 )
-def resume_operation(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def resume_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
     """An operation continues where it was paused."""
-    return _steered(operation_id, "resume", condition)
+    return _steered(request, operation_id, "resume", condition)
 
 
 @routes.post(
     "/api/admin/operations/<operation_id>/abort", summary="Abort an operation", tags=["operations"], responses=_STEERED
 )
-def abort_operation(operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def abort_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
     """An operation ends permanently, after the work that it has begun."""
-    return _steered(operation_id, "abort", condition)
+    return _steered(request, operation_id, "abort", condition)
 
 
 _STEERING: dict[Steer, str] = {"pause": "Pausing", "resume": "Resuming", "abort": "Aborting"}
 
 
-def _steered(operation_id: str, how: Steer, condition: str | None) -> Response[OperationProgress]:
+def _steered(request: Request, operation_id: str, how: Steer, condition: str | None) -> Response[OperationProgress]:
     """Pause, resume or abort an operation.
 
     Raises:
@@ -569,14 +560,13 @@ def _steered(operation_id: str, how: Steer, condition: str | None) -> Response[O
         NoConditionError, VersionError: If-Match is missing, or names another version.
         OperationStateError: it has ended, or is paused already, or is not paused.
     """
-    changing = request()
-    tenant_id, slug, id_ = owned(operation_id, _owner, changing.caller, changing.database, NO_OPERATION)
-    changing.admit(_STEERING[how], slug, tenant_id)
-    by = changing.caller.named()
+    tenant_id, slug, id_ = _owned(request, operation_id)
+    request.admit(_STEERING[how], slug, tenant_id)
+    by = request.caller.named()
     version = required_version(condition)
 
     def once() -> Operation:
-        with changing.database.tenant(tenant_id) as connection:
-            return store.steer(connection, id_, how, version=version, actor=by, now=changing.now)
+        with request.database.tenant(tenant_id) as connection:
+            return store.steer(connection, id_, how, version=version, actor=by, now=request.now)
 
-    return _versioned(200, _told(retry_conflicts(once), slug, changing.caller))
+    return versioned(_told(retry_conflicts(once), slug, request.caller))

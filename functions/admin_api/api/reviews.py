@@ -1,4 +1,4 @@
-"""`/api/admin/reviews`: the queue of documents in doubt, and decisions about them and about differences.
+"""`/api/admin/reviews`: the queue of documents in doubt, and decisions.
 
 A review has the id of its document. Reading requires the viewer role for its tenant, and deciding the operator role.
 """

@@ -61,7 +61,7 @@ class ProfileForm(BaseModel):
     timezone: str = Field(
         min_length=1,
         max_length=LONGEST_ZONE,
-        description="IANA name, such as Europe/Berlin: offers are made at 9:00 there.",
+        description="IANA name, such as Europe/Berlin. Offers come at 9:00 there.",
     )
     is_active: bool = Field(
         default=True, strict=True, description="Whether this user is offered to others, and gets offers."
@@ -126,7 +126,7 @@ class UserOffers(BaseModel):
     user_id: UUID
     tenant: str
     date: date
-    timezone: str = Field(description="Time zone of the offers; that of the profile if there are none yet.")
+    timezone: str = Field(description="Time zone of the offers; before they are made, that of the profile.")
     status: Literal["none"] | JobState = Field(
         description="none: not started, as before 9:00 of the date; failed: an operator must retry it."
     )

@@ -7,8 +7,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Que
 
 from counterfoil.validation import PrintableText
 from functions.admin_api import erasing
-from functions.admin_api.auth import TenantSlug
-from functions.admin_api.endpoint import VERSIONED, Id, Routes, answer, caller, database, request
+from functions.admin_api.auth import Request, TenantSlug
+from functions.admin_api.endpoint import VERSIONED, Id, Routes, answer
 from functions.admin_api.erasing import Confirmation
 from functions.admin_api.http import etag, responses
 
@@ -40,6 +40,7 @@ _TENANT[200]["headers"] = VERSIONED
     "/api/admin/documents/<document_id>", summary="Erase a document", tags=["documents"], responses=_DOCUMENT
 )
 def erase_document(
+    request: Request,
     document_id: Id,
     confirm: Confirm = None,
     reason: Annotated[
@@ -52,19 +53,19 @@ def erase_document(
 
     The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
-    done = erasing.erase_document(document_id, Confirmation(confirm, condition, reason), request())
+    done = erasing.erase_document(document_id, Confirmation(confirm, condition, reason), request)
     return _planned(done) if isinstance(done, erasing.ErasurePlan) else answer(200, done)
 
 
 @routes.delete("/api/admin/tenants/<tenant>", summary="Erase a tenant", tags=["about"], responses=_TENANT)
 def erase_tenant(
-    tenant: Tenant, confirm: Confirm = None, condition: Condition = None
+    request: Request, tenant: Tenant, confirm: Confirm = None, condition: Condition = None
 ) -> Response[erasing.ErasurePlan | erasing.TenantErasureStatus]:
     """Erase a tenant: every row and every version of every object. It cannot be undone.
 
     The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
-    done = erasing.erase_tenant(tenant, Confirmation(confirm, condition), request())
+    done = erasing.erase_tenant(tenant, Confirmation(confirm, condition), request)
     return _planned(done) if isinstance(done, erasing.ErasurePlan) else answer(202, done)
 
 
@@ -74,9 +75,9 @@ def erase_tenant(
     tags=["about"],
     responses=responses({200: (erasing.TenantErasureStatus, "Its progress.")}, 404, 422),
 )
-def show_tenant_erasure(tenant: Tenant) -> Response[erasing.TenantErasureStatus]:
+def show_tenant_erasure(request: Request, tenant: Tenant) -> Response[erasing.TenantErasureStatus]:
     """Return the progress of an erasure, until 15 days after it has finished."""
-    return answer(200, erasing.tenant_erasure_status(tenant, caller(), database()))
+    return answer(200, erasing.tenant_erasure_status(tenant, request))
 
 
 def _planned(plan: erasing.ErasurePlan) -> Response[Any]:

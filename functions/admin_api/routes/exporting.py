@@ -11,7 +11,8 @@ from counterfoil.dead_letters.export import MEDIA_TYPES, Format
 from counterfoil.settings import settings
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import exporting
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer, request
+from functions.admin_api.auth import Request
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
 from functions.admin_api.http import responses
 
 routes = Routes()
@@ -30,7 +31,8 @@ _EXPORTED[200]["content"] = {
 
 
 @routes.get("/api/admin/dlq/export", summary="Export dead letters", tags=["dead letters"], responses=_EXPORTED)
-def export_dead_letters(  # a query is this many parameters
+def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
+    request: Request,
     file_format: Annotated[Format, Query(alias="format", description="JSON means JSON lines: a letter in each.")],
     tenant: OneTenant = None,
     status: Annotated[
@@ -59,7 +61,7 @@ def export_dead_letters(  # a query is this many parameters
         text=text,
         fingerprint=fingerprint,
     )
-    done = _bench().export(exporting.Asked(tenant, wanted, file_format))
+    done = _bench(request).export(exporting.Asked(tenant, wanted, file_format))
     if isinstance(done, exporting.File):
         headers = {
             "Content-Disposition": f'attachment; filename="{done.name}"',
@@ -79,10 +81,10 @@ def export_dead_letters(  # a query is this many parameters
     responses=responses({200: (exporting.LetterExportPage, "A page, the newest first.")}, 404, 422),
 )
 def list_exports(
-    tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
+    request: Request, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> Response[exporting.LetterExportPage]:
     """A page of a tenant's exports that are, or were, written to S3: one's own, and an admin's are all."""
-    return answer(200, _bench().listed(tenant, cursor, limit))
+    return answer(200, _bench(request).listed(tenant, cursor, limit))
 
 
 @routes.get(
@@ -91,13 +93,12 @@ def list_exports(
     tags=["dead letters"],
     responses=responses({200: (exporting.LetterExport, "How far it is, and where the file is.")}, 404, 422),
 )
-def show_export(export_id: Id) -> Response[exporting.LetterExport]:
+def show_export(request: Request, export_id: Id) -> Response[exporting.LetterExport]:
     """An export that is, or was, written to S3: for whoever asked for it, and for admins."""
-    return answer(200, _bench().show(export_id), {"Cache-Control": "no-store"})
+    return answer(200, _bench(request).show(export_id), {"Cache-Control": "no-store"})
 
 
-def _bench() -> exporting.Bench:
-    asked = request()
+def _bench(request: Request) -> exporting.Bench:
     bucket = settings().uploads_bucket
     assert bucket is not None  # the row reads from it, and the stack tells where
-    return exporting.Bench(asked.caller, asked.now, asked.database, bucket, asked.time_left)
+    return exporting.Bench(request, bucket)
