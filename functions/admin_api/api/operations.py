@@ -208,10 +208,8 @@ def _bulk(
     """Store an operation; or return its preview for a dry run.
 
     Raises:
-        RejectedRequestError: it is not said which letters or of which tenant, no pending ones are meant, or a note is
-            missing.
-        ForbiddenError, NotFoundError, TooManyError, DatabaseUnavailableError: see `Request.admit`. The caller may see
-            none of the dead letters.
+        RejectedRequestError: dead letters or their tenant are not named, none is pending, or a note is missing.
+        NotFoundError: the caller may see none of the dead letters.
     """
     if (wanted.job_ids is None) == (wanted.filter is None):
         raise RejectedRequestError("Say which letters are meant: with job_ids or with filter.")
@@ -553,13 +551,7 @@ _STEERING: dict[Steer, str] = {"pause": "Pausing", "resume": "Resuming", "abort"
 
 
 def _steered(request: Request, operation_id: str, how: Steer, condition: str | None) -> Response[OperationProgress]:
-    """Pause, resume or abort an operation.
-
-    Raises:
-        NotFoundError: the caller can see no such operation.
-        NoConditionError, VersionError: If-Match is missing, or names another version.
-        OperationStateError: it has ended, or is paused already, or is not paused.
-    """
+    """Pause, resume or abort an operation."""
     tenant_id, slug, id_ = _owned(request, operation_id)
     request.admit(_STEERING[how], slug, tenant_id)
     by = request.caller.named()

@@ -23,7 +23,7 @@ from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_held_mail, make_jobs, make_pool, make_profile, make_shard
 from tests.functions.admin_api.conftest import SIGN_IN, Ask, begin_session
 from tests.functions.admin_api.gateway import TOKEN, gateway
-from tests.functions.admin_api.test_allowance import bulk_operation, purge_of
+from tests.functions.admin_api.test_auth_limits import bulk_operation, purge_of
 
 if TYPE_CHECKING:  # importing it takes a second of each test process
     from schemathesis import Case

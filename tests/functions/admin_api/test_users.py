@@ -175,7 +175,7 @@ def test_what_is_no_number_is_refused(users: Users, number: str, field: str) -> 
 def test_an_id_that_is_no_uuid_is_refused(users: Users, user: str) -> None:
     answer = users("PUT", "profile", PROFILE, user=user)
 
-    assert (answer.status, answer.body["detail"]) == (422, "A user's id is a UUID.")
+    assert (answer.status, answer.body["detail"]) == (422, "A user's id must be a UUID.")
 
 
 def test_same_user_id_in_two_tenants_names_two_people(
