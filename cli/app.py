@@ -34,6 +34,7 @@ COMMANDS = {
         "Add and list tenants, and set their addresses, admins, destinations and tolerances.",
         WORK,
     ),
+    "people": Command("cli.commands.people:app", "Invite people, and change their roles and tenants.", WORK),
     "ingest": Command("cli.ingest:ingest", "Upload files for a tenant, or mail for whom it names.", WORK),
     "documents": Command(
         "cli.documents:app", "Show what became of every uploaded file; delete or replace a document.", WORK

@@ -45,7 +45,8 @@ def build(app: App, dependencies: Package) -> None:
             synthesizer=CliCredentialsStackSynthesizer(),
         )
         return
-    network = NetworkStack(app, "counterfoil-network", outside=outside_of(wanted))
+    has_user_pool = wanted.issuer is None
+    network = NetworkStack(app, "counterfoil-network", outside=outside_of(wanted), has_user_pool=has_user_pool)
     data = Stack(app, "counterfoil-data", termination_protection=True)
     database = RdsDatabase(data, "Database", network=network)
     stage = Stage(wanted, database, network, LAMBDA, dependencies)

@@ -59,6 +59,8 @@ class SignIn:
     """What a browser has to reach for it."""
     audience: Sequence[str] = field(default_factory=list)
     """Whose tokens are taken besides the client's."""
+    pool: str | None = None
+    """Id of the built-in user pool."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ class Api(Construct):
             discovery=f"{found_at}{DISCOVERY}",
             origins=[at.emulator] if at.emulator else [host, domain.base_url()],
             audience=[people.programs.user_pool_client_id],
+            pool=people.pool.user_pool_id,
         )
 
 

@@ -69,8 +69,8 @@ class NetworkStack(Stack):
     Lambda itself carries a function's logs to CloudWatch and its traces to X-Ray, so that no endpoint is needed.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, outside: ExternalServices) -> None:
-        """Create the stack for functions that call `outside`."""
+    def __init__(self, scope: Construct, id_: str, *, outside: ExternalServices, has_user_pool: bool = True) -> None:
+        """Create the stack for functions that call `outside`, and the built-in user pool."""
         super().__init__(scope, id_, termination_protection=True)
         self._outside = outside
         subnets = [
@@ -91,6 +91,7 @@ class NetworkStack(Stack):
             "Bedrock": (outside.bedrock, ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME),
             "Email": (outside.email, ec2.InterfaceVpcEndpointAwsService.EMAIL),
             "Textract": (outside.textract, ec2.InterfaceVpcEndpointAwsService.TEXTRACT),
+            "Cognito": (has_user_pool, ec2.InterfaceVpcEndpointAwsService.COGNITO_IDP),  # people are managed
             "Lambda": (True, ec2.InterfaceVpcEndpointAwsService.LAMBDA_),  # queues are paused
             "Monitoring": (True, ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING),  # alarms are shown
         }.items():

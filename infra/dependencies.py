@@ -18,7 +18,18 @@ from infra.packaging import BUILD, ROOT, Package, PackagingError, Target, archiv
 REQUIREMENTS = ROOT / "layers" / "dependencies" / "requirements.txt"
 
 AWS_SERVICES = frozenset(
-    {"bedrock-runtime", "cloudwatch", "lambda", "rds", "s3", "secretsmanager", "sesv2", "sqs", "textract"}
+    {
+        "bedrock-runtime",
+        "cloudwatch",
+        "cognito-idp",
+        "lambda",
+        "rds",
+        "s3",
+        "secretsmanager",
+        "sesv2",
+        "sqs",
+        "textract",
+    }
 )
 """Services that functions call. botocore describes 400 services in 25 MB: the other descriptions are left out."""
 

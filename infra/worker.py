@@ -24,6 +24,20 @@ READ = ["s3:GetObject", "s3:GetObjectVersion"]
 """An upload is read in the version that its event names: a later one under the same key is another upload."""
 TRACE = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
 """X-Ray knows no resources to name."""
+MANAGE_PEOPLE = [
+    "cognito-idp:AdminAddUserToGroup",
+    "cognito-idp:AdminCreateUser",
+    "cognito-idp:AdminDeleteUser",
+    "cognito-idp:AdminDisableUser",
+    "cognito-idp:AdminEnableUser",
+    "cognito-idp:AdminGetUser",
+    "cognito-idp:AdminListGroupsForUser",
+    "cognito-idp:AdminRemoveUserFromGroup",
+    "cognito-idp:AdminUserGlobalSignOut",
+    "cognito-idp:CreateGroup",
+    "cognito-idp:ListUsers",
+    "cognito-idp:ListUsersInGroup",
+]
 PAUSE = ["lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"]
 LOOK_LOCALLY = "lambda:ListEventSourceMappings"
 """Permission that the local cloud requires to read a single mapping."""
@@ -193,6 +207,7 @@ class Worker(Construct):
 
     def _statements(self) -> list[iam.PolicyStatement]:
         row, around = self.row, self._around
+        people = around.state.api.people
         feeding = [self._feeding_queues(source).values() for source in mappings(around.rows, row)]
         consumed = [queue.queue_arn for queues in feeding for queue in queues]
         sent_to = [queue.queue_arn for to in targets(around.rows, row) for queue in around.queues[to.name].sources]
@@ -204,6 +219,7 @@ class Worker(Construct):
             (["sqs:GetQueueAttributes"], every if row.measures_queues else []),
             # CloudWatch knows a narrower scope for what names its alarm alone.
             (["cloudwatch:DescribeAlarms"], [around.every_alarm] if row.reads_alarms else []),
+            (MANAGE_PEOPLE, [people.pool.user_pool_arn] if people and row.manages_people else []),
             (READ, self._objects(row.reads)),
             (["s3:PutObject"], self._objects(row.writes + row.admits)),
             (["s3:DeleteObject"], self._objects(row.removes)),

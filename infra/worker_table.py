@@ -109,6 +109,8 @@ class Row:
     """Prefixes of the uploads bucket that it may let others upload to."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
+    manages_people: bool = False
+    """Whether it may change people of the built-in user pool."""
     """It may ask how full the queues of all workers are."""
     reads_alarms: bool = False
     """It may ask which alarms have gone off."""
@@ -354,6 +356,7 @@ WORKERS: tuple[Row, ...] = (
         measures_queues=True,
         reads_alarms=True,
         pauses_mappings=True,
+        manages_people=True,
         alarms=(Alarm.ERRORS,),
     ),
     Row(

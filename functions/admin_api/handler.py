@@ -46,6 +46,7 @@ from functions.admin_api.api import (
     mail,
     offers,
     operations,
+    people,
     queues,
     reviews,
     tasks,
@@ -96,7 +97,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 RESOURCES = (
     *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, clusters),
-    *(users, offers, tenants, destinations, tolerances, mail, erasing),
+    *(users, offers, tenants, destinations, tolerances, people, mail, erasing),
 )
 ROUTES = (about, *(resource.routes for resource in RESOURCES))
 for routes in ROUTES:

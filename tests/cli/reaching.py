@@ -23,6 +23,7 @@ MODULES = (
     "mail",
     "queues",
     "reprocess",
+    "commands.people",
     "commands.tenants",
     "commands.destinations",
     "commands.tolerances",

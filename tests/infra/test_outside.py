@@ -15,7 +15,7 @@ from tests.infra.synthesis import Synthesis, Template, aslist, synthesise
 INTERNET = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m", "EMAIL_FROM": "counterfoil@firm.example"}
 BEDROCK = {"LLM_PROVIDER": "bedrock", "LLM_MODEL": "eu.anthropic.some-model-v1:0"}
 SECRET_ARN = "arn:aws:secretsmanager:eu-central-1:000000000000:secret:mine-AbCdEf"
-ALWAYS = {"s3", "sqs", "secretsmanager", "lambda", "monitoring"}
+ALWAYS = {"s3", "sqs", "secretsmanager", "cognito-idp", "lambda", "monitoring"}
 """The services that functions of every deployment call."""
 RECOGNISING = {"OCR": "textract"}
 TITAN = {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "amazon.titan-embed-text-v2:0"}

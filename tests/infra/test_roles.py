@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from infra.worker import MANAGE_PEOPLE
 from infra.worker_table import WORKERS, Row, queue_rows, targets
 from tests.infra.pipeline import BUCKET, function_of, mappings_of_queues, queues_feeding, queues_of, rows
 from tests.infra.synthesis import Template
@@ -16,6 +17,7 @@ INTERFACES = {
     "ec2:UnassignPrivateIpAddresses",
 }
 TRACING = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+USER_POOL = "StateApiPeopleEFDF26F7"
 ACCOUNT = "arn:AWS::Partition:{}:AWS::Region:AWS::AccountId"
 
 
@@ -47,6 +49,8 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
         grants |= {("s3:ListBucketMultipartUploads", BUCKET)}
     if row.reads_alarms:
         grants |= {("cloudwatch:DescribeAlarms", "*" if batches else f"{ACCOUNT.format('cloudwatch')}:alarm:*")}
+    if row.manages_people:
+        grants |= {(action, USER_POOL) for action in MANAGE_PEOPLE}
     if row.pauses_mappings:
         place = f"{ACCOUNT.format('lambda')}:event-source-mapping"  # each is written as its function
         paused = {f"{place}:{of.resource_name}" for of in queue_rows(WORKERS)}

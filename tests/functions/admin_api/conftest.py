@@ -23,11 +23,13 @@ from functions.admin_api import endpoint, handler
 from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import Context, FakeSqs
 from tests.factories import NOW
+from tests.functions.admin_api.user_pool import PEOPLE, POOL
 
 EVENT = json.loads((Path(__file__).parents[2] / "events" / "admin_api.json").read_text())
 BUCKET = "counterfoil-uploads"
 CLAIMS = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]
 SIGN_IN = {
+    "pool": POOL,
     "issuer": CLAIMS["iss"],
     "client": CLAIMS["aud"],
     "audience": ["3programs2with1a0token"],
@@ -101,7 +103,7 @@ def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) 
     A body of bytes comes as the gateway hands on what is not declared as JSON or text: in base64. `claims` are put in
     the place of a sound token's; None leaves one out.
     """
-    monkeypatch.setattr(aws, "client", lambda service: {"s3": s3(), "sqs": queue}[service])
+    monkeypatch.setattr(aws, "client", lambda service: {"s3": s3(), "sqs": queue, "cognito-idp": PEOPLE}[service])
     monkeypatch.setenv("DATABASE_URL", api_database_url)
     workers = ("acquisition", "tasks", "matching", "diagnostics")
     monkeypatch.setenv("QUEUE_URLS", json.dumps({worker: f"counterfoil-{worker}" for worker in workers}))

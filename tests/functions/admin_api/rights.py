@@ -34,6 +34,7 @@ from tests.factories import (
     make_task,
 )
 from tests.functions.admin_api.conftest import CLAIMS, begin_session
+from tests.functions.admin_api.user_pool import PEOPLE
 from tests.functions.mappings import MAPPING, FakeLambda
 
 SUBJECT = CLAIMS["sub"]
@@ -65,6 +66,8 @@ class Things:
     """On hold."""
     destination: str
     """Name of a webhook."""
+    person: str
+    """Id of a viewer of the tenant."""
 
     @classmethod
     def gone(cls) -> "Things":
@@ -72,7 +75,9 @@ class Things:
         one, other, third, cluster, document, task = (str(uuid4()) for _ in range(6))
         session, letter, purge, export, operation, user, pool, mail = (str(uuid4()) for _ in range(8))
         papers = ((one, other, third), (cluster, document))
-        return cls("nowhere", task, session, letter, purge, export, operation, *papers, user, pool, mail, "none")
+        return cls(
+            "nowhere", task, session, letter, purge, export, operation, *papers, user, pool, mail, "none", str(uuid4())
+        )
 
 
 @dataclass(frozen=True)
@@ -378,6 +383,22 @@ RIGHTS: dict[str, Right] = {
         {},
         409,  # nothing is suggested
     ),
+    "GET /api/admin/people": _tenant(Role.ADMIN, "/api/admin/people"),
+    "POST /api/admin/people": Right(
+        Role.ADMIN,
+        "tenant",
+        lambda things: Asked(
+            "/api/admin/people",
+            body={"email": f"{uuid4()}@acme.example", "role": "viewer", "tenants": [things.slug]},
+        ),
+        frozenset({201}),
+    ),
+    "PATCH /api/admin/people/{person_id}": _thing(
+        Role.ADMIN, lambda things: Asked(f"/api/admin/people/{things.person}", body={"role": "operator"})
+    ),
+    "DELETE /api/admin/people/{person_id}": _thing(
+        Role.ADMIN, lambda things: Asked(f"/api/admin/people/{things.person}"), 204
+    ),
     "DELETE /api/admin/tenants/{tenant}": Right(
         Role.ADMIN, "every tenant", lambda things: Asked(f"/api/admin/tenants/{things.slug}")
     ),
@@ -465,7 +486,8 @@ class World:
         mail = str(make_held_mail(self._admin, self.tenant_id))
         destination = f"hook-{mail}"
         make_destination(self._admin, self.tenant_id, destination, url="https://erp.example.com/hook")
-        return Things(self.slug, *ids, *shared, user, pool, mail, destination)
+        person = PEOPLE.add(f"{mail}@acme.example", "viewer", f"tenant:{self.slug}")
+        return Things(self.slug, *ids, *shared, user, pool, mail, destination, person)
 
     def _offered(self) -> tuple[UUID, UUID]:
         """Somebody whose offers of a date are to come, and their pool."""

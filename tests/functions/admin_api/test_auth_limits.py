@@ -21,6 +21,7 @@ from tests.documents.matching.test_judge import TWICE
 from tests.factories import NOW, make_held_mail
 from tests.functions.admin_api.conftest import Answer, Ask, begin_session
 from tests.functions.admin_api.rights import PROFILE
+from tests.functions.admin_api.user_pool import PEOPLE
 
 FIVE = Allowance(per_second=0.5, at_once=5)
 """Of which one user may take four, and 0.4 a second."""
@@ -201,6 +202,17 @@ def user_bodies(user_id: str) -> dict[str, tuple[str, Any]]:
     }
 
 
+def people_bodies(path: str) -> dict[str, tuple[str, Any]]:
+    """A path and a body for each change of a person."""
+    person = PEOPLE.add(f"{uuid4()}@acme.example", "viewer", "tenant:acme")
+    new = {"email": f"{uuid4()}@acme.example", "role": "viewer", "tenants": ["acme"]}
+    return {
+        f"POST {path}": (path, new),
+        f"PATCH {path}/{{person_id}}": (f"{path}/{person}", {"role": "viewer"}),
+        f"DELETE {path}/{{person_id}}": (f"{path}/{person}", ""),
+    }
+
+
 def setup_bodies(path: str) -> dict[str, tuple[str, Any]]:
     """A path and a body for each change of a tenant's setup."""
     return {
@@ -234,6 +246,7 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
         "DELETE /api/admin/documents/{document_id}": (f"/api/admin/documents/{one}", ""),
         "DELETE /api/admin/tenants/{tenant}": ("/api/admin/tenants/acme", ""),
         **setup_bodies("/api/admin/tenants"),
+        **people_bodies("/api/admin/people"),
         "DELETE /api/admin/dlq/purge": ("/api/admin/dlq/purge", ""),
         "POST /api/admin/operations/{operation_id}/restore": (
             f"/api/admin/operations/{purge_of(office)}/restore",

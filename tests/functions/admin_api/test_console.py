@@ -192,7 +192,7 @@ def test_the_page_learns_where_to_sign_in(get: Get, served: Console) -> None:
 
 
 def test_what_came_without_a_token_never_comes_to_the_api(served: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handler, "console", lambda: served)
+    monkeypatch.setattr(console, "console", lambda: served)
     settings.cache_clear()
     event = copy.deepcopy(EVENT)
     event["routeKey"] = "GET /console/{path+}"

@@ -72,6 +72,8 @@ class SignIn(BaseModel):
     """The console's id there; tokens that are made out to it are taken."""
     audience: tuple[str, ...] = ()
     """Others whose tokens are taken, as tokens name them in `aud`."""
+    pool: str | None = None
+    """The built-in user pool; None: another issuer."""
     discovery: str
     """Address of the issuer's description of itself."""
     origins: tuple[str, ...]

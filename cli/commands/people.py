@@ -1,0 +1,138 @@
+"""`counterfoil people`: people who may sign in, with their roles and tenants."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from cli.api import Api, reach
+from cli.dlq_options import AsJson
+from cli.failures import UsageError
+from cli.terminal import page, print_json
+from cli.trail import By
+
+PATH = "/api/admin/people"
+ROLES = ("viewer", "operator", "admin")
+ALL = "*"
+
+app = typer.Typer(
+    help="""Invite people, and change their roles and tenants.
+
+    With a token issuer other than the built-in user pool, people are managed there.
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Email = Annotated[str, typer.Argument(metavar="EMAIL", help="The person's e-mail address.")]
+Role = Annotated[str | None, typer.Option(help=f"{', '.join(ROLES)}: each includes those before it.")]
+Tenants = Annotated[
+    list[str] | None, typer.Option("--tenant", help="A tenant, by its slug; '*' for all. May be repeated.")
+]
+Edits = Annotated[
+    bool | None, typer.Option("--edit-payloads/--no-edit-payloads", help="Let an operator edit payloads of tasks.")
+]
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    *,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only people of this tenant.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List people."""
+    api = reach(context)
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        shown = api.send("GET", PATH, query={"tenant": tenant, "cursor": cursor}).json()
+        found += shown["people"]
+        cursor = shown["next"]
+        if cursor is None:
+            break
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        page().print("No people. To invite one: counterfoil people add ann@example.com --role viewer --tenant acme")
+        return
+    table = Table("e-mail", "role", "tenants", "state", box=None)
+    for person in found:
+        role = f"{person['role'] or '-'}{' (edits payloads)' if person['edits_payloads'] else ''}"
+        tenants = ", ".join(person["tenants"])
+        table.add_row(person["email"], role, tenants, "disabled" if person["is_disabled"] else "")
+    page().print(table)
+
+
+@app.command("add")
+def add(
+    context: typer.Context,
+    email: Email,
+    *,
+    role: Role = "viewer",
+    tenants: Tenants = None,
+    edits_payloads: Edits = None,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Invite a person, who gets an e-mail with a temporary password."""
+    if not tenants:
+        raise UsageError("A tenant is required: --tenant acme, or --tenant '*' for all.")
+    asked = {"email": email, "role": role, "tenants": tenants, "edits_payloads": bool(edits_payloads)}
+    done = reach(context, by).send("POST", PATH, body=asked).json()
+    print_json(done) if as_json else page().print(f"{done['email']} was invited as {done['role']}.")
+
+
+@app.command("change")
+def change(
+    context: typer.Context,
+    email: Email,
+    *,
+    role: Role = None,
+    tenants: Tenants = None,
+    edits_payloads: Edits = None,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Change the role and the tenants of a person. Tenants replace the previous ones."""
+    asked = {"role": role, "tenants": tenants, "edits_payloads": edits_payloads}
+    _change(reach(context, by), email, asked, f"{email} was changed.", as_json=as_json)
+
+
+@app.command("disable")
+def disable(context: typer.Context, email: Email, *, by: By, as_json: AsJson = False) -> None:
+    """Disable a person, who can no longer sign in."""
+    _change(reach(context, by), email, {"is_disabled": True}, f"{email} is disabled.", as_json=as_json)
+
+
+@app.command("enable")
+def enable(context: typer.Context, email: Email, *, by: By, as_json: AsJson = False) -> None:
+    """Enable a disabled person."""
+    _change(reach(context, by), email, {"is_disabled": False}, f"{email} is enabled.", as_json=as_json)
+
+
+@app.command("remove")
+def remove(context: typer.Context, email: Email, *, by: By) -> None:
+    """Remove a person."""
+    api = reach(context, by)
+    api.send("DELETE", f"{PATH}/{_id(api, email)}")
+    page().print(f"{email} was removed.")
+
+
+def _change(api: Api, email: str, asked: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+    done = api.send("PATCH", f"{PATH}/{_id(api, email)}", body=asked).json()
+    print_json(done) if as_json else page().print(sentence)
+
+
+def _id(api: Api, email: str) -> str:
+    """Return the id of a person.
+
+    Raises:
+        UsageError: no visible person has this address.
+    """
+    found = api.send("GET", PATH, query={"email": email}).json()["people"]
+    if not found:
+        raise UsageError(f"There is no person '{email}': 'counterfoil people list' shows them.")
+    id_: str = found[0]["id"]
+    return id_

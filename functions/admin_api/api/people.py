@@ -1,0 +1,296 @@
+"""`/api/admin/people`: people of the built-in user pool, with their roles and tenants.
+
+A role is the same for all tenants of a person. An admin of a tenant therefore manages only people without other
+tenants; an admin for all tenants manages everyone. With another token issuer, people are managed there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from botocore.exceptions import ClientError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from counterfoil import audit, aws
+from counterfoil.audit import Operation
+from counterfoil.settings import settings
+from functions.admin_api.auth import (
+    EDIT_PAYLOADS,
+    EVERY_TENANT,
+    LONGEST_ACTOR,
+    Request,
+    Role,
+    Slug,
+    TenantSlug,
+)
+from functions.admin_api.endpoint import Cursor, Routes, answer
+from functions.admin_api.http import ConflictError, ForbiddenError, NotFoundError, responses
+
+NO_PERSON = "There is no such person."
+MOST_ON_A_PAGE = 20
+"""Cognito is called once for each person of a page."""
+_TENANT = "tenant:"
+RoleName = Literal["viewer", "operator", "admin"]
+TenantOrAll = Slug | Literal["*"]
+Email = Annotated[str, StringConstraints(max_length=254, pattern=r"^[!-?A-~]+@[!-?A-~]+\.[!-?A-~]+$", to_lower=True)]
+
+
+class Person(BaseModel):
+    """A person of the user pool."""
+
+    id: str
+    email: str
+    role: RoleName | None = Field(description="null: none yet.")
+    tenants: list[str] = Field(description="Slugs; `*` for all tenants.")
+    edits_payloads: bool = Field(description="Whether an operator may edit payloads of failed tasks.")
+    is_disabled: bool
+    created_at: datetime
+
+
+class PersonPage(BaseModel):
+    """People in the order of the user pool."""
+
+    people: list[Person]
+    next: str | None = Field(description="Cursor of the next page.")
+
+
+class NewPerson(BaseModel):
+    """A person to invite."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    email: Email
+    role: RoleName
+    tenants: list[TenantOrAll] = Field(min_length=1, max_length=20, description="Slugs; `*` for all tenants.")
+    edits_payloads: bool = False
+
+
+class PersonChange(BaseModel):
+    """Changes of a person. Omitted fields stay as they are."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: RoleName | None = None
+    tenants: list[TenantOrAll] | None = Field(default=None, min_length=1, max_length=20)
+    edits_payloads: bool | None = None
+    is_disabled: bool | None = None
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The built-in user pool."""
+
+    id: str
+    client: Any
+
+    @classmethod
+    def current(cls) -> "Pool":
+        """Return the pool of this deployment.
+
+        Raises:
+            ConflictError: the deployment uses another token issuer.
+        """
+        sign_in = settings().sign_in
+        if sign_in is None or sign_in.pool is None:
+            raise ConflictError("People are managed at the token issuer of this deployment, not here.")
+        return cls(sign_in.pool, aws.client("cognito-idp"))
+
+    def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Call Cognito for this pool.
+
+        Raises:
+            NotFoundError: there is no such person.
+            ConflictError: there is a person with this address.
+            ServiceUnavailableError, RejectedRequestError: see `errors_mapped`.
+        """
+        with aws.errors_mapped():
+            try:
+                found: dict[str, Any] = getattr(self.client, operation)(UserPoolId=self.id, **parameters)
+            except ClientError as error:
+                code = error.response["Error"]["Code"]
+                if code == "UserNotFoundException":
+                    raise NotFoundError(NO_PERSON) from None
+                if code == "UsernameExistsException":
+                    raise ConflictError("There is a person with this e-mail address.") from None
+                if code == "GroupExistsException":
+                    return {}
+                raise
+        return found
+
+    def page(self, tenant: str | None, email: str | None, cursor: str | None) -> PersonPage:
+        """Return a page of all people or those of a tenant, or the person with an address."""
+        more = {"Limit": MOST_ON_A_PAGE}
+        if tenant is not None and email is None:
+            group = f"{_TENANT}{tenant}"
+            self.call("create_group", GroupName=group)
+            listed = self.call("list_users_in_group", GroupName=group, **more, **_next("NextToken", cursor))
+            following = listed.get("NextToken")
+        else:
+            filtered = {} if email is None else {"Filter": f'email = "{email}"'}
+            listed = self.call("list_users", **more, **filtered, **_next("PaginationToken", cursor))
+            following = listed.get("PaginationToken")
+        people = [self._person(user, "Attributes") for user in listed["Users"]]
+        return PersonPage(
+            people=[person for person in people if tenant is None or tenant in person.tenants], next=following
+        )
+
+    def find(self, id_: str) -> Person:
+        """Return a person."""
+        return self._person(self.call("admin_get_user", Username=id_), "UserAttributes")
+
+    def _person(self, user: Mapping[str, Any], attributes: str) -> Person:
+        named = {attribute["Name"]: attribute["Value"] for attribute in user[attributes]}
+        listed = self.call("admin_list_groups_for_user", Username=user["Username"], Limit=60)
+        groups = {group["GroupName"] for group in listed["Groups"]}
+        roles: list[RoleName] = ["admin", "operator", "viewer"]
+        return Person(
+            id=user["Username"],
+            email=named.get("email", user["Username"]),
+            role=next((role for role in roles if role in groups), None),
+            tenants=sorted(group.removeprefix(_TENANT) for group in groups if group.startswith(_TENANT)),
+            edits_payloads=EDIT_PAYLOADS in groups,
+            is_disabled=not user["Enabled"],
+            created_at=user["UserCreateDate"],
+        )
+
+    def set_groups(self, id_: str, before: Iterable[str], wanted: Iterable[str]) -> None:
+        """Change the groups of a person. Rights are removed first."""
+        for group in sorted(set(before) - set(wanted)):
+            self.call("admin_remove_user_from_group", Username=id_, GroupName=group)
+        for group in sorted(set(wanted) - set(before)):
+            self.call("create_group", GroupName=group)
+            self.call("admin_add_user_to_group", Username=id_, GroupName=group)
+
+
+def _next(name: str, cursor: str | None) -> dict[str, str]:
+    return {} if cursor is None else {name: cursor}
+
+
+def _groups(person: Person | NewPerson) -> set[str]:
+    groups = {f"{_TENANT}{tenant}" for tenant in person.tenants}
+    return groups | ({person.role} if person.role else set()) | ({EDIT_PAYLOADS} if person.edits_payloads else set())
+
+
+def _admit(request: Request, doing: str, tenants: Iterable[str]) -> None:
+    """Require the admin role for every tenant, and count one change."""
+    if EVERY_TENANT in tenants or request.caller.may(Role.ADMIN, EVERY_TENANT):
+        request.admit_for_all(doing)
+    for tenant in sorted(set(tenants) - {EVERY_TENANT}):
+        request.admit(doing, tenant, role=Role.ADMIN)
+    request.caller.named()
+
+
+def _managed(request: Request, pool: Pool, id_: str, doing: str) -> Person:
+    """Return a person that the caller manages.
+
+    Raises:
+        NotFoundError: the person does not exist, or has no tenant of the caller.
+        ForbiddenError: the person has other tenants, too.
+    """
+    person = pool.find(id_)
+    caller = request.caller
+    if not any(caller.may(Role.VIEWER, tenant) for tenant in [*person.tenants, EVERY_TENANT]):
+        raise NotFoundError(NO_PERSON)
+    if not all(caller.may(Role.ADMIN, tenant) for tenant in person.tenants):
+        raise ForbiddenError(f"{doing} requires the admin role for all of their tenants: ask an admin for it.")
+    _admit(request, doing, person.tenants)
+    return person
+
+
+def _record(request: Request, action: str, id_: str, tenants: Iterable[str], detail: Mapping[str, Any]) -> None:
+    """Record a change in the audit trail of each tenant; for all tenants, in the unassigned one."""
+    operation = Operation(request.caller.named()[:LONGEST_ACTOR], action, [id_], request.now, detail=detail)
+    for tenant in sorted(set(tenants)):
+        if tenant == EVERY_TENANT:
+            with request.database.delivery() as connection:
+                audit.record(connection, None, operation)
+            continue
+        tenant_id, _ = request.tenant(tenant, Role.ADMIN)
+        with request.database.tenant(tenant_id) as connection:
+            audit.record(connection, tenant_id, operation)
+
+
+routes = Routes()
+PersonId = Annotated[str, Path(max_length=128, description="The person's id.")]
+_FAILURES = (400, 404, 409, 413, 415, 422, 429)
+
+
+@routes.get(
+    "/api/admin/people",
+    summary="List people",
+    tags=["people"],
+    responses=responses({200: (PersonPage, "A page.")}, 404, 409, 422),
+)
+def list_people(
+    request: Request,
+    tenant: Annotated[TenantSlug | None, Query(description="Required unless the caller has all tenants.")] = None,
+    email: Annotated[Email | None, Query(description="Only the person with this address.")] = None,
+    cursor: Cursor = None,
+) -> Response[PersonPage]:
+    """List the people of a tenant, or of all tenants."""
+    if tenant is None and request.caller.may(Role.ADMIN, EVERY_TENANT):
+        return answer(200, Pool.current().page(None, email, cursor))
+    slug = request.tenant(tenant, Role.ADMIN).slug
+    return answer(200, Pool.current().page(slug, email, cursor))
+
+
+@routes.post(
+    "/api/admin/people",
+    summary="Invite a person",
+    tags=["people"],
+    responses=responses({201: (Person, "The user pool sends an invitation.")}, *_FAILURES),
+)
+def add_person(request: Request, asked: Annotated[NewPerson, Body()]) -> Response[Person]:
+    """Create a person, who gets an e-mail with a temporary password."""
+    _admit(request, "Inviting a person", asked.tenants)
+    pool = Pool.current()
+    attributes = [{"Name": "email", "Value": asked.email}, {"Name": "email_verified", "Value": "true"}]
+    created = pool.call(
+        "admin_create_user", Username=asked.email, UserAttributes=attributes, DesiredDeliveryMediums=["EMAIL"]
+    )
+    id_ = created["User"]["Username"]
+    pool.set_groups(id_, (), _groups(asked))
+    _record(request, "person added", id_, asked.tenants, {"role": asked.role})
+    return answer(201, pool.find(id_))
+
+
+@routes.patch(
+    "/api/admin/people/<person_id>",
+    summary="Change a person",
+    tags=["people"],
+    responses=responses({200: (Person, "The change is stored.")}, *_FAILURES),
+)
+def change_person(request: Request, person_id: PersonId, asked: Annotated[PersonChange, Body()]) -> Response[Person]:
+    """Change the role and tenants of a person, or disable them. Tokens stay valid until they expire."""
+    pool = Pool.current()
+    before = _managed(request, pool, person_id, "Changing a person")
+    if asked.tenants is not None:
+        for tenant in asked.tenants:
+            request.check(Role.ADMIN, tenant, "Changing a person")
+    after = before.model_copy(update=asked.model_dump(exclude_none=True, exclude={"is_disabled"}))
+    pool.set_groups(before.id, _groups(before), _groups(after))
+    if asked.is_disabled is not None:
+        pool.call("admin_disable_user" if asked.is_disabled else "admin_enable_user", Username=before.id)
+        if asked.is_disabled:
+            pool.call("admin_user_global_sign_out", Username=before.id)
+    detail = asked.model_dump(exclude_none=True, exclude={"tenants"})
+    _record(request, "person changed", before.id, [*before.tenants, *after.tenants], detail)
+    return answer(200, pool.find(before.id))
+
+
+@routes.delete(
+    "/api/admin/people/<person_id>",
+    summary="Remove a person",
+    tags=["people"],
+    responses=responses({204: (None, "The person is removed.")}, *_FAILURES),
+)
+def remove_person(request: Request, person_id: PersonId) -> Response[None]:
+    """Remove a person from the user pool. Tokens stay valid until they expire."""
+    pool = Pool.current()
+    person = _managed(request, pool, person_id, "Removing a person")
+    pool.call("admin_delete_user", Username=person.id)
+    _record(request, "person removed", person.id, person.tenants, {})
+    return Response(204)
