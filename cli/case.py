@@ -18,7 +18,7 @@ from cli.ids import short
 from cli.local.cloud import Cloud
 from cli.tables import label
 from cli.tenants import Tenant
-from counterfoil.documents.browsing import missing
+from counterfoil.documents.document_list import missing
 from counterfoil.documents.structured import ROLES
 from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.documents.three_way_match.model import money

@@ -17,8 +17,8 @@ from cli.local.place import place_of
 from cli.tables import label
 from cli.tenants import Tenant, chosen
 from cli.terminal import aside, page, print_json
-from counterfoil.documents import browsing, timeline
-from counterfoil.documents.browsing import STAGES, STATES, Place, Summary, Wanted
+from counterfoil.documents import document_detail, document_list
+from counterfoil.documents.document_list import STAGES, STATES, Place, Summary, Wanted
 from counterfoil.documents.structured import DocumentType
 from functions.admin_api.api import documents
 from functions.admin_api.api.documents import Document, DocumentField, DocumentSummary
@@ -142,7 +142,9 @@ def _page(
     found: list[Summary] = []
     while True:
         with cloud.database.tenant(whose.id) as connection:
-            some = browsing.page(connection, whose.id, wanted, text=text, limit=limit + 1 - len(found), after=after)
+            some = document_list.page(
+                connection, whose.id, wanted, text=text, limit=limit + 1 - len(found), after=after
+            )
         found += some.documents
         after = some.next
         if after is None or len(found) > limit:
@@ -277,7 +279,7 @@ def show_timeline(context: typer.Context, document: Named, *, as_json: AsJson = 
     cloud = Cloud.at(place_of(context.obj))
     tenant, id_ = ids.document(cloud, document)
     with cloud.database.tenant(tenant.id) as connection:
-        events = timeline.of(connection, tenant.id, id_)
+        events = document_detail.history(connection, tenant.id, id_)
     if as_json:
         print_json([asdict(event) for event in events])
         return

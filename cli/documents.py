@@ -18,7 +18,7 @@ from cli.tables import show_outcomes
 from cli.tenants import Tenant, chosen
 from cli.terminal import page, print_json
 from cli.trail import By, Reason
-from counterfoil.documents import erasure, replacement
+from counterfoil.documents import erasure, removal
 from counterfoil.documents.erasure import Erasure
 from counterfoil.documents.files import File
 
@@ -125,7 +125,7 @@ def replace_document(
     def intend(bucket: str, key: str) -> None:
         with cloud.database.tenant(tenant.id) as connection:
             file, now = File(bucket, key, None), cloud.database.now()
-            if not replacement.intend(connection, tenant.id, document_id, file, now, by=by, reason=reason):
+            if not removal.intend(connection, tenant.id, document_id, file, now, by=by, reason=reason):
                 raise UsageError(f"There is no document '{document_id}' any more.")
 
     before: Callable[[str, str], None] = intend

@@ -20,8 +20,8 @@ from uuid import UUID
 
 from cli.local.cloud import Cloud
 from cli.tenants import Tenant
-from counterfoil.documents import browsing
-from counterfoil.documents.replacement import STAYS
+from counterfoil.documents import document_list
+from counterfoil.documents.removal import STAYS
 from counterfoil.documents.structured import ROLES
 
 
@@ -192,7 +192,7 @@ def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
         state = State.SEEN_AGAIN
     elif is_awaited:
         note = f"{note.rstrip('.')}. {STAYS}" if note else STAYS
-    if unread := browsing.missing(type_, data):
+    if unread := document_list.missing(type_, data):
         note = " ".join(filter(None, (note, f"Not read: {', '.join(unread)}.")))
     return Outcome(
         tenant,

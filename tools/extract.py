@@ -14,7 +14,7 @@ from rich.text import Text
 
 from counterfoil.documents import extraction
 from counterfoil.documents.extraction import ExtractionResult
-from counterfoil.documents.recognition import misnamed, recognise
+from counterfoil.documents.filetype import misnamed, recognise
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.structured import ROLES, Roles
 from counterfoil.errors import InvalidDocumentError

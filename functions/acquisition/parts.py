@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from counterfoil.delivery.attempt import TenantAttempt
 from counterfoil.documents import files
 from counterfoil.documents.files import File
+from counterfoil.documents.filetype import FileKind
 from counterfoil.documents.mail.attachments import Found, Skipped
-from counterfoil.documents.recognition import FileKind
 
 PREFIX = "attachments/"
 """Where they are, in the bucket of what they came in: `attachments/{tenant}/{SHA-256 of the content}`."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, Outcome, RoutingWorker, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.work import begin
-from counterfoil.documents import files, replacement, uploads
+from counterfoil.documents import files, removal, uploads
 from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import Fetched, File
 from counterfoil.documents.mail import attachments, holds, message
@@ -98,13 +98,13 @@ def _success(attempt: TenantAttempt, arrival: Arrival) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
         now = attempt.now()
-        intended = replacement.intended(connection, arrival.tenant_id, arrival.file)
+        intended = removal.intended(connection, arrival.tenant_id, arrival.file)
         written = store.write(connection, arrival)
         messages = begin(connection, "ingestion", written.documents, now)
         if intended is None:
             return Effects(messages, written.remark)
         is_new = written.only in written.documents
-        more, told = replacement.appoint(connection, intended, written.only, now, is_new=is_new)
+        more, told = removal.appoint(connection, intended, written.only, now, is_new=is_new)
         return Effects(messages + more, f"{written.remark.rstrip('.')}. {told}" if written.remark else told)
 
     return Succeeded(effects)

@@ -22,16 +22,16 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.dead_letter import renew
 from counterfoil.delivery.work import Send
-from counterfoil.documents import files, replacement
+from counterfoil.documents import files, removal
 from counterfoil.documents.extraction import ExtractionResult
 from counterfoil.documents.files import File
+from counterfoil.documents.filetype import FileKind, misnamed, recognise
 from counterfoil.documents.reading import recognition
 from counterfoil.documents.reading.asking import Remembering
 from counterfoil.documents.reading.memory import Memory
 from counterfoil.documents.reading.ocr import Ocr
 from counterfoil.documents.reading.reader import Reader
 from counterfoil.documents.reading.recognition import Recogniser, Recognition
-from counterfoil.documents.recognition import FileKind, misnamed, recognise
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.sandbox.parsers import FileText
 from counterfoil.documents.splitting import Split
@@ -240,12 +240,12 @@ def _done(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
     is_matched = is_read and found.type not in (None, DocumentType.OTHER)
 
     def effects(connection: Connection) -> Effects:
-        replacement.lock_awaited(connection, attempt.work_id)
+        removal.lock_awaited(connection, attempt.work_id)
         _write(connection, attempt, found)
         messages = _match(connection, attempt, [attempt.work_id]) if is_matched else _match_again(connection, attempt)
         if not is_read:
             return Effects(messages)
-        more, replaced = replacement.carry_out(connection, attempt.work_id, attempt.now())
+        more, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
         return Effects(messages + more, " ".join(filter(None, (*found.remarks, replaced))) or None)
 
     if not is_read:
@@ -314,14 +314,14 @@ def _write(connection: Connection, attempt: TenantAttempt, found: ExtractionResu
 def _divided(attempt: TenantAttempt, found: _Divided) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
-        replacement.lock_awaited(connection, attempt.work_id)
+        removal.lock_awaited(connection, attempt.work_id)
         _write(connection, attempt, ExtractionResult(DocumentType.OTHER, "none", None))
         messages = _match_again(connection, attempt)
         connection.execute(
             "UPDATE document SET matching_reason = %s WHERE id = %s", [found.split.summary, attempt.work_id]
         )
         messages += children.insert(connection, attempt, found.parts)
-        more, replaced = replacement.carry_out(connection, attempt.work_id, attempt.now())
+        more, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
         return Effects(messages + more, " ".join(filter(None, (found.split.summary, replaced))))
 
     return Succeeded(effects)

@@ -16,7 +16,7 @@ from cli.local.cloud import Cloud
 from cli.outcomes import State
 from cli.tenants import Tenant
 from counterfoil.db import Connection, Database
-from counterfoil.documents import browsing
+from counterfoil.documents import document_list
 from counterfoil.documents.removal import remove
 from functions.admin_api.api.documents import load
 from functions.admin_api.auth import Owned
@@ -228,7 +228,7 @@ def test_pages_of_documents_follow_one_another(
     admin: Connection,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(browsing, "SCANNED", (1,))  # so that a page of what is narrowed is short, or empty
+    monkeypatch.setattr(document_list, "SCANNED", (1,))  # makes filtered pages short or empty
     for day in range(1, 6):
         office.file(invoice(number=f"R-{day}"))
     admin.execute("UPDATE document SET matching_status = 'failed'")

@@ -7,7 +7,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import TenantAttempt
-from counterfoil.documents import browsing, review
+from counterfoil.documents import document_list, review
 from counterfoil.documents.matching import sql
 from counterfoil.documents.review import Done, Who
 from functions.matching.work import match
@@ -42,11 +42,11 @@ def test_missing_facts_are_named(kind: str | None, left_out: tuple[str, ...], mi
         "total_gross": "1.00",
         "total_net": "1.00",
     }
-    assert browsing.missing(kind, {name: value for name, value in data.items() if name not in left_out}) == missing
+    assert document_list.missing(kind, {name: value for name, value in data.items() if name not in left_out}) == missing
 
 
 def test_unread_document_misses_nothing() -> None:
-    assert browsing.missing("invoice", None) == ()
+    assert document_list.missing("invoice", None) == ()
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def state_of(office: Office, id_: UUID) -> str | None:
 
 def test_document_without_a_party_needs_review(office: Office) -> None:
     with office.database.tenant(office.tenant_id) as connection:
-        first, second = browsing.page(connection, office.tenant_id, browsing.Wanted(), limit=5).documents
+        first, second = document_list.page(connection, office.tenant_id, document_list.Wanted(), limit=5).documents
 
     bill = first if first.id == office.ids[1] else second
     assert (bill.cluster_status, bill.missing) == ("needs-review", ("supplier", "buyer"))

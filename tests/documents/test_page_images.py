@@ -14,6 +14,7 @@ from PIL import Image, ImageChops, ImageDraw
 from pypdf import PdfWriter
 
 from counterfoil.documents import page_images
+from counterfoil.documents.filetype import FileKind, recognise
 from counterfoil.documents.page_images import (
     MAX_BYTES,
     MAX_PAGES,
@@ -29,7 +30,6 @@ from counterfoil.documents.page_images import (
     render_image,
     tiff_pages,
 )
-from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.documents.sandbox.process import Limits
 from tests.documents.einvoice_samples import pdf as make_pdf
 from tests.documents.einvoice_samples import written

@@ -6,9 +6,9 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.work import begin
-from counterfoil.documents import replacement
+from counterfoil.documents import removal
 from counterfoil.documents.files import File
-from counterfoil.documents.replacement import Replacement
+from counterfoil.documents.removal import Replacement
 from tests.dead_letters.trail import recorded
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import order
@@ -28,8 +28,8 @@ def office(database: Database, admin: Connection) -> Office:
 def intended(office: Office, reason: str | None = None) -> Replacement:
     """The first document is to be replaced by FILE."""
     with office.database.tenant(office.tenant_id) as connection:
-        assert replacement.intend(connection, office.tenant_id, office.ids[0], FILE, NOW, by="ann", reason=reason)
-        found = replacement.intended(connection, office.tenant_id, FILE)
+        assert removal.intend(connection, office.tenant_id, office.ids[0], FILE, NOW, by="ann", reason=reason)
+        found = removal.intended(connection, office.tenant_id, FILE)
     assert found is not None
     return found
 
@@ -39,7 +39,7 @@ def test_a_new_document_takes_the_place_of_an_old_one(office: Office, admin: Con
     assert recorded(admin, office.tenant_id) == [("ann", "document replacement requested", [str(office.ids[0])])]
     new = office.file(order(number="4712"))
     with office.database.tenant(office.tenant_id) as connection:
-        _, told = replacement.appoint(connection, asked, office.ids[new], NOW, is_new=True)
+        _, told = removal.appoint(connection, asked, office.ids[new], NOW, is_new=True)
         begin(connection, "matching", [office.ids[new]], NOW)
     assert told == "It replaces an earlier document, which was removed."
     trail = admin.execute("SELECT document_id, removed_by, reason, replaced_by FROM document_removal").fetchall()
@@ -47,7 +47,7 @@ def test_a_new_document_takes_the_place_of_an_old_one(office: Office, admin: Con
     match_begun(office)
     assert {pair for pair in office.links() if 0 in pair} == set()
     with office.database.tenant(office.tenant_id) as connection:
-        assert replacement.intended(connection, office.tenant_id, FILE) is None
+        assert removal.intended(connection, office.tenant_id, FILE) is None
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_no_other_document_replaces_none(is_itself: bool, told: str, off
     asked = intended(office)
     became: UUID | None = office.ids[0] if is_itself else None
     with office.database.tenant(office.tenant_id) as connection:
-        sends, sentence = replacement.appoint(connection, asked, became, NOW, is_new=False)
+        sends, sentence = removal.appoint(connection, asked, became, NOW, is_new=False)
     assert told in sentence
     assert (sends, admin.execute("SELECT FROM document_removal").fetchall()) == ([], [])
 
@@ -68,4 +68,4 @@ def test_a_document_of_another_tenant_is_none_that_can_be_replaced(office: Offic
     other = Office(database, office.admin, CASE[:1])
     with office.database.tenant(office.tenant_id) as connection:
         for id_ in (uuid4(), other.ids[0]):
-            assert not replacement.intend(connection, office.tenant_id, id_, FILE, NOW, by="ann")
+            assert not removal.intend(connection, office.tenant_id, id_, FILE, NOW, by="ann")

@@ -9,7 +9,7 @@ import pytest
 from counterfoil import audit
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.work import Message, Send
-from counterfoil.documents import particulars
+from counterfoil.documents import document_detail
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision
 from counterfoil.documents.mail.message import REFUSALS, Refusal
@@ -80,7 +80,7 @@ def test_document_shows_the_results_beside_the_sender(
 
     (document,) = rows(admin, "document")
     with database.tenant(acme) as connection:
-        shown = particulars.show(connection, acme, UUID(document["id"]))
+        shown = document_detail.show(connection, acme, UUID(document["id"]))
     assert shown is not None
     assert (shown.source.spf, shown.source.dkim, shown.source.dmarc) == ("softfail", "none", "none")
 

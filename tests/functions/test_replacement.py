@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.work import Message, begin
-from counterfoil.documents import removal, replacement
+from counterfoil.documents import removal
 from counterfoil.documents.files import File
 from counterfoil.errors import InvalidDocumentError
 from functions.ingestion.work import ingest
@@ -48,7 +48,7 @@ class Shelf:
         """Upload a file in the place of a document."""
         with self.database.tenant(self.tenant_id) as connection:
             file = File(BUCKET, self.key(name), None)
-            assert replacement.intend(connection, self.tenant_id, old, file, self.clock(), by="ann")
+            assert removal.intend(connection, self.tenant_id, old, file, self.clock(), by="ann")
         return self.upload(name, content, read=read)
 
     def read_anew(self, id_: UUID) -> None:

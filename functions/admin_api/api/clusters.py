@@ -12,8 +12,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.documents import cluster_list, clusters
-from counterfoil.documents.browsing import Place
 from counterfoil.documents.cluster_list import ClusterFilter, ClusterSummary, Sort
+from counterfoil.documents.document_list import Place
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.validation import PrintableText

@@ -13,14 +13,14 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from counterfoil.db import Database
-from counterfoil.documents import browsing, files, page_images, particulars, presigned, review_queue, timeline
-from counterfoil.documents.browsing import STAGES, STATES, Place, StageName, StageState, Summary, Wanted
+from counterfoil.documents import document_detail, document_list, files, page_images, review_queue
+from counterfoil.documents.document_detail import Kind
+from counterfoil.documents.document_list import STAGES, STATES, Place, StageName, StageState, Summary, Wanted
 from counterfoil.documents.extraction import MAX_FILE_BYTES
 from counterfoil.documents.files import File
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import ClusterStatus
-from counterfoil.documents.timeline import Kind
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.validation import IN_UTC, Moment, PrintableText
@@ -178,12 +178,12 @@ class Document(DocumentSummary):
     parent_id: UUID | None = Field(description="The document out of whose file it was cut.")
     first_page: int | None
     last_page: int | None
-    parts: list[DocumentPart] = Field(description=f"The first {particulars.MOST_PARTS} at most.")
+    parts: list[DocumentPart] = Field(description=f"The first {document_detail.MOST_PARTS} at most.")
     fields: list[DocumentField] = Field(description="But for those of its lines.")
-    lines: list[list[DocumentField]] = Field(description=f"The first {particulars.MOST_LINES} at most.")
+    lines: list[list[DocumentField]] = Field(description=f"The first {document_detail.MOST_LINES} at most.")
     lines_total: int
     progress: list[Progress]
-    edges: list[DocumentEdge] = Field(description=f"The strongest {particulars.MOST_EDGES} at most.")
+    edges: list[DocumentEdge] = Field(description=f"The strongest {document_detail.MOST_EDGES} at most.")
     edges_total: int
     dead_letters: list[DocumentLetter]
     review: str | None = Field(description="The state of its review; null where it was never in doubt.")
@@ -215,7 +215,7 @@ class DocumentTimeline(Stored):
 
     id: UUID
     tenant: str
-    events: list[DocumentEvent] = Field(description=f"Of each kind the last {timeline.LAST} at most.")
+    events: list[DocumentEvent] = Field(description=f"Of each kind the last {document_detail.MAX_EVENTS} at most.")
 
 
 def summary(found: Summary, tenant: str) -> DocumentSummary:
@@ -230,7 +230,7 @@ def load(database: Database, owned: Owned) -> Document:
         NotFoundError: it has just been removed.
     """
     with database.tenant(owned.tenant_id) as connection:
-        found = particulars.show(connection, owned.tenant_id, owned.id)
+        found = document_detail.show(connection, owned.tenant_id, owned.id)
     if found is None:
         raise NotFoundError(NO_DOCUMENT)
     edges = [{**vars(edge), "document": summary(edge.other, owned.slug)} for edge in found.edges]
@@ -267,7 +267,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
     wanted = Wanted(type=type_ and type_.value, since=since, until=until, **at)  # type: ignore[arg-type]
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found = browsing.page(connection, tenant_id, wanted, text=text, limit=limit, after=after)
+        found = document_list.page(connection, tenant_id, wanted, text=text, limit=limit, after=after)
     return DocumentPage(
         documents=[summary(one, slug) for one in found.documents],
         next=None if found.next is None else http.cursor(found.next.received_at, found.next.id),
@@ -295,7 +295,7 @@ def show_document_timeline(request: Request, document_id: Id) -> DocumentTimelin
     """Return the attempts of a document's work, decisions about it, and their results."""
     tenant_id, slug, id_ = owned(request, document_id)
     with request.database.tenant(tenant_id) as connection:
-        events = timeline.of(connection, tenant_id, id_)
+        events = document_detail.history(connection, tenant_id, id_)
     return DocumentTimeline.model_validate({"id": id_, "tenant": slug, "events": events})
 
 
@@ -364,7 +364,7 @@ class Upload(BaseModel):
 
     tenant: Slug
     file_name: str = Field(
-        min_length=1, max_length=presigned.LONGEST_NAME, description="Without slashes and control characters."
+        min_length=1, max_length=files.LONGEST_NAME, description="Without slashes and control characters."
     )
     size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(default=None, description="Bytes.")
 
@@ -390,5 +390,5 @@ def create_upload(request: Request, wanted: Annotated[Upload, Body()]) -> Respon
     bucket = settings().uploads_bucket
     assert bucket is not None  # the stack sets it
     request.admit("Uploading", wanted.tenant)
-    form = presigned.form(bucket, wanted.tenant, wanted.file_name, request.now)
+    form = files.upload_form(bucket, wanted.tenant, wanted.file_name, request.now)
     return answer(201, UploadForm.model_validate(form))

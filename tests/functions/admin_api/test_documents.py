@@ -9,7 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents import browsing
+from counterfoil.documents import document_list
 from counterfoil.kinds import KINDS
 from tests.dead_letters.letters import dying
 from tests.documents.matching.office import NOW, Office
@@ -118,7 +118,7 @@ def test_pages_follow_one_another_without_gap(
     query: dict[str, str], ask: Ask, office: Office, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a walk stops, and of documents that came at the same time, too."""
-    monkeypatch.setattr(browsing, "SCANNED", (2, 3))
+    monkeypatch.setattr(document_list, "SCANNED", (2, 3))
     data = {"invoice_number": "R-81", "recipient": {"name": "Brede Werke"}}
     for number in range(7):
         at = NOW + timedelta(minutes=number // 3)
@@ -272,7 +272,7 @@ def test_a_state_is_that_of_the_stage(ask: Ask, office: Office, admin: Connectio
     ],
 )
 def test_a_total_is_told_in_minor_units_where_it_has_them(data: dict[str, str], expected: tuple[Any, ...]) -> None:
-    told = browsing.total(data)
+    told = document_list.total(data)
 
     assert told is not None
     assert (told.amount, told.minor, told.currency) == expected
@@ -486,14 +486,16 @@ def test_a_page_reads_indexes_and_as_much_as_it_looks_at(office: Office, databas
         "after_at": NOW,
         "after_id": office.ids[0],
     }
-    named = browsing._CONDITIONS["after_at"].replace("d.received_at", "w.received_at").replace("d.id", "w.document_id")
+    named = (
+        document_list._CONDITIONS["after_at"].replace("d.received_at", "w.received_at").replace("d.id", "w.document_id")
+    )
     plans = []
     with database.tenant(office.tenant_id) as connection:
         for statement in (
-            browsing._WALK.format(conditions=browsing._CONDITIONS["after_at"]),
-            browsing._WALK_WORD.format(conditions=named),
-            browsing._FREQUENCY,
-            browsing._NUMBERED,
+            document_list._WALK.format(conditions=document_list._CONDITIONS["after_at"]),
+            document_list._WALK_WORD.format(conditions=named),
+            document_list._FREQUENCY,
+            document_list._NUMBERED,
         ):
             asked = values | {"words": ["firm", "7"], "types": ["own:invoice"], "keys": ["R81"]}
             rows = connection.execute(f"EXPLAIN {statement}".encode(), asked).fetchall()

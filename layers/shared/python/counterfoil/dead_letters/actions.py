@@ -1,4 +1,12 @@
-"""Retries, resolution and edits of single dead letters."""
+"""Actions on single dead letters: retry, resolve, ignore, and edit the payload of a task.
+
+Each is one transaction: compare-and-set on the version and the pending state, the effects, the letter's own history,
+and one audit entry. Bulk operations use `send_again` and `settle` and record one entry for all. Locks are taken in the
+order of delivery: work item, dead letter, audit trail. A tenant of None means unassigned dead letters, which are
+changed as the delivery role.
+
+An edit stores the changed fields with both values in the dead letter. The audit trail has hashes of them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,8 @@
-"""Dead letters as people see them: pages, single ones, their history, and ids by their ends."""
+"""Dead letters as people see them: pages, single ones, their history, and ids by their ends.
+
+Each function runs in a transaction of one tenant or, for unassigned dead letters (tenant None), of the delivery role:
+see `transaction`.
+"""
 
 import hashlib
 import json

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents import browsing
+from counterfoil.documents import document_list
 from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.three_way_match import ClusterStatus
 
@@ -136,7 +136,7 @@ def _statement(
         values |= {"supplier": begin, "supplier_end": begin + _LAST}
     if wanted.number is not None:
         conditions.append(_NUMBER)
-        values["numbered"] = browsing.numbered(connection, tenant_id, wanted.number)
+        values["numbered"] = document_list.numbered(connection, tenant_id, wanted.number)
     return _PAGE.format(conditions=" ".join(conditions), **order._asdict())
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents import browsing
-from counterfoil.documents.browsing import Place, Summary
+from counterfoil.documents import document_list
+from counterfoil.documents.document_list import Place, Summary
 from counterfoil.documents.matching.evidence import Step, waterfall
 from counterfoil.documents.three_way_match import ClusterStatus
 
@@ -128,7 +128,7 @@ def show(
     shown = [place.id for place in places[:limit]]
     edges, edges_total = _edges(connection, shown)
     others = {end for edge in edges for end in (edge.document_a_id, edge.document_b_id)} - set(shown)
-    near = browsing.of_ids(connection, tenant_id, [*shown, *others])
+    near = document_list.of_ids(connection, tenant_id, [*shown, *others])
     computed = connection.execute(_RESULT, about).fetchone() or (None, None, False, None, None)
     result, computed_at, is_being_computed, error, status = computed
     return Found(

@@ -8,7 +8,7 @@ from lxml import etree
 
 from counterfoil.documents.einvoice import cii, fatturapa, ubl, xml
 from counterfoil.documents.einvoice.xml import Reading
-from counterfoil.documents.recognition import Dialect, FileKind, recognise, recognise_dialect
+from counterfoil.documents.filetype import Dialect, FileKind, recognise, recognise_dialect
 from counterfoil.documents.structured import DocumentType, structure
 from counterfoil.errors import InvalidDocumentError
 

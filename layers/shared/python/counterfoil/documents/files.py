@@ -1,14 +1,19 @@
-"""The files behind documents: read from S3, within bounds, and written there."""
+"""Files of documents in S3, read within bounds, and forms that permit one upload."""
 
 import hashlib
 import io
+import re
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 from counterfoil import aws
-from counterfoil.documents.extraction import check_size
+from counterfoil.documents.extraction import MAX_FILE_BYTES, check_size
+from counterfoil.documents.uploads import DECEPTIVE, PREFIX
+from counterfoil.errors import RejectedRequestError
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -84,3 +89,58 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
     with aws.errors_mapped():
         answer = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType=content_type)
     return File(bucket, key, answer.get("VersionId"))
+
+
+VALID_SECONDS = 15 * 60
+LONGEST_NAME = 255
+"""Characters of a file's name."""
+LONGEST_KEY = 1024
+"""Bytes of a key: S3's bound."""
+_NO_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
+"""Paths, control characters, and the variable that S3 replaces by the file name of the sender."""
+
+
+@dataclass(frozen=True)
+class UploadForm:
+    """Form to post as `multipart/form-data` with the file last (S3's POST Object)."""
+
+    url: str
+    fields: dict[str, str]
+    key: str
+    expires_at: datetime
+    max_bytes: int
+
+
+def upload_form(bucket: str, tenant: str, file_name: str, now: datetime) -> UploadForm:
+    """Return a form for one file of 1 to MAX_FILE_BYTES bytes, valid for VALID_SECONDS.
+
+    `tenant` is a slug. Each form has its own key, so that files of one name never replace each other. S3 checks size
+    and key.
+
+    Raises:
+        RejectedRequestError: the name is not a file name.
+        ServiceUnavailableError: no credentials are available for the signature.
+    """
+    if not 1 <= len(file_name) <= LONGEST_NAME or _NO_NAME.search(file_name):
+        raise RejectedRequestError(
+            f"file_name must be a name of 1 to {LONGEST_NAME} characters, without slashes and control characters"
+        )
+    key = f"{PREFIX}{tenant}/{uuid4()}/{file_name}"
+    if not 0 < _bytes(key) <= LONGEST_KEY:
+        raise RejectedRequestError("file_name is too long for S3, or is no valid Unicode: shorten or rename it")
+    with aws.errors_mapped():
+        post = aws.client("s3").generate_presigned_post(
+            Bucket=bucket,
+            Key=key,
+            Conditions=[["content-length-range", 1, MAX_FILE_BYTES]],
+            ExpiresIn=VALID_SECONDS,
+        )
+    return UploadForm(post["url"], post["fields"], key, now + timedelta(seconds=VALID_SECONDS), MAX_FILE_BYTES)
+
+
+def _bytes(text: str) -> int:
+    """The length of a text in UTF-8; 0 where half a surrogate pair has none."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return 0

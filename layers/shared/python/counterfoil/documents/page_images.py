@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from counterfoil.documents.recognition import FileKind, recognise
+from counterfoil.documents.filetype import FileKind, recognise
 from counterfoil.documents.sandbox.process import Limits, run
 from counterfoil.errors import InvalidDocumentError, ParserError, RejectedRequestError
 

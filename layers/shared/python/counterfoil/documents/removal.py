@@ -1,14 +1,16 @@
-"""Removes documents: in one transaction, with a trail of who did it and why.
+"""Removal of documents, and their replacement by another file.
 
-A removed document leaves nothing but its trail (`document_removal`): its keys, its edges, a person's among them, its
-jobs and its children go with it. Those children stay whose content another file of the tenant holds too
-(`document_copy`): as the documents that they are, they become that file's. Whoever was linked to what went or waited
-for it is matched anew, the clusters that it was in get new names and are computed again, and destinations that were
-told of it are told that it is no more. A try that is under way loses its claim with the row: whatever it does changes
-nothing.
+A removal is one transaction. It deletes the document with its keys, matches, jobs and children, and keeps a record of
+who removed it and why (`document_removal`). Children stay if another file of the tenant has the same content
+(`document_copy`), and belong to that file then. Documents that matched the removed ones, or waited for them, are
+matched again. Their clusters get new ids and are computed again, and destinations are notified. An attempt in progress
+loses its claim with the row and changes nothing. The file stays in S3, because other documents may come from it and
+accounting must keep it. `erasure` deletes both.
 
-Its file stays in S3. It is the original that came in, which others may be cut from or share and which books have to
-keep; the trail says where it is, in which version. `erasure` deletes both.
+A replacement gives a new document to a new file, because matches, cached answers and deliveries belong to the old
+content. It has three steps, each in a transaction with its cause. The intention is stored before the file is uploaded.
+The acquisition of the file appoints the document that the file becomes. The ingestion that extracts this document
+removes the old one, so that no reader sees both. If the new file cannot be extracted, the old document stays.
 """
 
 from collections.abc import Sequence
@@ -16,10 +18,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from counterfoil import audit
+from counterfoil.audit import Operation
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import renew, settle
 from counterfoil.delivery.work import Send
 from counterfoil.documents import diagnostics, matching
+from counterfoil.documents.files import File
 from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.webhooks.destinations import enqueue
 
@@ -85,3 +90,156 @@ def remove(
     for id_ in ids:
         sends += enqueue(connection, tenant_id, "document", id_, lambda: None, now)
     return Removal(tuple(ids), tuple(kept), len(leaving.touched), sends)
+
+
+STAYS = "The document that it is to replace stays until it has been read."
+_WHY = "The same file was uploaded again, to replace another document."
+
+_INTEND = """
+INSERT INTO document_replacement (tenant_id, bucket, key, document_id, requested_by, reason, requested_at)
+SELECT tenant_id, %(bucket)s, %(key)s, id, %(by)s, %(reason)s, %(now)s FROM document
+WHERE id = %(document)s AND tenant_id = %(tenant)s
+"""
+
+
+def intend(
+    connection: Connection,
+    tenant_id: UUID,
+    document_id: UUID,
+    file: File,
+    now: datetime,
+    *,
+    by: str,
+    reason: str | None = None,
+) -> bool:
+    """Store the replacement of a document by a file that is uploaded next.
+
+    Return False if the document does not exist. Nothing else is uploaded to the bucket and key of `file`.
+    """
+    values = {
+        "tenant": tenant_id,
+        "document": document_id,
+        "bucket": file.bucket,
+        "key": file.key,
+        "by": by,
+        "reason": reason,
+        "now": now,
+    }
+    if connection.execute(_INTEND, values).rowcount == 0:
+        return False
+    operation = Operation(by, "document replacement requested", [str(document_id)], now, reason)
+    audit.record(connection, tenant_id, operation)
+    return True
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A requested replacement of a document."""
+
+    id: UUID
+    document_id: UUID
+    requested_by: str
+    reason: str | None
+
+
+_INTENDED = """
+SELECT id, document_id, requested_by, reason FROM document_replacement
+WHERE tenant_id = %s AND bucket = %s AND key = %s AND settled_at IS NULL
+"""
+
+
+def intended(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
+    """Return the replacement that a file was uploaded for, and take the tenant's matching lock for it.
+
+    Call it before the transaction locks a document.
+    """
+    row = connection.execute(_INTENDED, [tenant_id, file.bucket, file.key]).fetchone()
+    if row is None:
+        return None
+    matching.wait_for_lock(connection, tenant_id)
+    return Replacement(*row)
+
+
+_APPOINT = "UPDATE document_replacement SET successor = %s WHERE id = %s"
+_IS_READ = """
+SELECT FROM document d WHERE id = %s AND (
+    structured_data IS NOT NULL OR EXISTS (SELECT FROM document part WHERE part.parent_id = d.id)
+    OR EXISTS (SELECT FROM document_copy part WHERE part.parent_id = d.id)
+)
+"""
+_WAS_BEGUN = "SELECT id FROM ingestion_job WHERE id = %s AND revision > 0"
+
+
+def appoint(
+    connection: Connection, replacement: Replacement, new_id: UUID | None, now: datetime, *, is_new: bool
+) -> tuple[list[Send], str]:
+    """Appoint the document of the file as successor. Replace at once if it was extracted before.
+
+    None means that the file became several documents or none, and the old document stays. A successor that the tenant
+    had before (not `is_new`) without data is extracted again. Return messages to send and a sentence for people.
+    """
+    if new_id is None:
+        _settle_replacement(connection, replacement.id, now)
+        return [], "The earlier document stays: what was to replace it is not one document."
+    if new_id == replacement.document_id:
+        _settle_replacement(connection, replacement.id, now)
+        return [], "The earlier document stays: this is the same file."
+    connection.execute(_APPOINT, [new_id, replacement.id])
+    if connection.execute(_IS_READ, [new_id]).fetchone() is not None:
+        sends, told = replace_awaited(connection, new_id, now)
+        return sends, told or ""
+    sends = []
+    if not is_new:
+        # An attempt in progress began before the appointment and does not see it.
+        begun = [id_ for (id_,) in connection.execute(_WAS_BEGUN, [new_id])]
+        sends = renew(connection, "ingestion", begun, now, actor=replacement.requested_by, why=_WHY)
+    return sends, "It takes the place of an earlier document, which stays until this one has been read."
+
+
+_AWAITED = "SELECT tenant_id FROM document_replacement WHERE successor = %s AND settled_at IS NULL LIMIT 1"
+_NEXT = """
+SELECT tenant_id, id, document_id, requested_by, reason FROM document_replacement
+WHERE successor = %s AND settled_at IS NULL ORDER BY requested_at, id LIMIT 1
+"""
+# A successor that is replaced itself passes its replacements to the newer one.
+_HAND_ON = "UPDATE document_replacement SET successor = %s WHERE successor = %s AND settled_at IS NULL"
+
+
+def lock_awaited(connection: Connection, new_id: UUID) -> None:
+    """Take the tenant's matching lock if a document replaces another. Call it before locking documents."""
+    for (tenant_id,) in connection.execute(_AWAITED, [new_id]):
+        matching.wait_for_lock(connection, tenant_id)
+
+
+def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tuple[list[Send], str | None]:
+    """Remove the documents that a document replaces, in the transaction that stores its extraction.
+
+    Return messages to send and a sentence for people, or None if it replaces nothing.
+    """
+    sends: list[Send] = []
+    told = None
+    while (row := connection.execute(_NEXT, [new_id]).fetchone()) is not None:
+        tenant_id, replacement = row[0], Replacement(*row[1:])
+        _settle_replacement(connection, replacement.id, now)
+        if replacement.document_id == new_id:  # the two replace each other
+            continue
+        removal = remove(
+            connection,
+            tenant_id,
+            replacement.document_id,
+            now,
+            by=replacement.requested_by,
+            reason=replacement.reason,
+            replaced_by=new_id,
+        )
+        if removal is None:
+            told = told or "The document that this file replaces had been removed before."
+            continue
+        connection.execute(_HAND_ON, [new_id, replacement.document_id])
+        sends += removal.sends
+        told = "It replaces an earlier document, which was removed."
+    return sends, told
+
+
+def _settle_replacement(connection: Connection, id_: UUID, now: datetime) -> None:
+    connection.execute("UPDATE document_replacement SET settled_at = %s WHERE id = %s", [now, id_])

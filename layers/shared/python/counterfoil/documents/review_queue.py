@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.browsing import missing
+from counterfoil.documents.document_list import missing
 from counterfoil.documents.matching import Decision
 from counterfoil.documents.matching.evidence import waterfall
 from counterfoil.documents.matching.sql import Review, State, decisions, reviews

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import EmailMessage, Message
 
+from counterfoil.documents.filetype import FileKind, recognise
 from counterfoil.documents.mail.archive import Archive
 from counterfoil.documents.mail.message import children, content_of, is_mail, is_shown, name_of, parse
 from counterfoil.documents.page_images import is_small
-from counterfoil.documents.recognition import FileKind, recognise
 from counterfoil.errors import InvalidDocumentError
 
 LONGEST_NAME = 150

@@ -23,7 +23,7 @@ def _extract(content: bytes, *, text_only: bool) -> Iterator[Part]:
 def _read(content: bytes) -> Iterator[Part]:
     """Yield the extraction of a file's XML, then the pages and scan sizes of a PDF without XML."""
     from counterfoil.documents import extraction
-    from counterfoil.documents.recognition import FileKind, recognise
+    from counterfoil.documents.filetype import FileKind, recognise
 
     exact = extraction.extract_xml(content)
     yield _as_json(exact), b""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterfoil.documents.extraction import ExtractionResult
+from counterfoil.documents.filetype import FileKind
 from counterfoil.documents.mail.attachments import Attachment, Found, Skipped
 from counterfoil.documents.mail.message import Envelope, Refusal, SenderAuthentication
-from counterfoil.documents.recognition import FileKind
 from counterfoil.documents.sandbox import pages as packing
 from counterfoil.documents.sandbox.process import Frame, Limits, run
 from counterfoil.documents.splitting import Boundary, Split

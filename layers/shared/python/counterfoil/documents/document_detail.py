@@ -1,17 +1,19 @@
-"""One document as people look at it: what it says and where that comes from, how far its work is, what it belongs to.
+"""One document with its fields, progress and matches, and its history.
 
-Each function runs in a transaction that sees one tenant alone (`Database.tenant`).
+The history comes from `work_attempt`, which stores attempts for 90 days: failed, deferred and lost ones, and the first
+success after a failure (of tasks, every success). Each function runs in a transaction of one tenant
+(`Database.tenant`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents import browsing
-from counterfoil.documents.browsing import Stage, Summary
+from counterfoil.documents import document_list
+from counterfoil.documents.document_list import Stage, Summary
 from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.documents.matching.evidence import Step, waterfall
 
@@ -147,7 +149,7 @@ _PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)
 def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Details | None:
     """One document; None where the tenant has none of this id."""
     about = {"tenant": tenant_id, "id": document_id}
-    summaries = browsing.of_ids(connection, tenant_id, [document_id])
+    summaries = document_list.of_ids(connection, tenant_id, [document_id])
     row = connection.execute(_SHOW, about).fetchone()
     tries = connection.execute(_PROGRESS, about).fetchone()
     if not summaries or row is None or tries is None:
@@ -224,7 +226,7 @@ SELECT (SELECT count(*) FROM document_match WHERE document_a_id = %(id)s)
 def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[Edge], int]:
     """The edges of a document, the strongest MOST_EDGES of them; and how many there are."""
     rows = connection.execute(_EDGES, {"id": document_id, "most": MOST_EDGES}).fetchall()
-    others = {one.id: one for one in browsing.of_ids(connection, tenant_id, [row[0] for row in rows])}
+    others = {one.id: one for one in document_list.of_ids(connection, tenant_id, [row[0] for row in rows])}
     found = [
         Edge(others[other], score, confidence, decided_by, reasoning, decided_at, waterfall(features or ()))
         for other, score, confidence, decided_by, reasoning, decided_at, features in rows
@@ -272,3 +274,159 @@ ORDER BY dlq_timestamp DESC, job_id
 def _letters(connection: Connection, works: Sequence[Work]) -> list[Letter]:
     ids = [BY_WORKER[work.worker].job_id(work.id) for work in works]
     return [Letter(*row) for row in connection.execute(_LETTERS, [ids])]
+
+
+MAX_EVENTS = 100
+"""Number of events of each kind, the newest ones."""
+
+Kind = Literal["arrival", "work", "try", "running", "due", "letter", "question", "link", "review", "decision", "result"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Event of a document or its work items."""
+
+    at: datetime
+    """End of an attempt, begin of an attempt in progress, or due time of the next one."""
+    kind: Kind
+    what: str
+    who: str
+    """Worker or person."""
+    began_at: datetime | None = None
+    revision: int | None = None
+    number: int | None = None
+    """Number of the attempt."""
+    error_type: str | None = None
+    error: str | None = None
+    next_attempt_at: datetime | None = None
+    other: UUID | None = None
+    """The other document of a link or a decision."""
+    job_id: UUID | None = None
+    """Job id of the dead letter."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TRIES = """
+SELECT t.ended_at, 'try', t.outcome, t.worker, t.began_at, t.revision, t.number, t.error_type, t.error,
+       t.next_attempt_at
+FROM unnest(%(workers)s::text[], %(works)s::uuid[]) AS about (worker, id)
+JOIN work_attempt t ON t.work_id = about.id AND t.worker = about.worker
+ORDER BY t.ended_at DESC, t.id DESC LIMIT %(most)s
+"""
+# Attempts in progress and deferred ones.
+_NOW = """
+WITH work AS (
+    SELECT 'acquisition' AS worker, status, claimed_at, next_attempt_at, revision, attempts FROM acquisition_job
+    WHERE id = ANY(%(works)s)
+    UNION ALL
+    SELECT 'ingestion', status, claimed_at, next_attempt_at, revision, attempts FROM ingestion_job WHERE id = %(id)s
+    UNION ALL
+    SELECT 'matching', matching_status, matching_claimed_at, matching_next_attempt_at, matching_revision,
+           matching_attempts FROM document WHERE id = %(id)s
+    UNION ALL
+    SELECT 'diagnostics', status, claimed_at, next_attempt_at, revision, attempts FROM cluster_diagnostics
+    WHERE id = ANY(%(works)s)
+    UNION ALL
+    SELECT 'document_output', status, claimed_at, next_attempt_at, revision, attempts FROM output_job
+    WHERE id = ANY(%(works)s)
+)
+SELECT CASE status WHEN 'pending' THEN next_attempt_at ELSE claimed_at END,
+       CASE status WHEN 'pending' THEN 'due' ELSE 'running' END, status, worker, NULL::timestamptz, revision,
+       CASE status WHEN 'pending' THEN attempts + 1 ELSE attempts END
+FROM work WHERE CASE status WHEN 'pending' THEN next_attempt_at WHEN 'in-progress' THEN claimed_at END IS NOT NULL
+"""
+_ARRIVAL = """
+SELECT received_at, 'arrival', 'received', 'acquisition', jsonb_build_object('file', file_name) FROM document
+WHERE id = %(id)s
+UNION ALL
+SELECT last_seen_at, 'arrival', 'seen again', 'acquisition', jsonb_build_object('times', seen_again) FROM document
+WHERE id = %(id)s AND seen_again > 0
+UNION ALL
+SELECT created_at, 'work', 'queued', 'ingestion', '{}' FROM ingestion_job WHERE id = %(id)s
+UNION ALL
+SELECT created_at, 'work', 'queued', 'diagnostics', '{}' FROM cluster_diagnostics WHERE id = ANY(%(works)s)
+UNION ALL
+SELECT computed_at, 'result', outcome, 'diagnostics', '{}' FROM cluster_diagnostics
+WHERE id = ANY(%(works)s) AND computed_at IS NOT NULL AND outcome IS NOT NULL
+UNION ALL
+SELECT requested_at, 'work', 'queued', 'document_output', jsonb_build_object('subject', subject) FROM output_job
+WHERE id = ANY(%(works)s)
+UNION ALL
+SELECT delivered_at, 'result', 'delivered', 'document_output',
+       jsonb_build_object('subject', subject, 'response_status', response_status) FROM output_job
+WHERE id = ANY(%(works)s) AND delivered_at IS NOT NULL
+UNION ALL
+SELECT opened_at, 'review', 'opened', 'matching', '{}' FROM document_review WHERE document_id = %(id)s
+UNION ALL
+SELECT changed_at, 'review', 'changed', 'matching', '{}' FROM document_review
+WHERE document_id = %(id)s AND changed_at > opened_at AND changed_at IS DISTINCT FROM closed_at
+UNION ALL
+SELECT closed_at, 'review', state, 'matching', '{}' FROM document_review
+WHERE document_id = %(id)s AND closed_at IS NOT NULL
+"""
+_QUESTIONS = """
+SELECT judged_at, 'question', 'judged', model FROM judgement WHERE document_id = %(id)s
+UNION ALL
+SELECT read_at, 'question', 'read', read_by FROM reading WHERE document_id = %(id)s
+ORDER BY 1 DESC LIMIT %(most)s
+"""
+_LINKS = """
+SELECT decided_at, 'link', 'linked', decided_by,
+       CASE document_a_id WHEN %(id)s THEN document_b_id ELSE document_a_id END,
+       jsonb_build_object('confidence', confidence, 'reasoning', reasoning)
+FROM (
+    SELECT * FROM document_match WHERE document_a_id = %(id)s
+    UNION ALL SELECT * FROM document_match WHERE document_b_id = %(id)s
+) AS edge
+ORDER BY decided_at DESC, document_a_id, document_b_id LIMIT %(most)s
+"""
+_DECISIONS = """
+SELECT decided_at, 'decision', verdict, decided_by,
+       CASE document_a_id WHEN %(id)s THEN document_b_id ELSE document_a_id END,
+       jsonb_strip_nulls(jsonb_build_object('reason', reason))
+FROM (
+    SELECT * FROM match_decision WHERE document_a_id = %(id)s
+    UNION ALL SELECT * FROM match_decision WHERE document_b_id = %(id)s
+) AS decision
+UNION ALL
+SELECT decided_at, 'decision', verdict, decided_by, NULL,
+       jsonb_strip_nulls(jsonb_build_object('reason', reason, 'code', code, 'line', line))
+FROM variance_decision WHERE document_id = %(id)s
+ORDER BY 1 DESC LIMIT %(most)s
+"""
+_DEAD_LETTER_EVENTS = """
+SELECT t.recorded_at, 'letter', t.action, t.actor, t.job_id, t.detail
+FROM dead_letter_audit t JOIN dead_letter l ON l.job_id = t.job_id AND l.purged_at IS NULL
+WHERE t.job_id = ANY(%(jobs)s) ORDER BY t.recorded_at DESC, t.id DESC LIMIT %(most)s
+"""
+
+
+def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[Event]:
+    """Return the events of a document, oldest first, at most MAX_EVENTS of each kind.
+
+    Actions on its dead letters are in the history of each dead letter.
+    """
+    works = works_of(connection, tenant_id, document_id)
+    asked = {
+        "id": document_id,
+        "workers": [work.worker for work in works],
+        "works": [work.id for work in works],
+        "jobs": [BY_WORKER[work.worker].job_id(work.id) for work in works],
+        "most": MAX_EVENTS,
+    }
+    tries = [Event(*row) for row in connection.execute(_TRIES, asked)]
+    now = [Event(*row) for row in connection.execute(_NOW, asked)]
+    arrival = [
+        Event(at, kind, what, who, detail=detail) for at, kind, what, who, detail in connection.execute(_ARRIVAL, asked)
+    ]
+    questions = [Event(*row) for row in connection.execute(_QUESTIONS, asked)]
+    links = [
+        Event(at, kind, what, who, other=other, detail=detail)
+        for statement in (_LINKS, _DECISIONS)
+        for at, kind, what, who, other, detail in connection.execute(statement, asked)
+    ]
+    letters = [
+        Event(at, kind, what, who, job_id=job_id, detail=detail)
+        for at, kind, what, who, job_id, detail in connection.execute(_DEAD_LETTER_EVENTS, asked)
+    ]
+    return sorted([*arrival, *tries, *questions, *letters, *links, *now], key=lambda event: event.at)

@@ -1,8 +1,8 @@
-"""Documents as people look for them: pages of a tenant's, the newest first, by stage, type, time and words.
+"""Pages of a tenant's documents, newest first, by stage, type, time and words.
 
-A page walks along an index, from its cursor on, and looks at so many documents at most: how much it reads grows neither
-with the number of documents nor with how few of them are wanted. Each function runs in a transaction that sees one
-tenant alone (`Database.tenant`).
+A page walks along an index from its cursor and reads a limited number of documents. Its cost grows neither with the
+number of documents nor with the share that does not match. Each function runs in a transaction of one tenant
+(`Database.tenant`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from lxml import etree
 
-from counterfoil.documents.recognition import Dialect, FileKind, recognise, recognise_dialect
+from counterfoil.documents.filetype import Dialect, FileKind, recognise, recognise_dialect
 from tests.documents.einvoice_samples import cii_invoice, pdf, ubl_invoice
 
 

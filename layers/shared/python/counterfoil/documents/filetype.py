@@ -1,4 +1,4 @@
-"""What a file is, told by its content and never by its name."""
+"""File types and dialects of e-invoices, recognized by content and never by name."""
 
 import codecs
 import re
