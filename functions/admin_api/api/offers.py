@@ -1,6 +1,6 @@
-"""`/api/admin/offers`: how far the offers of each date and zone have come, and what became of whose.
+"""`/api/admin/offers`: progress and results of offers, by date and time zone.
 
-Looking takes the role viewer for the tenant.
+Reading requires the viewer role for the tenant.
 """
 
 from collections.abc import Iterator
