@@ -37,13 +37,6 @@ CREATE TABLE tenant_address (
 );
 CREATE INDEX tenant_address_by_tenant ON tenant_address (tenant_id);
 
--- Rate limits: token buckets, which refill over time. No code reads this table; change_allowance replaced it.
-CREATE TABLE task_allowance (
-    tenant_id  uuid PRIMARY KEY REFERENCES tenant (id) ON DELETE CASCADE,
-    tokens     double precision NOT NULL CHECK (tokens >= 0),  -- at counted_at, one per task
-    counted_at timestamptz NOT NULL
-);
-
 -- Rate limits of the API, for each tenant and each of its users: token buckets, which refill over time.
 -- Reads and changes have separate buckets, so a program that polls leaves its tenant the tokens for changes.
 CREATE TABLE change_allowance (
@@ -82,19 +75,11 @@ END
 $security$;
 CREATE POLICY keeper ON tenant_admin TO counterfoil_keeper USING (true) WITH CHECK (true);
 CREATE POLICY delivery ON tenant_address FOR SELECT TO counterfoil_delivery USING (true);
-DO $security$
-DECLARE
-    name text;
-BEGIN
-    FOREACH name IN ARRAY ARRAY['task_allowance', 'change_allowance'] LOOP
-        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
-        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
-        EXECUTE format($policy$CREATE POLICY own_tenant ON %I TO counterfoil_worker
-            USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
-            WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)$policy$, name);
-    END LOOP;
-END
-$security$;
+ALTER TABLE change_allowance ENABLE ROW LEVEL SECURITY;
+ALTER TABLE change_allowance FORCE ROW LEVEL SECURITY;
+CREATE POLICY own_tenant ON change_allowance TO counterfoil_worker
+    USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid)
+    WITH CHECK (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
 CREATE POLICY everybodys ON change_allowance TO counterfoil_delivery
     USING (tenant_id IS NULL) WITH CHECK (tenant_id IS NULL);
 
@@ -104,5 +89,4 @@ GRANT SELECT (name) ON tenant TO counterfoil_keeper;
 GRANT SELECT ON tenant_admin TO counterfoil_worker, counterfoil_keeper;
 GRANT SELECT ON tenant_address TO counterfoil_worker;
 GRANT SELECT (address, tenant_id) ON tenant_address TO counterfoil_delivery;
-GRANT SELECT, INSERT, UPDATE (tokens, counted_at) ON task_allowance TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (tokens, counted_at) ON change_allowance TO counterfoil_worker, counterfoil_delivery;

@@ -1750,15 +1750,6 @@ CREATE TABLE public.task (
 
 ALTER TABLE ONLY public.task FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.task_allowance (
-    tenant_id uuid NOT NULL,
-    tokens double precision NOT NULL,
-    counted_at timestamp with time zone NOT NULL,
-    CONSTRAINT task_allowance_tokens_check CHECK ((tokens >= (0)::double precision))
-);
-
-ALTER TABLE ONLY public.task_allowance FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.tenant (
     id uuid DEFAULT uuidv7() NOT NULL,
     organization_id uuid NOT NULL,
@@ -2148,9 +2139,6 @@ ALTER TABLE ONLY public.source
 
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_id_key UNIQUE (tenant_id, id);
-
-ALTER TABLE ONLY public.task_allowance
-    ADD CONSTRAINT task_allowance_pkey PRIMARY KEY (tenant_id);
 
 ALTER TABLE ONLY public.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
@@ -2639,9 +2627,6 @@ ALTER TABLE ONLY public.source
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_tenant_id_job_id_fkey FOREIGN KEY (tenant_id, job_id) REFERENCES public.acquisition_job(tenant_id, id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.task_allowance
-    ADD CONSTRAINT task_allowance_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.task
     ADD CONSTRAINT task_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -2873,8 +2858,6 @@ CREATE POLICY erasing ON public.source TO counterfoil_owner USING ((tenant_id = 
 
 CREATE POLICY erasing ON public.task TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY erasing ON public.task_allowance TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY erasing ON public.tenant_address TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.tenant_admin TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -3067,8 +3050,6 @@ CREATE POLICY own_tenant ON public.source TO counterfoil_worker USING ((tenant_i
 
 CREATE POLICY own_tenant ON public.task TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.task_allowance TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY own_tenant ON public.tenant FOR SELECT TO counterfoil_worker USING ((id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.tenant_address FOR SELECT TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -3136,8 +3117,6 @@ CREATE POLICY setup_list ON public.tenant FOR SELECT TO counterfoil_api USING ((
 ALTER TABLE public.source ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.task ENABLE ROW LEVEL SECURITY;
-
-ALTER TABLE public.task_allowance ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY telling ON public.dead_letter TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -4088,12 +4067,6 @@ GRANT SELECT(returns),UPDATE(returns) ON TABLE public.task TO counterfoil_delive
 
 GRANT UPDATE(reason) ON TABLE public.task TO counterfoil_worker;
 GRANT SELECT(reason),UPDATE(reason) ON TABLE public.task TO counterfoil_delivery;
-
-GRANT SELECT,INSERT ON TABLE public.task_allowance TO counterfoil_worker;
-
-GRANT UPDATE(tokens) ON TABLE public.task_allowance TO counterfoil_worker;
-
-GRANT UPDATE(counted_at) ON TABLE public.task_allowance TO counterfoil_worker;
 
 GRANT SELECT ON TABLE public.tenant TO counterfoil_worker;
 

@@ -132,7 +132,6 @@ ROWS = {
                VALUES (%(id)s, %(tenant)s, 'echo', '{{}}', sha256('{{}}'), 5, %(id)s::text, now())""",
     "payload_removal": """INSERT INTO {} (key, tenant_id, due_at)
                           VALUES ('tasks/' || %(tenant)s || '/' || %(id)s, %(tenant)s, now())""",
-    "task_allowance": "INSERT INTO {} (tenant_id, tokens, counted_at) VALUES (%(tenant)s, 1, now())",
     "work_ended": """INSERT INTO {} (tenant_id, worker, outcome, ended_at)
                      VALUES (%(tenant)s, 'tasks', 'succeeded', now())""",
     "queue_minute": """INSERT INTO {} (tenant_id, worker, minute, pending)
