@@ -55,7 +55,7 @@ COMMANDS = {
     ),
     "operations": Command(
         "cli.operations:app",
-        "List operations on dead letters and documents; show, pause, resume and abort one.",
+        "List operations on dead letters and documents; show, pause, resume and cancel one.",
         TASKS,
     ),
     "queues": Command(

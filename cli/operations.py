@@ -25,7 +25,7 @@ from functions.admin_api.api.operations import (
     OperationProgress,
 )
 
-SUMMARY = "List operations on dead letters and documents; show, pause, resume and abort one."
+SUMMARY = "List operations on dead letters and documents; show, pause, resume and cancel one."
 _DID = {
     "purge": "dead letters hidden",
     "restore": "dead letters restored",
@@ -38,7 +38,7 @@ STYLES: dict[State, str] = {
     "running": "cyan",
     "paused": "yellow",
     "done": "green",
-    "aborted": "dim",
+    "cancelled": "dim",
     "stopped": "red",
 }
 SHOWN_ITEMS = 20
@@ -55,7 +55,7 @@ app = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=Fals
 def operations_(
     context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False
 ) -> None:
-    """List operations on dead letters and documents; show, pause, resume and abort one."""
+    """List operations on dead letters and documents; show, pause, resume and cancel one."""
     if is_wanted(context, "operations"):
         _list(context, tenant, limit, as_json=as_json)
 
@@ -100,10 +100,10 @@ def resume(context: typer.Context, which: Which, *, by: By, as_json: AsJson = Fa
     _steer(context, which, "resume", by, as_json=as_json)
 
 
-@app.command("abort")
-def abort(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+@app.command("cancel")
+def cancel(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
     """End an operation for good. What it has begun goes on, and the other letters stay as they are."""
-    _steer(context, which, "abort", by, as_json=as_json)
+    _steer(context, which, "cancel", by, as_json=as_json)
 
 
 @app.command("restore")

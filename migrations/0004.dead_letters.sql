@@ -13,7 +13,7 @@ CREATE TABLE operation (
     requested_by     text NOT NULL CHECK (requested_by <> ''),
     requested_at     timestamptz NOT NULL,  -- later items are excluded
     state            text NOT NULL DEFAULT 'waiting'
-                     CHECK (state IN ('waiting', 'canary', 'running', 'paused', 'done', 'aborted', 'stopped')),
+                     CHECK (state IN ('waiting', 'canary', 'running', 'paused', 'done', 'cancelled', 'stopped')),
     version          integer NOT NULL DEFAULT 1,  -- grows with each change of the state
     reason           text,  -- why it was stopped
     ended_at         timestamptz,

@@ -1526,7 +1526,7 @@ CREATE TABLE public.operation (
     CONSTRAINT operation_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000))),
     CONSTRAINT operation_rate_check CHECK (((rate >= 1) AND (rate <= 1000))),
     CONSTRAINT operation_requested_by_check CHECK ((requested_by <> ''::text)),
-    CONSTRAINT operation_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text, 'done'::text, 'aborted'::text, 'stopped'::text])))
+    CONSTRAINT operation_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text, 'done'::text, 'cancelled'::text, 'stopped'::text])))
 );
 
 ALTER TABLE ONLY public.operation FORCE ROW LEVEL SECURITY;

@@ -143,7 +143,7 @@ def test_nobody_need_wait(yard: Yard):
     assert operation_of(yard)["canary"] == 1
 
 
-def test_an_operation_is_listed_shown_paused_resumed_and_aborted(yard: Yard):
+def test_an_operation_is_listed_shown_paused_resumed_and_cancelled(yard: Yard):
     yard.fail(3)
     run("bulk-retry", *DO_IT, "--no-wait", "--reason", "It is back", "--type", "echo")
     id_ = operation_of(yard)["id"]
@@ -158,8 +158,8 @@ def test_an_operation_is_listed_shown_paused_resumed_and_aborted(yard: Yard):
     with pytest.raises(UsageError, match="The operation is paused"):
         run("operations", "pause", id_)
     assert json.loads(run("operations", "resume", id_, "--json"))["state"] == "running"
-    aborted = json.loads(run("operations", "abort", id_, "--json"))
-    assert (aborted["state"], aborted["left"], aborted["ended_at"] is not None) == ("aborted", 3, True)
+    cancelled = json.loads(run("operations", "cancel", id_, "--json"))
+    assert (cancelled["state"], cancelled["left"], cancelled["ended_at"] is not None) == ("cancelled", 3, True)
     told = json.loads(run("operations", "show", id_, "--json"))
     assert [item["result"] for item in told["items"]] == [None] * 3
     audit = json.loads(run("audit", "--json"))

@@ -55,7 +55,7 @@ def test_operations_lists_and_steers_reprocessing(call: Callable[..., str], admi
     assert "60/min" in call("show", end, of=operations)
     assert "is paused: 1,234 documents begun" in call("pause", end, of=operations)
     assert "is running" in call("resume", end, of=operations)
-    assert "is aborted" in call("abort", end, of=operations)
+    assert "is cancelled" in call("cancel", end, of=operations)
 
 
 @pytest.mark.parametrize(

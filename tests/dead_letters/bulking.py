@@ -132,7 +132,7 @@ class Yard:
 
 
 def steer(yard: Yard, operation: Operation, how: Steer, version: int | None = None) -> Operation:
-    """Pause, resume or abort an operation, as it was seen at `version` or is."""
+    """Pause, resume or cancel an operation, as it was seen at `version` or is."""
     seen = yard.shown(operation).version if version is None else version
     with yard.database.tenant(yard.tenant_id) as connection:
         return store.steer(connection, operation.id, how, version=seen, actor="ann", now=yard.now)

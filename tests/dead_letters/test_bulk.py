@@ -36,16 +36,16 @@ def test_a_paused_operation_goes_on_where_it_was(yard: Yard, canary: int | None)
     assert yard.results(operation) == dict.fromkeys(letters, "done")
 
 
-def test_an_aborted_operation_does_nothing_more(yard: Yard):
+def test_a_cancelled_operation_does_nothing_more(yard: Yard):
     yard.fail(5)
     operation = yard.request()
     yard.step(operation, at_once=2)
     steer(yard, operation, "pause")
-    ended = steer(yard, operation, "abort")
-    assert (ended.state, ended.ended_at, yard.step(operation)) == ("aborted", yard.now, None)
+    ended = steer(yard, operation, "cancel")
+    assert (ended.state, ended.ended_at, yard.step(operation)) == ("cancelled", yard.now, None)
     assert Counter(yard.results(operation).values()) == {"done": 2, None: 3}
-    for how in ("pause", "resume", "abort"):
-        with pytest.raises(OperationStateError, match="aborted"):
+    for how in ("pause", "resume", "cancel"):
+        with pytest.raises(OperationStateError, match="cancelled"):
             steer(yard, operation, how)
 
 
@@ -56,11 +56,11 @@ def test_who_has_not_seen_the_operation_as_it_is_does_not_steer_it(yard: Yard, m
         steer(yard, operation, "resume")
     steer(yard, operation, "pause")
     with pytest.raises(VersionError):
-        steer(yard, operation, "abort", operation.version)
+        steer(yard, operation, "cancel", operation.version)
     with pytest.raises(OperationStateError, match="paused"):
         steer(yard, operation, "pause")
     with yard.database.tenant(make_tenant("zenith")) as connection, pytest.raises(NoOperationError):
-        store.steer(connection, operation.id, "abort", version=1, actor="eve", now=LATER)
+        store.steer(connection, operation.id, "cancel", version=1, actor="eve", now=LATER)
 
 
 def test_the_trail_has_one_entry_for_each_thing_done_to_an_operation(yard: Yard):

@@ -122,7 +122,7 @@ def test_a_canary_that_does_not_succeed_is_waited_for_so_long_and_then_the_opera
     assert (paused.state, paused.done, paused.ended_at) == ("paused", 5, None)
     assert paused.reason == (
         "Of 5 letters that were tried first, 5 did not succeed within 45 minutes of attempts. "
-        "See why; resume the operation to wait as long again, or abort it."
+        "See why; resume the operation to wait as long again, or cancel it."
     )
     assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-pause", "bulk")
     assert yard.step(operation) is None
@@ -187,9 +187,9 @@ def test_a_canary_all_of_whose_work_was_cancelled_pauses_the_operation(yard: Yar
     assert (paused.state, paused.done) == ("paused", 2)
     assert paused.reason == (
         "Of 2 letters that were begun first, none succeeded: they were cancelled, or there was nothing to do. "
-        "Abort the operation, and try others."
+        "Cancel the operation, and try others."
     )
-    assert steer(yard, operation, "abort").reason is None
+    assert steer(yard, operation, "cancel").reason is None
 
 
 def test_of_a_canary_those_are_counted_that_were_tried(yard: Yard):
@@ -212,9 +212,9 @@ def test_of_a_canary_those_are_counted_that_were_tried(yard: Yard):
 ONE = {
     "failed": "The letter that was tried first died again.",
     "pending": "The letter that was tried first did not succeed within 45 minutes of attempts. "
-    "See why; resume the operation to wait as long again, or abort it.",
+    "See why; resume the operation to wait as long again, or cancel it.",
     "cancelled": "The letter that was begun first did not succeed: it was cancelled, or there was nothing to do. "
-    "Abort the operation, and try others.",
+    "Cancel the operation, and try others.",
 }
 
 

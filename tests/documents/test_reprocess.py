@@ -259,14 +259,14 @@ def test_changes_of_reprocessing_reach_the_audit_trail(
     ask: Callable[..., Operation], database: Database, clock: Clock, admin: Connection
 ):
     operation = ask(rate=2)
-    for how in ("pause", "resume", "abort"):
+    for how in ("pause", "resume", "cancel"):
         change(database, operation, how, clock)
     with pytest.raises(OperationStateError):
         change(database, operation, "pause", clock)
 
     entries = recorded(admin, operation.tenant_id)
     assert [action for _, action, _ in entries] == [
-        f"reprocessing {action}" for action in ("started", "paused", "resumed", "aborted")
+        f"reprocessing {action}" for action in ("started", "paused", "resumed", "cancelled")
     ]
     assert {tuple(targets) for _, _, targets in entries} == {(str(operation.id),)}
     details = admin.execute("SELECT DISTINCT detail FROM audit_entry").fetchall()
@@ -295,9 +295,9 @@ def test_ended_operation_does_not_change(
 ):
     received(1)
     operation = ask()
-    aborted = change(database, operation, "abort", clock)
-    assert (aborted.state, aborted.ended_at) == ("aborted", clock())
-    for how in ("resume", "pause", "abort"):
+    cancelled = change(database, operation, "cancel", clock)
+    assert (cancelled.state, cancelled.ended_at) == ("cancelled", clock())
+    for how in ("resume", "pause", "cancel"):
         with pytest.raises(OperationStateError):
             change(database, operation, how, clock)
     assert step(database, operation, clock) is None
@@ -311,7 +311,7 @@ def test_operation_belongs_to_its_tenant(
     with database.tenant(other) as connection:
         assert store.page(connection, operation.tenant_id, limit=10) == []
         with pytest.raises(NoOperationError):
-            store.steer(connection, operation.id, "abort", version=1, actor="ann", now=clock())
+            store.steer(connection, operation.id, "cancel", version=1, actor="ann", now=clock())
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1001])

@@ -540,18 +540,21 @@ def resume_operation(request: Request, operation_id: Id, condition: IfMatch = No
 
 
 @routes.post(
-    "/api/admin/operations/<operation_id>/abort", summary="Abort an operation", tags=["operations"], responses=_STEERED
+    "/api/admin/operations/<operation_id>/cancel",
+    summary="Cancel an operation",
+    tags=["operations"],
+    responses=_STEERED,
 )
-def abort_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
+def cancel_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
     """An operation ends permanently, after the work that it has begun."""
-    return _steered(request, operation_id, "abort", condition)
+    return _steered(request, operation_id, "cancel", condition)
 
 
-_STEERING: dict[Steer, str] = {"pause": "Pausing", "resume": "Resuming", "abort": "Aborting"}
+_STEERING: dict[Steer, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Cancelling"}
 
 
 def _steered(request: Request, operation_id: str, how: Steer, condition: str | None) -> Response[OperationProgress]:
-    """Pause, resume or abort an operation."""
+    """Pause, resume or cancel an operation."""
     tenant_id, slug, id_ = _owned(request, operation_id)
     request.admit(_STEERING[how], slug, tenant_id)
     by = request.caller.named()

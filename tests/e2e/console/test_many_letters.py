@@ -139,7 +139,7 @@ def test_an_operation_that_ended_itself_says_why_on_its_page_and_in_the_list(
     looks(page, "operations-stopped")
 
 
-def test_an_operation_is_paused_resumed_and_aborted(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
+def test_an_operation_is_paused_resumed_and_cancelled(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
     page = listed(console, tenant)
     page.get_by_role("button", name="Ignore…").click()
     page.get_by_label("At most").fill("1")
@@ -155,14 +155,14 @@ def test_an_operation_is_paused_resumed_and_aborted(console: Console, tenant: Te
     expect(heading).not_to_contain_text("Paused")
     page.keyboard.press("p")
     expect(heading).to_contain_text("Paused")
-    page.get_by_role("button", name="Abort…").click()
-    looks(page, "operation-abort")
+    page.get_by_role("button", name="Cancel…").click()
+    looks(page, "operation-cancel")
     page.get_by_role("button", name="Let it go on").click()
     expect(heading).to_contain_text("Paused")
-    page.get_by_role("button", name="Abort…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Abort").click()
-    expect(heading).to_contain_text("Aborted")
-    expect(page.get_by_role("button", name="Abort…")).to_have_count(0)
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel operation").click()
+    expect(heading).to_contain_text("Cancelled")
+    expect(page.get_by_role("button", name="Cancel…")).to_have_count(0)
 
 
 def test_a_group_is_resolved_as_a_whole(

@@ -317,7 +317,7 @@ RIGHTS: dict[str, Right] = {
         lambda things: Asked("/api/admin/operations", body={"tenant": things.slug, "action": "match"}),
         frozenset({202}),
     ),
-    "POST /api/admin/operations/{operation_id}/abort": _thing(Role.OPERATOR, _operation("/abort")),
+    "POST /api/admin/operations/{operation_id}/cancel": _thing(Role.OPERATOR, _operation("/cancel")),
     "DELETE /api/admin/dlq/purge": _tenant(
         Role.ADMIN, "/api/admin/dlq/purge", before_date="2026-01-01T00:00:00Z", status="resolved"
     ),

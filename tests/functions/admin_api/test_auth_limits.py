@@ -173,7 +173,7 @@ def bulk_bodies(office: Office) -> dict[str, tuple[str, Any]]:
         f"POST {path}/bulk-ignore": (f"{path}/bulk-ignore", {"filter": {}, "reason": "A trial"}),
         **{
             f"POST /api/admin/operations/{{operation_id}}/{how}": (f"/api/admin/operations/{operation}/{how}", {})
-            for how in ("pause", "resume", "abort")
+            for how in ("pause", "resume", "cancel")
         },
     }
 

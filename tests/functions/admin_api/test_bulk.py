@@ -81,7 +81,7 @@ def test_secrets_of_what_was_asked_for_are_hidden_from_who_may_not_see_them(ask:
     path = f"/operations/{asked.body['operation_id']}"
 
     hidden = [asked.body, get(ask, path).body, *get(ask, "/operations").body["operations"]]
-    hidden.append(post(ask, f"{path}/abort", version=asked.body["version"]).body)
+    hidden.append(post(ask, f"{path}/cancel", version=asked.body["version"]).body)
 
     for told in hidden:
         assert (told["notes"], told["filter"]["text"]) == ("Paid to [hidden] 3000", "token=[hidden]")
@@ -151,7 +151,7 @@ def test_a_large_selection_goes_on_after_the_request(
     assert get(ask, f"/operations/{asked.body['operation_id']}").body["done"] == 5
 
 
-def test_an_operation_is_paused_resumed_and_aborted_by_who_has_seen_it(
+def test_an_operation_is_paused_resumed_and_cancelled_at_its_current_version(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):
     fail(2)
@@ -167,13 +167,13 @@ def test_an_operation_is_paused_resumed_and_aborted_by_who_has_seen_it(
     assert post(ask, f"{path}/pause", version=version + 1).status == 409
     assert post(ask, f"{path}/resume", version=version).status == 412
     assert post(ask, f"{path}/resume", version=version + 1).body["state"] == "canary"
-    aborted = post(ask, f"{path}/abort", version=version + 2)
-    assert (aborted.body["state"], aborted.body["left"]) == ("aborted", 2)
-    assert post(ask, f"{path}/abort", version=version + 3).status == 409
+    cancelled = post(ask, f"{path}/cancel", version=version + 2)
+    assert (cancelled.body["state"], cancelled.body["left"]) == ("cancelled", 2)
+    assert post(ask, f"{path}/cancel", version=version + 3).status == 409
     carry_out(database, asked, acme, admin)
     assert get(ask, path).body["done"] == 0
     actions = [entry["action"] for entry in get(ask, "/dlq/audit").body["entries"]]
-    assert actions == ["bulk-abort", "bulk-resume", "bulk-pause", "bulk-retry"]
+    assert actions == ["bulk-cancel", "bulk-resume", "bulk-pause", "bulk-retry"]
 
 
 def test_operations_are_listed_by_pages_the_newest_first(ask: Ask, acme: UUID):
@@ -247,7 +247,7 @@ def test_who_looks_may_not_ask_and_who_may_not_look_learns_nothing(ask: Ask, fai
     for groups in ("[admin tenant:other]", "[]"):
         assert get(ask, path, groups=groups).status == 404
         assert get(ask, f"{path}/items", groups=groups).status == 404
-        assert post(ask, f"{path}/abort", version=asked["version"], groups=groups).status == 404
+        assert post(ask, f"{path}/cancel", version=asked["version"], groups=groups).status == 404
     assert get(ask, "/operations", groups="[admin tenant:other]", tenant="acme").status == 403
     for wrong in (str(uuid4()), "1"):
         assert get(ask, f"/operations/{wrong}").status == 404

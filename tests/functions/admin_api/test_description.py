@@ -44,7 +44,7 @@ NOT_ALL_IN_THE_FORM = {
     *(f"POST /api/admin/queues/{{worker}}/{word}" for word in ("pause", "resume")),
     *BULK,
     "POST /api/admin/operations",
-    *(f"POST /api/admin/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "abort")),
+    *(f"POST /api/admin/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "cancel")),
     "PUT /api/users/{user_id}/profile",
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
     "GET /api/admin/clusters",  # a cursor is valid for its sort only

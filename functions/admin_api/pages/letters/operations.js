@@ -20,7 +20,7 @@ const SAYS = {
   running: "It continues without this page.",
   paused: "It waits until it is resumed. Items that were begun continue.",
   done: "It is complete.",
-  aborted: "It was aborted. Completed items are not undone.",
+  cancelled: "It was cancelled. Completed items are not undone.",
   stopped: "It ended itself.",
 };
 
@@ -188,7 +188,7 @@ function Controls({ operation, path, again }) {
   const [failure, setFailure] = useState(null);
   const [said, setSaid] = useState(null);
   const [busy, setBusy] = useState(false);
-  const [aborting, setAborting] = useState(false);
+  const [cancelling, setCancelling] = useState(false);
   const paused = operation.state === "paused";
   const act = async (what, sentence) => {
     setBusy(true);
@@ -200,7 +200,7 @@ function Controls({ operation, path, again }) {
       setFailure(error);
     }
     setBusy(false);
-    setAborting(false);
+    setCancelling(false);
     again();
   };
   const pause = () => act("pause", "It is paused.");
@@ -210,16 +210,16 @@ function Controls({ operation, path, again }) {
       ${paused
         ? html`<button type="button" class="main" disabled=${busy} onClick=${resume}>Resume</button>`
         : html`<button type="button" disabled=${busy} onClick=${pause}>Pause</button>`}
-      <button type="button" class="danger" disabled=${busy} onClick=${() => setAborting(true)}>Abort…</button>
+      <button type="button" class="danger" disabled=${busy} onClick=${() => setCancelling(true)}>Cancel…</button>
     </div>
     ${failure && html`<p class="failure" role="alert">${failure.message}</p>`}
     ${said && html`<${Done}>${said}<//>`}
-    ${aborting &&
-    html`<${Dialog} title="Abort this operation?" close=${() => setAborting(false)} busy=${busy}>
+    ${cancelling &&
+    html`<${Dialog} title="Cancel this operation?" close=${() => setCancelling(false)} busy=${busy}>
       <p>What was done stays done. The letters that have no result yet stay as they are.</p>
       <div class="buttons">
-        <button type="button" class="danger" disabled=${busy} onClick=${() => act("abort", "It is aborted.")}>Abort</button>
-        <button type="button" disabled=${busy} onClick=${() => setAborting(false)}>Let it go on</button>
+        <button type="button" class="danger" disabled=${busy} onClick=${() => act("cancel", "It is cancelled.")}>Cancel operation</button>
+        <button type="button" disabled=${busy} onClick=${() => setCancelling(false)}>Let it go on</button>
       </div>
     <//>`}`;
 }

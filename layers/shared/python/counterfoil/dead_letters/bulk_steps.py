@@ -292,11 +292,11 @@ def _watch(connection: Connection, operation: Operation, now: datetime) -> Outlo
             return Outlook("canary", since)
         which, minutes = _some(ends["tried"], tried, "tried"), PATIENCE // timedelta(minutes=1)
         told = f"{which} did not succeed within {minutes} minutes of attempts."
-        return Outlook("paused", since, f"{told} See why; resume the operation to wait as long again, or abort it.")
+        return Outlook("paused", since, f"{told} See why; resume the operation to wait as long again, or cancel it.")
     if works and not ends["succeeded"]:
         which, is_one = _some("none", len(begun), "begun"), len(begun) == 1
         told = f"{which} did not succeed: it was" if is_one else f"{which} succeeded: they were"
-        told += " cancelled, or there was nothing to do. Abort the operation, and try others."
+        told += " cancelled, or there was nothing to do. Cancel the operation, and try others."
         return Outlook("paused", since, told)
     return Outlook("running", since)
 

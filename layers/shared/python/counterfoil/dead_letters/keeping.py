@@ -53,7 +53,7 @@ def request(
 
 _RESTORED = """
 UPDATE operation SET restored_at = %(now)s, version = version + 1, ended_at = coalesce(ended_at, %(now)s),
-    state = CASE WHEN ended_at IS NULL THEN 'aborted' ELSE state END
+    state = CASE WHEN ended_at IS NULL THEN 'cancelled' ELSE state END
 WHERE id = %(id)s
 """
 
@@ -61,7 +61,7 @@ WHERE id = %(id)s
 def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Operation:
     """Store the restoration of a purge: its dead letters become as they were, but for their version.
 
-    A purge that is not complete is aborted.
+    A purge that is not complete is cancelled.
 
     Raises:
         NoOperationError: the tenant has no such purge.

@@ -22,7 +22,7 @@ LISTING: tuple[Action, ...] = ("retry", "resolve", "ignore")
 """Actions whose operations list their items. The others walk their data."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
 """Worker of each action on documents. The other actions are on dead letters."""
-State = Literal["waiting", "canary", "running", "paused", "done", "aborted", "stopped"]
+State = Literal["waiting", "canary", "running", "paused", "done", "cancelled", "stopped"]
 Result = Literal["done", "failed", "skipped"]
 RESULTS: tuple[Result, ...] = ("done", "failed", "skipped")
 KEPT = timedelta(days=90)
@@ -107,7 +107,7 @@ class Operation:
 
 
 def _named(noun: str, request: str) -> Mapping[str, str]:
-    return {"request": request, "pause": f"{noun} paused", "resume": f"{noun} resumed", "abort": f"{noun} aborted"}
+    return {"request": request, "pause": f"{noun} paused", "resume": f"{noun} resumed", "cancel": f"{noun} cancelled"}
 
 
 _EVENTS: Mapping[str, Mapping[str, str]] = {
@@ -234,7 +234,7 @@ def items(
 
 # -- steering ---------------------------------------------------------------------------------------------------------
 
-Steer = Literal["pause", "resume", "abort"]
+Steer = Literal["pause", "resume", "cancel"]
 _CHANGE = f"""
 UPDATE operation SET state = %(state)s, version = version + 1, ended_at = %(ended)s, reason = NULL,
     canary_begun_at = CASE WHEN %(resumed)s THEN greatest(canary_begun_at, %(now)s) ELSE canary_begun_at END
@@ -245,7 +245,7 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 def steer(
     connection: Connection, operation_id: UUID, how: Steer, *, version: int, actor: str, now: datetime
 ) -> Operation:
-    """Pause, resume or abort an operation, and record it in the audit trail.
+    """Pause, resume or cancel an operation, and record it in the audit trail.
 
     Items that were begun continue: up to 75 seconds of the rate. The wait for a canary starts again on resume.
 
@@ -257,14 +257,14 @@ def steer(
     operation = show(connection, operation_id, lock=True)
     if operation.version != version:
         raise VersionError(f"The operation has changed: it is at version {operation.version}.")
-    becomes: dict[Steer, State] = {"pause": "paused", "resume": operation.active_state, "abort": "aborted"}
-    is_allowed = how == "abort" or (operation.state == "paused") == (how == "resume")
+    becomes: dict[Steer, State] = {"pause": "paused", "resume": operation.active_state, "cancel": "cancelled"}
+    is_allowed = how == "cancel" or (operation.state == "paused") == (how == "resume")
     if operation.ended_at is not None or not is_allowed:
         raise OperationStateError(f"The operation is {operation.state}.")
     values = {
         "id": operation_id,
         "state": becomes[how],
-        "ended": now if how == "abort" else None,
+        "ended": now if how == "cancel" else None,
         "resumed": how == "resume" and operation.canary_begun_at is not None,
         "now": now,
     }
