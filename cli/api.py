@@ -38,7 +38,7 @@ PAGE = 100
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 READER = "counterfoil"
 """Who looks, where the system does not know its user."""
-Kind = Literal["letter", "operation", "purge", "group"]
+Kind = Literal["letter", "operation", "group", "task"]
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 Query = Mapping[str, Any]
@@ -105,6 +105,17 @@ class Api:
             page = self.get(path, form, **query, limit=size, cursor=cursor)
             yield page
             cursor = getattr(page, "next")  # noqa: B009  # every form of a page has it
+            if cursor is None:
+                return
+
+    def items(self, path: str, name: str, *, limit: int, **query: Any) -> Iterator[dict[str, Any]]:
+        """Return up to `limit` JSON objects of a list, whose pages have them under `name`. Raises as `ask`."""
+        cursor = None
+        while limit > 0:
+            asked = {**query, "limit": min(limit, PAGE), "cursor": cursor}
+            page = self.send("GET", path, query=asked).json()
+            yield from page[name]
+            limit, cursor = limit - len(page[name]), page["next"]
             if cursor is None:
                 return
 

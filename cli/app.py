@@ -47,7 +47,7 @@ COMMANDS = {
     "mail": Command("cli.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
     "review": Command("cli.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
     "reprocess": Command("cli.reprocess:reprocess", "Extract or match a tenant's documents again.", WORK),
-    "tasks": Command("cli.tasks:app", "Hand in tasks for the workers to carry out; show, list and cancel them.", TASKS),
+    "tasks": Command("cli.commands.tasks:app", "Submit tasks for the workers; show, list and cancel them.", TASKS),
     "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", TASKS),
     "offers": Command("cli.offers:app", "Queue the daily offers of a date in a time zone, where they are not.", TASKS),
     "dlq": Command(

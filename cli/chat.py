@@ -1,5 +1,6 @@
 """`counterfoil chat`: talk to the language model of the local cloud, message by message."""
 
+import os
 import socket
 import sys
 import time
@@ -15,17 +16,17 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids, scripted_model
-from cli.failures import UsageError
+from cli.failures import CloudError, UsageError
 from cli.local import cloud as local
 from cli.local import processes
 from cli.local.cloud import Cloud, State
 from cli.local.deployment import Tuning
 from cli.local.place import Place, place_of
-from cli.tasks import LOOK_SECONDS, one_tenant, outbox_of
-from cli.tenants import Tenant
+from cli.tenants import Tenant, chosen
 from cli.terminal import Checklist, aside, page, print_json
 from cli.trail import user
 from counterfoil.db import Database, retry_conflicts
+from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Send
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import Settings
@@ -35,6 +36,7 @@ from counterfoil.tasks.store import EndedError, Task
 from counterfoil.tasks.task_type import InvalidPayloadError
 from counterfoil.tasks.types import enabled_type
 
+LOOK_SECONDS = 0.25
 LISTED = 20
 """Conversations in a list."""
 _SAID = {"user": "you", "assistant": "it"}
@@ -96,6 +98,34 @@ def talk(  # one for each option
         if session is not None:
             conversation.session_id = conversation.find(session)
         hold(conversation, _lines(), again=" --scripted" if scripted_model.port_of(cloud.state.tuning) else "")
+
+
+def one_tenant(cloud: Cloud, slug: str | None) -> Tenant:
+    """Return the tenant with this slug, or the only one.
+
+    Raises:
+        UsageError: no tenant exists, or several do and `slug` is None.
+    """
+    found = chosen(cloud, slug)
+    if not found:
+        raise UsageError("Add a tenant first: counterfoil tenants add acme")
+    if len(found) > 1:
+        shown = ", ".join(tenant.slug for tenant in found[:10]) + (", ..." if len(found) > 10 else "")
+        raise UsageError(f"Name the tenant with --tenant: {shown}")
+    return found[0]
+
+
+def outbox_of(cloud: Cloud) -> Outbox:
+    """Return an outbox for the tasks queue of the local cloud.
+
+    Raises:
+        CloudError: the deployment has no such queue.
+    """
+    os.environ.update(cloud.state.emulator.environment)  # the app's own code finds AWS by it
+    queue, retries = cloud.outputs.get("TasksQueueUrl"), cloud.outputs.get("TasksRetryQueueUrl")
+    if queue is None or retries is None:
+        raise CloudError("This deployment is older than this command: 'counterfoil up' deploys it again.")
+    return Outbox(cloud.database, {store.WORKER: queue}, {store.WORKER: retries})
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from cli import ids
 from cli.api import Api, reach
+from cli.commands.tasks import read_payload
 from cli.dlq import path_of, plain
 from cli.dlq_options import AnyTenant, AsJson, Limit
 from cli.failures import UsageError
 from cli.tables import of_tenants
-from cli.tasks import read_payload
 from cli.terminal import page, print_json
 from cli.trail import By, Reason
 from functions.admin_api.api.dead_letters import AuditPage, AuditRecord, Letter, LetterChanged, LetterPayload

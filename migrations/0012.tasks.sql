@@ -35,6 +35,8 @@ CREATE TABLE task (
 CREATE INDEX task_status ON task (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX task_by_age ON task (tenant_id, created_at DESC, id DESC);
 CREATE INDEX task_by_status ON task (tenant_id, status, created_at DESC, id DESC);
+-- People name a task by the end of its id, as tables show it.
+CREATE INDEX task_by_end_of_id ON task (reverse(right(id::text, 8)) COLLATE "C");
 CREATE INDEX task_by_type ON task (tenant_id, task_type, created_at DESC, id DESC);
 CREATE INDEX task_by_end ON task (ended_at) WHERE status = 'succeeded' OR status IS NULL;
 
@@ -98,7 +100,7 @@ GRANT SELECT, INSERT, UPDATE (result, ended_at, cancelled_at, payload, payload_k
                               returns, reason) ON task TO counterfoil_worker;
 -- Delivery sees and moves the life cycle of all tenants' work, and no content.
 CREATE POLICY delivery ON task TO counterfoil_delivery USING (true) WITH CHECK (true);
-GRANT SELECT (id, tenant_id, created_at, task_type, max_retry, status, error, attempts, failed_at, revision,
+GRANT SELECT (id, tenant_id, user_id, created_at, task_type, max_retry, status, error, attempts, failed_at, revision,
               claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
               send_number, returns, reason)

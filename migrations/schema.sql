@@ -2386,6 +2386,8 @@ CREATE INDEX task_by_age ON public.task USING btree (tenant_id, created_at DESC,
 
 CREATE INDEX task_by_end ON public.task USING btree (ended_at) WHERE ((status = 'succeeded'::text) OR (status IS NULL));
 
+CREATE INDEX task_by_end_of_id ON public.task USING btree (reverse("right"((id)::text, 8)) COLLATE "C");
+
 CREATE INDEX task_by_status ON public.task USING btree (tenant_id, status, created_at DESC, id DESC);
 
 CREATE INDEX task_by_type ON public.task USING btree (tenant_id, task_type, created_at DESC, id DESC);
@@ -4022,6 +4024,8 @@ GRANT UPDATE(payload) ON TABLE public.task TO counterfoil_worker;
 GRANT UPDATE(payload_key) ON TABLE public.task TO counterfoil_worker;
 
 GRANT SELECT(max_retry) ON TABLE public.task TO counterfoil_delivery;
+
+GRANT SELECT(user_id) ON TABLE public.task TO counterfoil_delivery;
 
 GRANT SELECT(created_at) ON TABLE public.task TO counterfoil_delivery;
 

@@ -14,6 +14,7 @@ LOOKER = "somebody"
 ADMIN = "[admin tenant:*]"
 MODULES = (
     "audit",
+    "commands.tasks",
     "dlq",
     "dlq_bulk",
     "dlq_changes",

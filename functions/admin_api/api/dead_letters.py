@@ -392,8 +392,9 @@ def find_named(
     ],
 ) -> NamedThings:
     """Find resources by a part of their id, as tables show it, among those that the caller may see."""
+    user = None if request.caller.role >= Role.ADMIN else request.caller.subject
     with request.database.delivery() as connection:
-        found = entries.find_by_end(connection, kind, part, request.visible_tenants())
+        found = entries.find_by_end(connection, kind, part, request.visible_tenants(), user)
     return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in found])
 
 

@@ -64,6 +64,19 @@ def test_operations_are_found_by_the_end_of_their_id(ask: Ask, acme: UUID) -> No
     assert named(ask, "operation", operation[-8:], "[viewer tenant:zenith]") == []
 
 
+def test_users_find_their_own_tasks_and_an_admin_those_of_the_tenant(ask: Ask, acme: UUID) -> None:
+    order = {"task_type": "echo", "payload": {}}
+    task = ask(order, path="/api/tasks", subject="ann").body["job_id"]
+
+    def found(groups: str, subject: str = "ann") -> list[str]:
+        query = {"kind": "task", "part": task[-8:]}
+        answer = ask("", method="GET", path="/api/admin/dlq/named", query=query, groups=groups, subject=subject)
+        return [one["id"] for one in answer.body["found"]]
+
+    assert found(OF_ACME) == found("[admin tenant:acme]", "ben") == [task]
+    assert found(OF_ACME, "ben") == found("[admin tenant:zenith]") == []
+
+
 @pytest.mark.parametrize(
     "query",
     [{"kind": "letter"}, {"kind": "letter", "part": "abc"}, {"kind": "letter", "part": "%%%%"}, {"part": "abcd"}],

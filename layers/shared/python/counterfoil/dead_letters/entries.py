@@ -427,11 +427,11 @@ def _error(kept: Mapping[str, Any] | None) -> Mapping[str, str | None] | None:
     return None if kept is None else {"type": kept.get("type"), "message": kept.get("message")}
 
 
-IdKind = Literal["letter", "operation", "group"]
+IdKind = Literal["letter", "operation", "group", "task"]
 MIN_END = 4
 """Fewest characters that find an id."""
 _INDEXED = 8
-"""Last characters of a job id in the index `dead_letter_by_end`, reversed."""
+"""Last characters of an id in the indexes `dead_letter_by_end` and `task_by_end_of_id`, reversed."""
 
 # The index comes first in every plan, so that the dead letters of a large tenant are not all read.
 _LETTERS_BY_END = """
@@ -455,21 +455,32 @@ WHERE starts_with(g.fingerprint, %(part)s) AND (%(slugs)s::text[] IS NULL OR t.s
 GROUP BY g.fingerprint
 LIMIT 2
 """
+_TASKS_BY_END = """
+WITH ending AS MATERIALIZED (
+    SELECT id, tenant_id, user_id FROM task
+    WHERE reverse(right(id::text, 8)) COLLATE "C" BETWEEN %(first)s AND %(last)s
+      AND right(id::text, length(%(part)s)) = %(part)s
+)
+SELECT e.id, t.slug FROM ending e JOIN tenant t ON t.id = e.tenant_id
+WHERE (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)) AND (%(user)s::text IS NULL OR e.user_id = %(user)s)
+LIMIT 2
+"""
 _QUERIES: dict[IdKind, LiteralString] = {
     "letter": _LETTERS_BY_END,
     "operation": _OPERATIONS_BY_END,
     "group": _GROUPS_BY_START,
+    "task": _TASKS_BY_END,
 }
 
 
 def find_by_end(
-    connection: Connection, kind: IdKind, part: str, slugs: Sequence[str] | None
+    connection: Connection, kind: IdKind, part: str, slugs: Sequence[str] | None, user: str | None = None
 ) -> list[tuple[UUID | str, str | None]]:
     """Return up to two ids that end with `part`, each with its tenant's slug. Runs as the delivery role.
 
     `part` has at least MIN_END characters. `slugs` None means all tenants and unassigned dead letters, which have no
-    slug. Purged dead letters are not found.
+    slug. Purged dead letters are not found. `user` limits tasks to those of one user.
     """
     backwards = part[::-1][:_INDEXED]
-    values = {"part": part, "first": backwards, "last": f"{backwards}~", "slugs": None if slugs is None else [*slugs]}
+    values = {"part": part, "first": backwards, "last": f"{backwards}~", "user": user, "slugs": slugs and [*slugs]}
     return connection.execute(_QUERIES[kind], values).fetchall()

@@ -319,17 +319,6 @@ def owner(connection: Connection, job_id: UUID) -> tuple[UUID, str] | None:
     return None if row is None else (row[0], row[1])
 
 
-def ending_with(connection: Connection, end: str) -> list[tuple[UUID, UUID, str]]:
-    """Up to two tasks whose ids end so, each with its tenant, by id and slug; as the delivery role."""
-    return connection.execute(
-        """
-        SELECT t.id, t.tenant_id, tenant.slug FROM task t JOIN tenant ON tenant.id = t.tenant_id
-        WHERE right(t.id::text, length(%(end)s)) = %(end)s LIMIT 2
-        """,
-        {"end": end},
-    ).fetchall()
-
-
 def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[Try]:
     """What became of the last `limit` tries of a task, the first of them first; of its tenant's transaction."""
     rows = connection.execute(

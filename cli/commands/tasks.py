@@ -1,0 +1,233 @@
+"""`counterfoil tasks`: submit, show, list and cancel tasks, through the API."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import ids
+from cli.api import Api, after, reach
+from cli.failures import UsageError
+from cli.tables import of_tenants
+from cli.terminal import aside, page, print_json
+from cli.trail import By
+
+SUMMARY = "Submit tasks for the workers; show, list and cancel them."
+PATH = "/api/tasks"
+LOOK_SECONDS = 0.5
+LONGEST_RESULT = 4000
+"""Characters of a result in the output for people."""
+STYLES = {"pending": "cyan", "in-progress": "cyan", "succeeded": "green", "failed": "red", "cancelled": "dim"}
+"""Style of each status."""
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    A task has a type and a payload, a JSON object. It runs once, and is retried after temporary failures; its result is
+    stored with it. Over HTTP the same is POST and GET {PATH}.
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+Which = Annotated[
+    str, typer.Argument(metavar="ID", help="The task's id, or the end of it as the list shows it.", show_default=False)
+]
+
+
+@app.command("submit")
+def submit(  # one for each option
+    context: typer.Context,
+    task_type: Annotated[str, typer.Argument(metavar="TYPE", help="Type of task, such as echo.", show_default=False)],
+    payload: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAYLOAD", help="A JSON object; @FILE to read it, - for standard input.", show_default=False
+        ),
+    ] = "{}",
+    *,
+    tenant: Annotated[
+        str | None, typer.Option(help="The tenant, by its slug, where there are several.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The same task with the same key is submitted once.", show_default=False)
+    ] = None,
+    max_retry: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Retries after the first attempt; RETRY_MAX_ATTEMPTS of the deployment if unset.",
+            show_default=False,
+        ),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and show its result.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a task. If the key was used for the same task before, show that task."""
+    order = {"task_type": task_type, "payload": read_payload(payload), "idempotency_key": key, "max_retry": max_retry}
+    api = reach(context)
+    given = {name: value for name, value in order.items() if value is not None}
+    answer = api.send("POST", PATH, body={**given, "tenant": api.one_tenant(tenant)})
+    task = answer.json()
+    if wait:
+        task = wait_for(api, task["job_id"])
+    _show(task, as_json=as_json)
+    if answer.status_code == 200 and not as_json:
+        aside().print("It was submitted before, with the same key.")
+    if wait and task["status"] == "failed":
+        raise typer.Exit(1)
+
+
+@app.command("show")
+def show(context: typer.Context, task: Which, *, as_json: AsJson = False) -> None:
+    """Show a task: its status, its result and its attempts."""
+    api = reach(context)
+    _show(_shown(api, _named(api, task)), as_json=as_json)
+
+
+@app.command("list")
+def list_(  # one for each option
+    context: typer.Context,
+    *,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's, by its slug.", show_default=False)] = None,
+    status: Annotated[
+        str | None, typer.Option(help=f"Only those with this status: {', '.join(STYLES)}.", show_default=False)
+    ] = None,
+    task_type: Annotated[
+        str | None, typer.Option("--type", help="Only those of this type.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many of each tenant, at most.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """List tasks, the newest first."""
+    if status is not None and status not in STYLES:
+        raise UsageError(f"There is no status '{status}': use one of {', '.join(STYLES)}.")
+    api = reach(context)
+    found = [
+        task
+        for slug in api.tenants(tenant)
+        for task in api.items(PATH, "tasks", limit=limit, tenant=slug, status=status, task_type=task_type)
+    ]
+    found.sort(key=lambda task: _time(task["created_at"]), reverse=True)
+    if as_json:
+        print_json(found)
+    else:
+        _show_list(found)
+
+
+@app.command("cancel")
+def cancel(context: typer.Context, task: Which, *, by: By, as_json: AsJson = False) -> None:
+    """Cancel an unfinished task. It no longer starts, and a running attempt has no effect."""
+    api = reach(context, by)
+    _show(api.send("POST", f"{PATH}/{_named(api, task)}/cancel", body={}).json(), as_json=as_json)
+
+
+def wait_for(api: Api, job_id: str) -> dict[str, Any]:
+    """Ask for a task until it has ended."""
+    task = _shown(api, job_id)
+    while task["status"] in {"pending", "in-progress"}:
+        task = after(LOOK_SECONDS, lambda: _shown(api, job_id), time.sleep)
+    return task
+
+
+def read_payload(text: str) -> dict[str, Any]:
+    """Read a JSON object from the text, from the @FILE that it names, or from standard input for `-`.
+
+    Raises:
+        UsageError: it is not a JSON object, or cannot be read.
+    """
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        found = json.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"The payload cannot be read from '{text[1:]}': {getattr(error, 'strerror', error)}."
+        ) from None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError("""The payload must be a JSON object, such as '{"text": "hello"}'.""")
+    return found
+
+
+def _named(api: Api, text: str) -> str:
+    return api.named("task", text, "tasks list")
+
+
+def _shown(api: Api, job_id: str) -> dict[str, Any]:
+    task: dict[str, Any] = api.send("GET", f"{PATH}/{job_id}").json()
+    return task
+
+
+# -- for people -----------------------------------------------------------------------------------------------------
+
+
+def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
+    if not found:
+        page().print('There are no such tasks. To submit one: counterfoil tasks submit echo \'{"text": "hello"}\'')
+        return
+    table, add = of_tenants(
+        [task["tenant"] for task in found],
+        *(Column(name, no_wrap=True) for name in ("id", "type", "status", "attempts", "submitted")),
+        Column("note", overflow="fold"),
+    )
+    for task in found:
+        cells = [Text(task["job_id"][-ids.SHOWN :]), Text(task["task_type"]), _status(task)]
+        cells += [Text(str(task["attempts"])), Text(f"{_time(task['created_at']):%Y-%m-%d %H:%M:%S}")]
+        add(task["tenant"], *cells, Text(_note(task)))
+    page().print(table)
+
+
+def _status(task: Mapping[str, Any]) -> Text:
+    return Text(task["status"], STYLES[task["status"]])
+
+
+def _note(task: Mapping[str, Any]) -> str:
+    again = _again(task["next_attempt_at"]) if task["status"] == "pending" else ""
+    return ": ".join(filter(None, (again, task["error"])))
+
+
+def _again(at: str | None) -> str:
+    return "" if at is None else f"again at {_time(at):%H:%M:%S}"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _show(task: Mapping[str, Any], *, as_json: bool) -> None:
+    """Show a task, with its attempts where the response has them."""
+    if as_json:
+        print_json(task)
+        return
+    heading = Text(task["task_type"], "bold").append(f"  {task['tenant']}  {task['job_id']}  ", "dim")
+    page().print(heading.append(_status(task)))
+    if task["status"] != "succeeded" and _note(task):
+        page().print(Text(_note(task)))
+    if task.get("timeline"):
+        table = Table(*(Column(name, no_wrap=True) for name in ("attempt", "began", "took", "outcome")), box=None)
+        table.pad_edge = False
+        table.add_column("note", overflow="fold")
+        for one in task["timeline"]:
+            began, ended = _time(one["began_at"]), _time(one["ended_at"])
+            took = f"{(ended - began).total_seconds():.2f} s"
+            note = ": ".join(filter(None, (_again(one["next_attempt_at"]), one["error"])))
+            table.add_row(*map(Text, (str(one["number"]), f"{began:%H:%M:%S}", took, one["outcome"], note)))
+        page().print(table)
+    if task["status"] == "succeeded":
+        result = json.dumps(task["result"], ensure_ascii=False, indent=1)
+        page().print(Text(result[:LONGEST_RESULT]))
+        if len(result) > LONGEST_RESULT:
+            aside().print(f"The result has {len(result)} characters: --json shows all of it.")
