@@ -26,12 +26,10 @@ from counterfoil.documents import files, removal
 from counterfoil.documents.extraction import ExtractionResult
 from counterfoil.documents.files import File
 from counterfoil.documents.filetype import FileKind, misnamed, recognise
-from counterfoil.documents.reading import recognition
-from counterfoil.documents.reading.asking import Remembering
-from counterfoil.documents.reading.memory import Memory
-from counterfoil.documents.reading.ocr import Ocr
+from counterfoil.documents.reading import ocr
+from counterfoil.documents.reading.cache import AnswerCache, CachedLlm
+from counterfoil.documents.reading.ocr import Ocr, Recogniser, Recognition
 from counterfoil.documents.reading.reader import Reader
-from counterfoil.documents.reading.recognition import Recogniser, Recognition
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.sandbox.parsers import FileText
 from counterfoil.documents.splitting import Split
@@ -88,12 +86,12 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         document = _read(connection, attempt.work_id)
-    memory = Memory(attempt.database, attempt.tenant_id, document.root, attempt.now)
+    memory = AnswerCache(attempt.database, attempt.tenant_id, document.root, attempt.now)
     ingestion = _Ingestion(
         attempt,
         document,
         memory,
-        None if language_model is None else Remembering(partial(language_model, attempt.database), memory),
+        None if language_model is None else CachedLlm(partial(language_model, attempt.database), memory),
         None if ocr is None else ocr(attempt.database),
     )
     try:
@@ -148,8 +146,8 @@ class _Ingestion:
 
     attempt: TenantAttempt
     document: _Document
-    memory: Memory
-    model: Remembering | None
+    memory: AnswerCache
+    model: CachedLlm | None
     ocr: Ocr | None
 
     def run(self) -> ExtractionResult | _Divided | _AsBefore:
@@ -162,7 +160,7 @@ class _Ingestion:
             return replace(extraction, evidence={"*": {"source": extraction.method, "confidence": 1}})
         kind = recognise(content)
         if kind is FileKind.IMAGE:
-            return self._image(recognition.of_image(content, self._recogniser()))
+            return self._image(ocr.ocr_image(content, self._recogniser()))
         if kind is FileKind.PDF:
             return self._pdf(content, read)
         reason = misnamed(self.document.name, kind) or extraction.reason
@@ -184,7 +182,7 @@ class _Ingestion:
         def cut(numbers: Sequence[int]) -> Iterator[bytes]:
             return parsers.cut(content, [(number, number) for number in numbers], self.attempt.deadline.check)
 
-        found = recognition.of_pdf(read.pages, read.scans, self._recogniser(), cut)
+        found = ocr.ocr_pdf(read.pages, read.scans, self._recogniser(), cut)
         if not self.document.is_child and len(found.pages) > 1 and not _is_blank(found):
             division = self._division(found)
             if not self.document.parts <= _ranges(division):
@@ -206,7 +204,7 @@ class _Ingestion:
 
     def _why_whole(self, division: Split, found: Recognition) -> str:
         unasked = None if self.model is None else self.model.unasked
-        return " ".join(filter(None, (division.doubt, unasked, found.told)))
+        return " ".join(filter(None, (division.doubt, unasked, found.warning)))
 
     def _pages(self, found: Recognition) -> ExtractionResult:
         attempt = self.attempt
@@ -255,7 +253,7 @@ def _done(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
     return Succeeded(effects)
 
 
-def _without_model(model: Remembering | None) -> str | None:
+def _without_model(model: CachedLlm | None) -> str | None:
     """Why a language model had no part in a reading, in a sentence; None where it had, or could have had."""
     return "No language model is configured, as there was then." if model is None else model.unasked
 

@@ -20,7 +20,7 @@ from counterfoil.documents.filetype import FileKind, recognise
 from counterfoil.documents.mail import archive, attachments, message
 from counterfoil.documents.matching import judge
 from counterfoil.documents.reading import model
-from counterfoil.documents.reading.grounds import Grounds
+from counterfoil.documents.reading.grounding import Grounds
 from counterfoil.documents.splitting import split
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidAnswerError, InvalidDocumentError, InvalidMessageError, NewerSchemaError

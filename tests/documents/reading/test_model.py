@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from counterfoil.documents.reading import model
-from counterfoil.documents.reading.grounds import Grounds
+from counterfoil.documents.reading.grounding import Grounds
 from counterfoil.documents.reading.model import Inquiry, Said, counted, form
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from counterfoil.documents.text import page

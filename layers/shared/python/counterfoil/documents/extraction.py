@@ -62,12 +62,12 @@ def extract(content: bytes, *, text_only: bool = False) -> ExtractionResult:
     exact = extract_xml(content, embedded=not text_only)
     if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
         return exact
-    from counterfoil.documents.reading import reader, recognition, scans
+    from counterfoil.documents.reading import ocr, reader, scans
     from counterfoil.documents.splitting import split
     from counterfoil.documents.text.page import pages
 
     read = pages(content)
-    found = recognition.of_pdf(read, scans.find(content, read))
+    found = ocr.ocr_pdf(read, scans.find(content, read))
     count = len(split(found.pages).parts)
     if count > 1:
         return replace(exact, reason=f"The PDF holds {count} documents; ingestion takes them apart and reads each.")

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from counterfoil.documents import units
-from counterfoil.documents.reading.grounds import Grounds
+from counterfoil.documents.reading.grounding import Grounds
 from counterfoil.documents.structured import (
     ROLES,
     DecimalString,

@@ -8,12 +8,11 @@ from uuid import UUID
 from counterfoil.deadline import Deadline
 from counterfoil.documents import text
 from counterfoil.documents.extraction import ExtractionResult, Method
-from counterfoil.documents.reading.asking import Remembering
-from counterfoil.documents.reading.choice import Read, choose
-from counterfoil.documents.reading.grounds import Grounds
+from counterfoil.documents.reading.cache import CachedLlm
+from counterfoil.documents.reading.grounding import Grounds
+from counterfoil.documents.reading.merge import Completeness, Read, check_completeness, lines_agree, merge_fields
 from counterfoil.documents.reading.model import SOURCE, Inquiry, Said, counted, form
-from counterfoil.documents.reading.recognition import Recognition
-from counterfoil.documents.reading.review import Review, lines_agree, review
+from counterfoil.documents.reading.ocr import Recognition
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.structured import ROLES, DocumentType, structure
 from counterfoil.documents.text.evidence import Evidence
@@ -27,7 +26,7 @@ from counterfoil.llm import BudgetSpentError, Question, RefusedQuestionError
 class Reader:
     """What reads, as one try at one document uses it."""
 
-    model: Remembering | None
+    model: CachedLlm | None
     tenant_id: UUID
     document_id: UUID
     deadline: Deadline
@@ -46,7 +45,7 @@ class Reader:
         refused: str | None = None
         if self.model is not None and (found is None or not _reviewed(found).is_good):
             try:
-                found = choose(found, counted(*self._ask(self.model, recognition, found)))
+                found = merge_fields(found, counted(*self._ask(self.model, recognition, found)))
             except BudgetSpentError as error:
                 refused = str(error)
             except (RefusedQuestionError, ContextWindowError) as error:
@@ -56,7 +55,7 @@ class Reader:
     def _by_rules(self, pages: Sequence[Page]) -> Read | None:
         return _read(parsers.read_pages(pages, self.deadline.check))
 
-    def _ask(self, model: Remembering, recognition: Recognition, found: Read | None) -> tuple[Said, Grounds]:
+    def _ask(self, model: CachedLlm, recognition: Recognition, found: Read | None) -> tuple[Said, Grounds]:
         """What the model says, and what it is held against. Lines that are sure are not asked for, nor too many."""
         grounds = Grounds(recognition.pages)
 
@@ -99,13 +98,13 @@ _REFUSED = "The language model refused to read the document."
 _TOO_LONG = "The document is too long for the language model."
 
 
-def _reviewed(read: Read) -> Review:
-    return review(read.type, read.fields, read.evidence)
+def _reviewed(read: Read) -> Completeness:
+    return check_completeness(read.type, read.fields, read.evidence)
 
 
 def _result(read: Read | None, recognition: Recognition, refused: str | None) -> ExtractionResult:
     lost = text.unreadable.warning(recognition.pages, {} if read is None else read.fields)
-    further = [sentence for sentence in (refused, lost, recognition.told) if sentence]
+    further = [sentence for sentence in (refused, lost, recognition.warning) if sentence]
     unread = frozenset(recognition.unread)
     if read is None:
         reason = "The pages name no kind of document with a number of its own that could be read; they are kept."
@@ -119,17 +118,17 @@ def _result(read: Read | None, recognition: Recognition, refused: str | None) ->
         record, remarks = structure(read.type, read.fields)
     except InvalidDocumentError as error:
         return ExtractionResult(read.type, method, None, " ".join([str(error), *further]), unread=unread)
-    told = (*read.remarks, *remarks, *_wanting(_reviewed(read)), *further)
+    told = (*read.remarks, *remarks, *_problems(_reviewed(read)), *further)
     data = record.data()
     return ExtractionResult(read.type, method, data, None, told, _evidence(data, read, recognition), unread)
 
 
-def _wanting(review: Review) -> Iterable[str]:
-    if review.missing:
-        yield f"Not found on the pages: {', '.join(review.missing)}."
-    if review.doubtful:
-        yield f"Doubtful: {', '.join(review.doubtful)}."
-    yield from review.contradictions
+def _problems(found: Completeness) -> Iterable[str]:
+    if found.missing:
+        yield f"Not found on the pages: {', '.join(found.missing)}."
+    if found.doubtful:
+        yield f"Doubtful: {', '.join(found.doubtful)}."
+    yield from found.contradictions
 
 
 def _without_nameless(read: Read) -> Read:

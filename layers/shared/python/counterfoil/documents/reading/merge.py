@@ -1,17 +1,19 @@
-"""Of what rules and what a language model read on the same pages, that which is to be believed. Pure.
+"""Merge of fields by rules and by a model, and checks of the result. Pure.
 
-Rules that are sure of a field are believed; a model fills what they left open. Amounts belong together: the totals are
-taken from one of them as a whole, and so are the lines, whichever adds up.
+Fields of which the rules are sure stay, and the model fills the others. Amounts belong together: the totals come from
+one of the two as a whole, and so do the lines, whichever adds up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
 from typing import Any
 
 from counterfoil.documents.matching import normalise
 from counterfoil.documents.reading.model import Answer
-from counterfoil.documents.reading.review import lines_agree, totals_agree
 from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.text import totals
 from counterfoil.documents.text.evidence import Evidence
 
 BELIEVED = 0.75
@@ -31,7 +33,7 @@ class Read:
     remarks: tuple[str, ...] = ()
 
 
-def choose(by_rules: Read | None, by_model: Answer) -> Read:
+def merge_fields(by_rules: Read | None, by_model: Answer) -> Read:
     """What is believed of both. Rules that are sure of a document's own number are sure of its type."""
     model = Read(by_model.type, by_model.fields, by_model.evidence, by_model.remarks)
     if by_rules is None:
@@ -133,3 +135,92 @@ def _paths(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     lines: Sequence[Mapping[str, Any]] = fields.get(_LINES) or ()
     for place, line in enumerate(lines):
         yield from ((f"{_LINES}.{place}.{name}", value) for name, value in line.items())
+
+
+SURE = 0.6
+"""The least confidence in an essential field with which it is relied upon."""
+
+_BILLED = ("currency", "total_gross", "line_items")
+_ESSENTIAL: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
+    {
+        DocumentType.INVOICE: _BILLED,
+        DocumentType.CREDIT_NOTE: _BILLED,
+        DocumentType.PURCHASE_ORDER: ("line_items",),
+        DocumentType.ORDER_CONFIRMATION: ("line_items",),
+        DocumentType.DELIVERY_NOTE: ("line_items",),
+        DocumentType.GOODS_RECEIPT: ("line_items",),
+        DocumentType.CONTRACT: (),
+    }
+)
+"""Required fields by type, besides number, date and the names of both parties."""
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """Problems of an extraction: paths of fields, and sentences about contradictions."""
+
+    missing: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """True if there are no problems."""
+        return not (self.missing or self.contradictions or self.doubtful)
+
+
+def check_completeness(
+    type_: DocumentType, fields: Mapping[str, Any], evidence: Mapping[str, Evidence]
+) -> Completeness:
+    """Check the fields of a document. Other types need none."""
+    paths = tuple(essentials(type_))
+    missing = tuple(path for path in paths if not _at(fields, path))
+    doubtful = tuple(path for path in paths if path in evidence and evidence[path].confidence < SURE)
+    return Completeness(missing, tuple(contradictions(fields)), doubtful)
+
+
+def essentials(type_: DocumentType) -> Iterator[str]:
+    """Yield the paths of required fields of a type."""
+    roles = ROLES.get(type_)
+    if roles is not None:
+        yield from (roles.number, roles.date, f"{roles.seller}.name", f"{roles.buyer}.name")
+        yield from _ESSENTIAL[type_]
+
+
+def contradictions(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Amounts that disagree, a sentence each, by the names of their fields."""
+    if not totals_agree(fields):
+        yield "total_net and total_tax do not add up to total_gross."
+    lines = fields.get("line_items") or ()
+    if lines_agree(lines, fields) is False:
+        yield "The net amounts of the lines do not add up to total_net."
+
+
+def totals_agree(fields: Mapping[str, Any]) -> bool:
+    """Return whether net and tax make the gross total. True if one of them is not stated."""
+    net, tax, gross = (_decimal(fields.get(name)) for name in ("total_net", "total_tax", "total_gross"))
+    return net is None or tax is None or gross is None or totals.gross_agrees(net, tax, gross)
+
+
+def lines_agree(lines: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> bool | None:
+    """Return whether the lines make the net total, or None if an amount is missing."""
+    net = _decimal(fields.get("total_net"))
+    amounts = [_decimal(line.get("net_amount")) for line in lines]
+    known = [amount for amount in amounts if amount is not None]
+    if net is None or not known or len(known) < len(amounts):
+        return None
+    return totals.sum_agrees(known, net)
+
+
+def _at(fields: Mapping[str, Any], path: str) -> Any:
+    value: Any = fields
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _decimal(value: Any) -> Decimal | None:
+    try:
+        return None if value is None else Decimal(value)
+    except (InvalidOperation, TypeError, ValueError):
+        return None

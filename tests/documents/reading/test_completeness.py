@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.reading.review import Review, review
+from counterfoil.documents.reading.merge import Completeness, check_completeness
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text.evidence import Evidence
 
@@ -21,13 +21,13 @@ WHOLE: dict[str, Any] = {
 }
 
 
-def of(**changes: Any) -> Review:
+def of(**changes: Any) -> Completeness:
     fields = {name: value for name, value in (WHOLE | changes).items() if value is not None}
-    return review(DocumentType.INVOICE, fields, {})
+    return check_completeness(DocumentType.INVOICE, fields, {})
 
 
 def test_a_whole_invoice_wants_nothing():
-    assert of() == Review()
+    assert of() == Completeness()
     assert of().is_good
 
 
@@ -54,7 +54,7 @@ def test_what_is_not_stated_disagrees_with_nothing(name: str):
 
 def test_an_essential_field_that_is_unsure_is_doubtful():
     evidence = {"invoice_number": Evidence("label", 0.5, 1), "total_gross": Evidence("label", 0.6, 1)}
-    assert review(DocumentType.INVOICE, WHOLE, evidence).doubtful == ("invoice_number",)
+    assert check_completeness(DocumentType.INVOICE, WHOLE, evidence).doubtful == ("invoice_number",)
 
 
 def test_a_delivery_note_has_lines_and_no_totals():
@@ -65,5 +65,5 @@ def test_a_delivery_note_has_lines_and_no_totals():
         "buyer": {"name": "b"},
         "line_items": [{"quantity": "1"}],
     }
-    assert review(DocumentType.DELIVERY_NOTE, fields, {}).is_good
-    assert review(DocumentType.OTHER, {}, {}).is_good
+    assert check_completeness(DocumentType.DELIVERY_NOTE, fields, {}).is_good
+    assert check_completeness(DocumentType.OTHER, {}, {}).is_good

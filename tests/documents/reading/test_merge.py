@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from counterfoil.documents.reading.choice import Read, choose
+from counterfoil.documents.reading.merge import Read, merge_fields
 from counterfoil.documents.reading.model import Answer
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.text.evidence import Evidence
@@ -35,13 +35,15 @@ TOTALS: dict[str, Any] = {"total_net": "100.00", "total_tax": "19.00", "total_gr
 
 
 def test_without_rules_the_model_s_word_stands():
-    found = choose(None, answer(invoice_number="1"))
+    found = merge_fields(None, answer(invoice_number="1"))
     assert (found.fields, found.remarks) == ({"invoice_number": "1"}, ("A remark.",))
 
 
 def test_what_rules_are_sure_of_stays_and_what_they_left_open_is_filled():
     rules = read(invoice_number="1", issuer={"name": "Nordwind"})
-    found = choose(rules, answer(invoice_number="2", po_reference="P", issuer={"name": "NORDWIND", "city": "Bonn"}))
+    found = merge_fields(
+        rules, answer(invoice_number="2", po_reference="P", issuer={"name": "NORDWIND", "city": "Bonn"})
+    )
     assert found.fields == {"invoice_number": "1", "po_reference": "P", "issuer": {"name": "Nordwind", "city": "Bonn"}}
     assert {path: one.source for path, one in found.evidence.items()} == {
         "invoice_number": "label",
@@ -54,43 +56,43 @@ def test_what_rules_are_sure_of_stays_and_what_they_left_open_is_filled():
 def test_what_a_model_says_of_another_firm_fills_no_gaps():
     rules = read(issuer={"name": "Nordwind GmbH"}, recipient={"name": "Acme"})
     swapped = answer(issuer={"name": "Acme", "city": "Bonn"}, recipient={"name": "Nordwind", "city": "Kiel"})
-    assert choose(rules, swapped).fields == rules.fields
+    assert merge_fields(rules, swapped).fields == rules.fields
     same = answer(issuer={"name": "NORDWIND", "city": "Kiel"})
-    assert choose(rules, same).fields["issuer"] == {"name": "Nordwind GmbH", "city": "Kiel"}
+    assert merge_fields(rules, same).fields["issuer"] == {"name": "Nordwind GmbH", "city": "Kiel"}
 
 
 def test_what_rules_are_unsure_of_the_model_may_change():
-    found = choose(read(0.5, invoice_number="1", invoice_date="2026-01-02"), answer(invoice_number="2"))
+    found = merge_fields(read(0.5, invoice_number="1", invoice_date="2026-01-02"), answer(invoice_number="2"))
     assert found.fields == {"invoice_number": "2", "invoice_date": "2026-01-02"}
 
 
 def test_two_who_read_the_same_confirm_each_other():
-    found = choose(read(0.5, invoice_number="1"), answer(invoice_number="1"))
+    found = merge_fields(read(0.5, invoice_number="1"), answer(invoice_number="1"))
     assert found.evidence["invoice_number"] == Evidence("label", 0.9, 1)
 
 
 def test_totals_are_taken_from_whoever_s_agree():
     wrong = {**TOTALS, "total_tax": "20.00"}
-    assert choose(read(0.5, **wrong), answer(**TOTALS)).fields == TOTALS
-    assert choose(read(0.5, **TOTALS), answer(**wrong)).fields == TOTALS
-    assert choose(read(0.5, total_gross="119.00"), answer(**TOTALS)).fields == TOTALS
+    assert merge_fields(read(0.5, **wrong), answer(**TOTALS)).fields == TOTALS
+    assert merge_fields(read(0.5, **TOTALS), answer(**wrong)).fields == TOTALS
+    assert merge_fields(read(0.5, total_gross="119.00"), answer(**TOTALS)).fields == TOTALS
 
 
 def test_a_sure_total_is_not_exchanged_for_others_that_agree():
     others: dict[str, Any] = {"total_net": "50.00", "total_tax": "9.50", "total_gross": "59.50"}
-    found = choose(read(total_gross="119.00"), answer(**others))
+    found = merge_fields(read(total_gross="119.00"), answer(**others))
     assert found.fields["total_gross"] == "119.00"
 
 
 def test_lines_are_taken_from_whoever_s_make_the_total():
     short = LINES[:1]
-    assert choose(read(**TOTALS, line_items=short), answer(line_items=LINES)).fields["line_items"] == LINES
-    assert choose(read(**TOTALS, line_items=LINES), answer(line_items=short)).fields["line_items"] == LINES
-    assert choose(read(line_items=short), answer(line_items=LINES)).fields["line_items"] == short
+    assert merge_fields(read(**TOTALS, line_items=short), answer(line_items=LINES)).fields["line_items"] == LINES
+    assert merge_fields(read(**TOTALS, line_items=LINES), answer(line_items=short)).fields["line_items"] == LINES
+    assert merge_fields(read(line_items=short), answer(line_items=LINES)).fields["line_items"] == short
 
 
 def test_the_evidence_of_lines_is_that_of_whose_they_are():
-    found = choose(read(**TOTALS, line_items=[{"net_amount": "60.00"}]), answer(line_items=LINES))
+    found = merge_fields(read(**TOTALS, line_items=[{"net_amount": "60.00"}]), answer(line_items=LINES))
     assert found.evidence["line_items.1.net_amount"].source == "model"
     assert "line_items.2.net_amount" not in found.evidence
 
@@ -98,6 +100,6 @@ def test_the_evidence_of_lines_is_that_of_whose_they_are():
 def test_rules_that_are_sure_of_the_number_are_sure_of_the_type():
     sure, unsure = read(invoice_number="1"), read(0.5, invoice_number="1")
     other = answer(DocumentType.CREDIT_NOTE, credit_note_number="1")
-    assert choose(sure, other) == sure
-    assert choose(unsure, other).type is DocumentType.CREDIT_NOTE
-    assert choose(unsure, answer(DocumentType.OTHER)) == unsure
+    assert merge_fields(sure, other) == sure
+    assert merge_fields(unsure, other).type is DocumentType.CREDIT_NOTE
+    assert merge_fields(unsure, answer(DocumentType.OTHER)) == unsure

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.documents.reading.grounds import Grounds, dates, numbers
+from counterfoil.documents.reading.grounding import Grounds, dates, numbers
 from counterfoil.documents.text.page import Page, Word
 
 

@@ -1,8 +1,8 @@
-"""Whether something that a language model read stands on the pages, and on which. Pure.
+"""Search of the pages for values of a model's answer. Pure.
 
-What is sought is sought in any of the forms that people write it in: an amount with points, commas, blanks or
-apostrophes, a date with the month as a number or a word. Where a form has several meanings (1.234, 01/02/2026), each of
-them counts as stated: the model has chosen, and arithmetic has the last word.
+A value is sought in every form that people write: amounts with points, commas, spaces or apostrophes, dates with the
+month as number or word. If a form has several meanings (1.234, 01/02/2026), each counts as stated: the model has
+chosen, and arithmetic decides.
 """
 
 import datetime as dt

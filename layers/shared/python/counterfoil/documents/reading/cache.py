@@ -1,0 +1,93 @@
+"""Answers of OCR and language models about a document, stored so that none is paid for twice.
+
+The key of a model's answer has the provider, the model, the version of the prompt and the input. Another model or
+version needs a new answer.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, TypeVar
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+from pydantic import BaseModel
+
+from counterfoil.db import Database
+from counterfoil.deadline import Deadline
+from counterfoil.errors import InvalidAnswerError
+from counterfoil.llm import Answered, BudgetSpentError, Llm, Question
+from counterfoil.validation import validate
+
+_KEPT = "SELECT question, answer FROM reading WHERE document_id = %(id)s AND question = ANY(%(questions)s)"
+
+_KEEP = """
+INSERT INTO reading (tenant_id, document_id, question, answer, read_by, read_at)
+VALUES (%(tenant)s, %(id)s, %(question)s, %(answer)s, %(by)s, %(now)s)
+ON CONFLICT (document_id, question) DO NOTHING
+"""
+
+
+class AnswerCache:
+    """Stored answers about one document. Each call is one transaction."""
+
+    def __init__(self, database: Database, tenant_id: UUID, document_id: UUID, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._tenant_id = tenant_id
+        self._document_id = document_id
+        self._now = now
+        self.added = 0
+        """Number of new answers, which the next attempt finds."""
+
+    def find(self, questions: Iterable[bytes]) -> dict[bytes, Any]:
+        """The answers to these questions, where there are any. Raises as `Database.tenant`."""
+        with self._database.tenant(self._tenant_id) as connection:
+            found = connection.execute(_KEPT, {"id": self._document_id, "questions": list(questions)})
+            return dict(found.fetchall())
+
+    def keep(self, question: bytes, answer: Any, by: str) -> None:
+        """Keep an answer, unless the question has one. Raises as `Database.tenant`."""
+        values = {
+            "tenant": self._tenant_id,
+            "id": self._document_id,
+            "question": question,
+            "answer": Jsonb(answer),
+            "by": by,
+            "now": self._now(),
+        }
+        with self._database.tenant(self._tenant_id) as connection:
+            connection.execute(_KEEP, values)
+        self.added += 1
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class CachedLlm:
+    """Language model with stored answers about one document."""
+
+    def __init__(self, make: Callable[[], Llm], memory: AnswerCache) -> None:
+        """`make` makes the model as it is configured now."""
+        self._make = make
+        self._memory = memory
+        self.unasked: str | None = None
+        """Why the model was not asked, in a sentence for people: a day's budget of questions is used up."""
+
+    def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
+        """Return a cached answer or ask the model as `Llm.ask` does, outside any transaction."""
+        llm = self._make()
+        asked = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
+        key = sha256("\n".join(asked).encode()).digest()
+        kept = self._memory.find([key])
+        if key in kept:
+            try:
+                return Answered(validate(answer, kept[key], lambda _: InvalidAnswerError("Cached in an earlier form")))
+            except InvalidAnswerError:
+                pass  # forms change with the code
+        try:
+            found = llm.ask(question, answer, deadline)
+        except BudgetSpentError as error:
+            self.unasked = str(error)
+            raise
+        self._memory.keep(key, found.said.model_dump(mode="json", exclude_none=True), llm.provider.model)
+        return found
