@@ -51,7 +51,7 @@ def test_the_network_has_no_way_to_the_internet(aws: Synthesis):
         str(network.resolved(endpoint["ServiceName"])).rpartition(".")[2]
         for endpoint in network.resources("AWS::EC2::VPCEndpoint").values()
     }
-    assert services == {"s3", "sqs", "secretsmanager", "lambda", "monitoring"}
+    assert services == {"s3", "sqs", "secretsmanager", "cognito-idp", "lambda", "monitoring"}
 
 
 def test_every_function_runs_inside_the_network(aws: Synthesis):
