@@ -11,7 +11,7 @@ from cli.case import case_of
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
-from cli.terminal import page, print_json
+from cli.output import page, print_json
 from cli.trail import By, Reason
 from counterfoil.db import retry_conflicts
 from counterfoil.documents import acceptance, diagnostics

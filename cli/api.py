@@ -1,13 +1,12 @@
 """The HTTP API as commands ask it: the local cloud's, or that of a deployment on AWS.
 
-A deployment is named in the environment, `COUNTERFOIL_URL`, with an ID token of its issuer, `COUNTERFOIL_TOKEN`: who
-the token is of may do what it allows. In the local cloud a command signs in by itself (`cli.sign_in`), as an admin of
-all tenants.
+The environment names a deployment, `COUNTERFOIL_URL`, and holds an ID token of its issuer, `COUNTERFOIL_TOKEN`, whose
+roles apply. Without them, a command signs in to the local cloud (`cli.local.sign_in`), as an admin of all tenants.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -19,9 +18,6 @@ from pydantic import BaseModel, ValidationError
 
 from cli import ids
 from cli.failures import CommandError, UsageError
-from cli.local.cloud import Cloud
-from cli.local.place import place_of
-from cli.sign_in import Bearer, SignedIn
 from cli.trail import user
 from functions.admin_api.api.dead_letters import NamedThings
 from functions.admin_api.api.tenants import TenantPage
@@ -54,6 +50,18 @@ class TooOftenError(UsageError):
 
 class NotNowError(CommandError):
     """The API cannot answer just now."""
+
+
+class Bearer(httpx.Auth):
+    """Authenticates requests with a token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add the token to the request."""
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        yield request
 
 
 @dataclass(frozen=True)
@@ -173,6 +181,10 @@ def reach(context: typer.Context, by: str | None = None) -> Api:
     """
     url = os.environ.get(URL)
     if url is None:
+        from cli.local.cloud import Cloud  # slow to import
+        from cli.local.place import place_of
+        from cli.local.sign_in import SignedIn
+
         cloud = Cloud.at(place_of(context.obj))
         auth = SignedIn(cloud, by or _reader())
         client = httpx.Client(base_url=cloud.api_url, auth=auth, timeout=PATIENCE)

@@ -10,8 +10,7 @@ from rich.text import Text
 from cli import ids
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
-from cli.tables import label
-from cli.terminal import page, print_json
+from cli.output import label, page, print_json
 from counterfoil.documents.matching import judge
 from counterfoil.documents.matching.judge import Said
 from counterfoil.documents.review_queue import Paper, papers

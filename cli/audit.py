@@ -7,7 +7,7 @@ import typer
 from cli.api import Api, reach
 from cli.dlq_options import AnyTenant, AsJson
 from cli.failures import UsageError
-from cli.terminal import page, print_json
+from cli.output import page, print_json
 from counterfoil import audit
 from functions.admin_api.api.dead_letters import AuditPage, AuditRecord
 

@@ -16,7 +16,7 @@ from cli.cluster_list import STYLES
 from cli.failures import UsageError
 from cli.ids import short
 from cli.local.cloud import Cloud
-from cli.tables import label
+from cli.output import label
 from cli.tenants import Tenant
 from counterfoil.documents.document_list import missing
 from counterfoil.documents.structured import ROLES

@@ -22,8 +22,8 @@ from cli.local import processes
 from cli.local.cloud import Cloud, State
 from cli.local.deployment import Tuning
 from cli.local.place import Place, place_of
+from cli.output import Checklist, aside, page, print_json
 from cli.tenants import Tenant, chosen
-from cli.terminal import Checklist, aside, page, print_json
 from cli.trail import user
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.delivery.outbox import Outbox

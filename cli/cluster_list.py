@@ -8,8 +8,8 @@ from rich.text import Text
 from cli import ids
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
+from cli.output import aside, page, print_json
 from cli.tenants import Tenant, chosen
-from cli.terminal import aside, page, print_json
 from counterfoil.documents import cluster_list
 from counterfoil.documents.cluster_list import ClusterFilter, ClusterSummary, Cursor, Sort
 from counterfoil.documents.three_way_match import ClusterStatus

@@ -11,15 +11,14 @@ from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
-from cli import cluster_list, ids, listing, outcomes
+from cli import cluster_list, ids, outcomes
 from cli.acceptance import accept, dispute
 from cli.case import Link, case_of, place_of_type, show_case
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
 from cli.outcomes import Outcome, State
-from cli.tables import label
+from cli.output import is_wanted, label, page, print_json
 from cli.tenants import Tenant
-from cli.terminal import page, print_json
 from counterfoil.documents import acceptance
 from counterfoil.documents.three_way_match import ClusterStatus
 
@@ -180,7 +179,7 @@ def clusters(  # noqa: PLR0913  # one for each option
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """List clusters by status: what needs a person, the oldest first."""
-    if not listing.is_wanted(context, "clusters"):
+    if not is_wanted(context, "clusters"):
         return
     cluster_list.show_list(
         Cloud.at(place_of(context.obj)),

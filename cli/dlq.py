@@ -30,8 +30,7 @@ from cli.dlq_options import (
     fingerprint_of,
     states_of,
 )
-from cli.tables import of_tenants
-from cli.terminal import aside, page, print_json
+from cli.output import aside, of_tenants, page, print_json
 from counterfoil.dead_letters.entries import STATUSES, Status
 from functions.admin_api.api.dead_letters import (
     LastError,

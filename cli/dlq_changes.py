@@ -14,8 +14,7 @@ from cli.commands.tasks import read_payload
 from cli.dlq import path_of, plain
 from cli.dlq_options import AnyTenant, AsJson, Limit
 from cli.failures import UsageError
-from cli.tables import of_tenants
-from cli.terminal import page, print_json
+from cli.output import of_tenants, page, print_json
 from cli.trail import By, Reason
 from functions.admin_api.api.dead_letters import AuditPage, AuditRecord, Letter, LetterChanged, LetterPayload
 

@@ -32,8 +32,7 @@ from cli.dlq_options import (
     states_of,
 )
 from cli.failures import CommandError, UsageError
-from cli.tables import of_tenants
-from cli.terminal import aside, page, print_json
+from cli.output import aside, of_tenants, page, print_json
 from cli.trail import By
 from counterfoil.dead_letters.export import ENDINGS, Format
 from functions.admin_api.exporting import LetterExport, LetterExportPage, ListedExport

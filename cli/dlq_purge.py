@@ -11,7 +11,7 @@ from cli.dlq import plain
 from cli.dlq_options import AsJson, OneTenant, moment
 from cli.failures import UsageError
 from cli.operations import sentence_of
-from cli.terminal import aside, page, print_json
+from cli.output import aside, page, print_json
 from cli.trail import By
 from counterfoil.dead_letters.keeping import RESTORE_WITHIN, SETTLED
 from counterfoil.delivery.dead_letter import ClosedStatus

@@ -14,9 +14,8 @@ from cli.dlq_options import moment
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
-from cli.tables import label
+from cli.output import aside, label, page, print_json
 from cli.tenants import Tenant, chosen
-from cli.terminal import aside, page, print_json
 from counterfoil.documents import document_detail, document_list
 from counterfoil.documents.document_list import STAGES, STATES, Place, Summary, Wanted
 from counterfoil.documents.structured import DocumentType

@@ -7,16 +7,15 @@ from uuid import UUID
 
 import typer
 
-from cli import ids, listing, outcomes
+from cli import ids, outcomes
 from cli.document_views import list_, show, show_timeline
 from cli.failures import UsageError
 from cli.ingest import upload
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
-from cli.outcomes import State
-from cli.tables import show_outcomes
+from cli.outcomes import State, show_outcomes
+from cli.output import is_wanted, page, print_json
 from cli.tenants import Tenant, chosen
-from cli.terminal import page, print_json
 from cli.trail import By, Reason
 from counterfoil.documents import erasure, removal
 from counterfoil.documents.erasure import Erasure
@@ -47,7 +46,7 @@ def documents(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """Show what became of every uploaded file."""
-    if not listing.is_wanted(context, "documents"):
+    if not is_wanted(context, "documents"):
         return
     cloud = Cloud.at(place_of(context.obj))
     found = [outcome for one in chosen(cloud, tenant) for outcome in outcomes.of_tenant(cloud, one)]

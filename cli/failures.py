@@ -13,8 +13,6 @@
 from enum import IntEnum
 from typing import ClassVar
 
-from counterfoil.errors import CounterfoilError
-
 
 class ExitCode(IntEnum):
     """How the command ended, for scripts."""
@@ -27,7 +25,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-class CommandError(CounterfoilError):
+class CommandError(Exception):
     """A command cannot do what was asked. The sentence says why, and the way out."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.UNWANTED
@@ -43,8 +41,3 @@ class CloudError(CommandError):
     """The local cloud is not up, or cannot be brought up."""
 
     exit_code = ExitCode.NO_CLOUD
-
-
-def exit_code_of(error: CounterfoilError) -> ExitCode:
-    """The exit code for an error of our tree."""
-    return error.exit_code if isinstance(error, CommandError) else ExitCode.UNWANTED

@@ -13,10 +13,9 @@ from cli import outcomes
 from cli.failures import CommandError, ExitCode, UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
-from cli.outcomes import Outcome, State
-from cli.tables import show_outcomes
+from cli.outcomes import Outcome, State, show_outcomes
+from cli.output import aside, page, print_json
 from cli.tenants import Tenant, chosen
-from cli.terminal import aside, page, print_json
 from counterfoil.aws import errors_mapped
 from counterfoil.documents.mail.message import HEAD_BYTES, is_mail
 from counterfoil.documents.uploads import INBOX, PREFIX

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from cli.api import Api, reach
 from cli.dlq_options import AnyTenant, AsJson, Limit
-from cli.tables import of_tenants
-from cli.terminal import page, print_json
+from cli.output import of_tenants, page, print_json
 from cli.trail import By, Reason
 from counterfoil.documents.mail.holds import DmarcPolicy, Hold
 from functions.admin_api.api.mail import HeldMail, HeldMailPage, MailDecided, MailPolicy

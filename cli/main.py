@@ -8,8 +8,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from cli.failures import ExitCode, exit_code_of
-from counterfoil.errors import CounterfoilError
+from cli.failures import CommandError, ExitCode
 
 
 def run() -> None:
@@ -22,13 +21,16 @@ def run() -> None:
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         app()
-    except CounterfoilError as error:
-        _fail(str(error), exit_code_of(error))
+    except CommandError as error:
+        _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail("Interrupted.", ExitCode.INTERRUPTED)
     except OSError as error:
         _fail(_sentence(error), ExitCode.UNWANTED)
-    except Exception:  # noqa: BLE001 - the last resort: people get a sentence, whoever repairs it the traceback
+    except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence, maintainers the traceback
+        errors = sys.modules.get("counterfoil.errors")  # commands that only ask the API never import it
+        if errors is not None and isinstance(error, errors.CounterfoilError):
+            _fail(str(error), ExitCode.UNWANTED)
         _fail(f"Counterfoil has failed unexpectedly. Please report it with this file: {_report()}", ExitCode.DEFECT)
 
 

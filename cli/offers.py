@@ -9,7 +9,7 @@ import typer
 from cli.failures import CommandError, UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
-from cli.terminal import page, print_json
+from cli.output import page, print_json
 from cli.trail import By
 from counterfoil import aws
 from counterfoil.errors import ServiceUnavailableError

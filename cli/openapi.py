@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.terminal import print_json, write_json
+from cli.output import print_json, write_json
 
 
 def openapi(

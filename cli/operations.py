@@ -13,9 +13,7 @@ from cli import ids
 from cli.api import Api, reach
 from cli.dlq import plain
 from cli.dlq_options import AnyTenant, AsJson, Limit
-from cli.listing import is_wanted
-from cli.tables import of_tenants
-from cli.terminal import aside, page, print_json
+from cli.output import aside, is_wanted, of_tenants, page, print_json
 from cli.trail import By
 from counterfoil.operations.store import LISTING, REPROCESSING, Result, State, Steer
 from functions.admin_api.api.operations import (

@@ -11,14 +11,20 @@
 | failed | for good; the note says why, and a dead letter holds its place |
 """
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli.ids import short
 from cli.local.cloud import Cloud
+from cli.output import label, page
 from cli.tenants import Tenant
 from counterfoil.documents import document_list
 from counterfoil.documents.removal import STAYS
@@ -209,3 +215,46 @@ def _outcome(tenant: str, row: tuple[Any, ...]) -> Outcome:
         content_hash,
         cluster,
     )
+
+
+STYLES = {
+    State.WAITING: "cyan",
+    State.WORKING: "cyan",
+    State.SUCCEEDED: "green",
+    State.KEPT: "yellow",
+    State.SEEN_AGAIN: "dim",
+    State.REMOVED: "dim",
+    State.FAILED: "red",
+}
+
+
+def show_outcomes(found: Sequence[Outcome], *, with_ids: bool = False) -> None:
+    """Print a row for each upload and the number in each state; an id is the end of the document's id."""
+    if not found:
+        page().print("There are no documents.")
+        return
+    several = len({outcome.tenant for outcome in found}) > 1
+    columns = [Column("tenant", no_wrap=True)] if several else []
+    columns += [Column("id", no_wrap=True)] if with_ids else []
+    columns += [
+        Column("file", overflow="fold"),
+        Column("state", no_wrap=True),
+        Column("type"),
+        Column("number", overflow="fold"),
+    ]
+    table = Table(*columns, Column("note", overflow="fold"), box=None, pad_edge=False)
+    for outcome in found:
+        cells = [Text(outcome.tenant or "(none)")] if several else []
+        cells += [Text("" if outcome.state is State.REMOVED else short(outcome.document_id))] if with_ids else []
+        cells += [Text(outcome.file), Text(outcome.state, STYLES[outcome.state])]
+        cells += [Text(label(outcome.type)), Text(outcome.number or ""), Text(outcome.note)]
+        table.add_row(*cells)
+    page().print(table)
+    page().print(summary(found))
+
+
+def summary(found: Sequence[Outcome]) -> Text:
+    """Return the number of uploads in each state that has any."""
+    counts = Counter(outcome.state for outcome in found)
+    parts = [Text(f"{counts[state]} {state}", STYLES[state]) for state in State if counts[state]]
+    return Text(", ").join(parts)

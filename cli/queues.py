@@ -6,11 +6,10 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli import listing
 from cli.api import Api, reach
 from cli.dlq_options import AnyTenant
 from cli.failures import UsageError
-from cli.terminal import aside, page, print_json
+from cli.output import aside, is_wanted, page, print_json
 from cli.trail import By, Reason
 from functions.admin_api.api.queues import QueueMinutes, QueueOverview, QueuesOverview, QueueState
 
@@ -43,7 +42,7 @@ Seen = Annotated[
 @app.callback()
 def queues(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Show every queue."""
-    if listing.is_wanted(context, "queues"):
+    if is_wanted(context, "queues"):
         _list(context, tenant, as_json=as_json)
 
 

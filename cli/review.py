@@ -10,13 +10,12 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli import asked, ids, listing
+from cli import asked, ids
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
-from cli.tables import label
+from cli.output import is_wanted, label, page, print_json
 from cli.tenants import Tenant, chosen
-from cli.terminal import page, print_json
 from cli.trail import By, Reason
 from counterfoil.db import Connection, retry_conflicts
 from counterfoil.documents import review as acts
@@ -82,7 +81,7 @@ def review(  # one for each option
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with all the evidence.")] = False,
 ) -> None:
     """List the documents that are in doubt."""
-    if not listing.is_wanted(context, "documents in doubt"):
+    if not is_wanted(context, "documents in doubt"):
         return
     cloud = Cloud.at(place_of(context.obj))
     wanted = Wanted(

@@ -9,7 +9,7 @@ from rich.table import Table
 from cli.api import Api, reach
 from cli.dlq_options import AsJson
 from cli.failures import UsageError
-from cli.terminal import page, print_json
+from cli.output import page, print_json
 from cli.trail import By
 
 

@@ -15,8 +15,7 @@ from rich.text import Text
 from cli import ids
 from cli.api import Api, after, reach
 from cli.failures import UsageError
-from cli.tables import of_tenants
-from cli.terminal import aside, page, print_json
+from cli.output import aside, of_tenants, page, print_json
 from cli.trail import By
 
 SUMMARY = "Submit tasks for the workers; show, list and cancel them."

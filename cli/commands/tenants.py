@@ -12,7 +12,7 @@ from cli.commands.tolerances import tolerances
 from cli.dlq_options import AsJson
 from cli.failures import UsageError
 from cli.mail import dmarc
-from cli.terminal import aside, page, print_json
+from cli.output import aside, page, print_json
 from cli.trail import By
 
 PATH = "/api/admin/tenants"

@@ -12,7 +12,7 @@ from rich.text import Text
 from cli.api import Api, reach
 from cli.dlq_options import AsJson
 from cli.failures import UsageError
-from cli.terminal import page, print_json
+from cli.output import page, print_json
 from cli.trail import By, Reason
 
 KEYS = ("price", "billed_quantity", "delivered_quantity", "total", "tax")

@@ -18,7 +18,7 @@ from cli.local.emulator import Emulator
 from cli.local.place import Place
 from cli.local.postgres import PostgresServer
 from cli.local.processes import Part
-from cli.terminal import Checklist, aside
+from cli.output import Checklist, aside
 from counterfoil.db import Database
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Send

@@ -13,7 +13,7 @@ from cli.local import cloud, deployment, emulator
 from cli.local.cloud import Cloud
 from cli.local.deployment import Tuning
 from cli.local.place import place_of
-from cli.terminal import Checklist, page, print_json
+from cli.output import Checklist, page, print_json
 
 
 def up(

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from cli import clusters
 from cli.case import case_of, show_case
 from cli.local.cloud import Cloud
+from cli.output import Screen
 from cli.tenants import Tenant
-from cli.terminal import Screen
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
 from tests.cli.test_outcomes import CloudOf

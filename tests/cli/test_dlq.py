@@ -289,7 +289,7 @@ def test_tables_fit_the_terminal_whatever_an_error_says(
     columns: int, die: Die, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = die("\x1b[31mred\n" + "Ünï 文文 " * 300, worker="document_output", task_type="chat_completion")
-    monkeypatch.setattr("cli.terminal.NARROWEST", columns)
+    monkeypatch.setattr("cli.output.NARROWEST", columns)
 
     for words in (["list"], ["groups"], ["stats"], ["show", job_id]):
         told = run(*words, columns=columns)

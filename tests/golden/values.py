@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from cli.terminal import Checklist
+from cli.output import Checklist
 from counterfoil.delivery.dead_letter import DeadLetter, Failure
 from counterfoil.delivery.work import JOB_NAMESPACE
 from counterfoil.documents.extraction import extract

@@ -15,9 +15,8 @@ from cli.clusters import Cluster, show_clusters_in_short
 from cli.failures import CloudError, ExitCode
 from cli.local.cloud import Cloud, visited
 from cli.local.place import ROOT, Place, place_of
-from cli.outcomes import Outcome, State
-from cli.tables import STYLES, label, summary
-from cli.terminal import DONE, FAILED, Counters, page, print_json, write_json
+from cli.outcomes import STYLES, Outcome, State, summary
+from cli.output import DONE, FAILED, Counters, label, page, print_json, write_json
 from tools.demo import cases_run
 from tools.demo.cases_run import CasesRun, Found, open_codes, receiving
 from tools.demo.sample_run import Run

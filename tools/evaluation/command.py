@@ -21,7 +21,7 @@ from rich.table import Table
 
 from cli.local import processes
 from cli.local.postgres import Server, temporary_server
-from cli.terminal import Checklist, aside, print_json
+from cli.output import Checklist, aside, print_json
 from counterfoil.db import Database, retry_conflicts
 from counterfoil.documents import matching
 from counterfoil.documents.matching.score import using

@@ -15,8 +15,8 @@ from cli.failures import CommandError, ExitCode
 from cli.ingest import POLL_SECONDS, upload
 from cli.local.cloud import Cloud, visited
 from cli.local.place import ROOT, place_of
+from cli.output import DONE, FAILED, Counters, page, print_json, write_json
 from cli.tenants import Tenant, add_tenant
-from cli.terminal import DONE, FAILED, Counters, page, print_json, write_json
 from counterfoil.aws import errors_mapped
 from tools.replay import evidence, findings
 from tools.replay.evidence import Record

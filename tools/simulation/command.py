@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import ExitCode
-from cli.terminal import Counters, aside, print_json
+from cli.output import Counters, aside, print_json
 from tools.simulation.history import History
 from tools.simulation.run import Summary, in_processes
 from tools.simulation.twins import TWINS

@@ -10,7 +10,7 @@ import typer
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
-from cli.terminal import Checklist, aside, print_json
+from cli.output import Checklist, aside, print_json
 from counterfoil.documents.matching.score import FOUND
 from counterfoil.errors import PermanentError
 from tools.evaluation.labeled_set import read_set

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from cli.terminal import Checklist
+from cli.output import Checklist
 from counterfoil.documents.matching.score import chances, parse, score, using
 from tests.benchmarks.matching.errors import Mistake, mistakes
 from tests.benchmarks.matching.sets import Sample, by_tenant

@@ -12,7 +12,7 @@ import pytest
 
 from cli.failures import CloudError
 from cli.local.place import Place
-from cli.sign_in import Session, SignedIn, address_of
+from cli.local.sign_in import Session, SignedIn, address_of
 from tests.cli.test_console import People
 
 

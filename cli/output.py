@@ -4,15 +4,19 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
+
+from cli.failures import UsageError
 
 DONE = Text("✓", "green")
 FAILED = Text("✗", "red")
@@ -156,3 +160,41 @@ class Counters:
     def __exit__(self, *_: object) -> None:
         """Leave the last counts on the screen."""
         self._progress.stop()
+
+
+def of_tenants(whose: Sequence[str], *columns: Column) -> tuple[Table, Callable[..., None]]:
+    """Return a table with a column of tenants if there are several, and a function that adds a row to it."""
+    several = len(set(whose)) > 1
+    tenants = [Column("tenant", no_wrap=True)] if several else []
+    table = Table(*tenants, *columns, box=None, pad_edge=False)
+
+    def add(tenant: str, *cells: Text) -> None:
+        table.add_row(*([Text(tenant)] if several else []), *cells)
+
+    return table, add
+
+
+def label(type_: str | None) -> str:
+    """A type of document in words."""
+    return (type_ or "").replace("_", " ")
+
+
+def is_wanted(context: typer.Context, what: str) -> bool:
+    """Return True if a group lists `what`, because no command follows its name.
+
+    Raises:
+        UsageError: an option of the list precedes another command, which would ignore it.
+    """
+    if context.invoked_subcommand is None:
+        return True
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if (source := context.get_parameter_source(option.name or "")) is not None and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)} before '{context.invoked_subcommand}' would mean the list of {what}: "
+            f"leave it out, or write it behind '{context.invoked_subcommand}' if that takes it."
+        )
+    return False

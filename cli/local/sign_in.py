@@ -1,4 +1,4 @@
-"""Who a command is to the API: the bearer of a token, or a person of the local cloud whom it signs in by itself."""
+"""Sign people in to the local cloud, and cache their tokens in its folder."""
 
 import base64
 import hashlib
@@ -24,18 +24,6 @@ LEAST_SECONDS = 60
 HOST = "cli.counterfoil.example"
 """Where the e-mail addresses of people are that commands make."""
 _NO_LOCAL_PART = re.compile(r"[^a-z0-9._-]+")
-
-
-class Bearer(httpx.Auth):
-    """Sends a token."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """The request with the token."""
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        yield request
 
 
 @dataclass(frozen=True)

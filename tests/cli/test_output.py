@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cli.terminal import print_json
+from cli.output import print_json
 
 
 def test_json_escapes_characters_that_deceive_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
