@@ -48,7 +48,7 @@ COMMANDS = {
     "review": Command("cli.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
     "reprocess": Command("cli.reprocess:reprocess", "Extract or match a tenant's documents again.", WORK),
     "tasks": Command("cli.commands.tasks:app", "Submit tasks for the workers; show, list and cancel them.", TASKS),
-    "chat": Command("cli.chat:talk", "Talk to the language model of the local cloud, message by message.", TASKS),
+    "chat": Command("cli.commands.chat:talk", "Talk to the language model, message by message.", TASKS),
     "offers": Command("cli.offers:app", "Queue the daily offers of a date in a time zone, where they are not.", TASKS),
     "dlq": Command(
         "cli.dead_letters:app", "Look at dead letters, work that ended in failure; try it again, or settle it.", TASKS

@@ -14,6 +14,7 @@ LOOKER = "somebody"
 ADMIN = "[admin tenant:*]"
 MODULES = (
     "audit",
+    "commands.chat",
     "commands.tasks",
     "dlq",
     "dlq_bulk",

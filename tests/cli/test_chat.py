@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,31 +16,31 @@ import typer
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner, Result
 
-from cli import chat as command
-from cli import ids, scripted_model
-from cli.chat import Conversation, hold, waits_for
+from cli.commands import chat as command
+from cli.commands.chat import Conversation, hold, waits_for
 from cli.failures import CloudError, UsageError
 from cli.local import cloud as local
+from cli.local import scripted_model
 from cli.local.cloud import Cloud, State
 from cli.local.deployment import Tuning
-from cli.scripted_model import Script
-from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import Send
-from counterfoil.settings import Settings
-from counterfoil.tasks.store import Task
+from cli.local.scripted_model import Script
+from counterfoil.db import Connection
+from tests.cli.reaching import reach
+from tests.delivery.harness import FakeSqs
 from tests.factories import NOW
 
 
 class Worker:
-    """Ends each job that is sent as it is told to."""
+    """Ends each unfinished task while a command waits for it."""
 
     def __init__(self, admin: Connection) -> None:
         self.admin = admin
         self.fate: Callable[[UUID], None] = self.answer
 
-    def __call__(self, sends: Sequence[Send]) -> None:
-        for send in sends:
-            self.fate(send.message.work_id)
+    def __call__(self, seconds: float) -> None:
+        assert seconds < 1
+        for (job,) in self.admin.execute("SELECT id FROM task WHERE ended_at IS NULL AND failed_at IS NULL").fetchall():
+            self.fate(job)
 
     def answer(self, job: UUID) -> None:
         self.admin.execute(
@@ -56,22 +56,24 @@ class Worker:
         )
 
     def interrupt(self, _job: UUID) -> None:
-        """As Ctrl-C does while nothing has come yet."""
+        raise KeyboardInterrupt
 
 
 @pytest.fixture
-def tenant(make_tenant: Callable[..., UUID]) -> UUID:
-    return make_tenant("acme")
+def worker(admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    made = Worker(admin)
+    monkeypatch.setattr(time, "sleep", made)
+    return made
 
 
 @pytest.fixture
-def worker(admin: Connection) -> Worker:
-    return Worker(admin)
-
-
-@pytest.fixture
-def conversation(database: Database, tenant: UUID, worker: Worker) -> Conversation:
-    return Conversation(database, tenant, worker, Settings(llm_provider="openai"))
+def conversation(
+    make_tenant: Callable[..., UUID], api: None, queue: FakeSqs, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Conversation]:
+    make_tenant("acme")
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    with typer.Context(typer.main.get_command(application())) as context:
+        yield Conversation(reach(context), "acme")  # type: ignore[arg-type]  # typer has a class of its own
 
 
 def test_messages_are_answered_one_after_the_other_and_can_be_gone_on_with(
@@ -82,9 +84,9 @@ def test_messages_are_answered_one_after_the_other_and_can_be_gone_on_with(
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ["it   Good day.", "you  Hello", "it   Good day."]
     assert conversation.session_id is not None
-    assert f"counterfoil chat {ids.short(conversation.session_id)} --scripted" in shown.err
-    assert [one.content for one in conversation.entries()] == ["Hello", "Still there?"]
-    assert conversation.find(ids.short(conversation.session_id)) == conversation.session_id
+    assert f"counterfoil chat {conversation.session_id[-8:]} --scripted" in shown.err
+    assert [one["content"] for one in conversation.entries()] == ["Hello", "Still there?"]
+    assert conversation.find(conversation.session_id[-8:]) == conversation.session_id
 
 
 def test_a_failure_is_told_in_words_and_the_conversation_goes_on(
@@ -99,23 +101,15 @@ def test_a_failure_is_told_in_words_and_the_conversation_goes_on(
 
 
 def test_an_interrupted_message_is_taken_back(
-    conversation: Conversation,
-    worker: Worker,
-    admin: Connection,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    conversation: Conversation, worker: Worker, admin: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(_seconds: float) -> None:
-        raise KeyboardInterrupt
-
     worker.fate = worker.interrupt
-    monkeypatch.setattr(time, "sleep", interrupted)
     hold(conversation, iter(["Hello", "/history"]))
 
     shown = capsys.readouterr()
     assert "Taken back" in shown.err
     assert shown.out.splitlines() == ["you  Hello  (cancelled)"]
-    assert admin.execute("SELECT status, reason FROM task").fetchall() == [(None, "Cancelled by the command line.")]
+    assert admin.execute("SELECT status, reason FROM task").fetchall() == [(None, "Cancelled by somebody.")]
 
 
 def test_a_message_that_is_not_taken_says_why(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,33 +136,35 @@ def test_control_characters_of_an_answer_stay_off_the_terminal(
 @pytest.mark.parametrize(
     ("status", "due", "says"),
     [
-        ("in-progress", None, "the model is asked"),
+        ("in-progress", None, "the model is working on it"),
         ("pending", None, "waiting for a worker"),
         ("pending", NOW + timedelta(seconds=4), "put off; tried again in 4 s, or sooner"),
         ("pending", NOW - timedelta(seconds=4), "waiting for a worker"),
     ],
 )
 def test_what_a_message_waits_for_is_told(status: Any, due: datetime | None, says: str) -> None:
-    task = Task(UUID(int=1), "chat_completion", status, 5, "k", None, NOW, 1, None, due, None, None)
-    assert waits_for(task, NOW) == says
+    assert waits_for({"status": status, "next_attempt_at": due and due.isoformat()}, NOW) == says
 
 
-def test_only_the_command_line_s_own_conversations_are_found(conversation: Conversation, admin: Connection) -> None:
+def test_conversations_of_other_users_are_not_found(conversation: Conversation, admin: Connection) -> None:
     conversation.say("Hello")
     assert conversation.session_id is not None
     admin.execute("UPDATE chat_session SET user_id = 'ada'")
 
     with pytest.raises(UsageError, match="There is no conversation"):
-        conversation.find(str(conversation.session_id))
+        conversation.find(conversation.session_id)
+
+
+def application() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(command.talk)
+    return app
 
 
 @pytest.fixture
-def run(database: Database, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def run() -> Callable[..., Result]:
     """`run(*words)`: the command."""
-    monkeypatch.setattr(Cloud, "at", lambda _place: SimpleNamespace(database=database))
-    app = typer.Typer()
-    app.command()(command.talk)
-    return lambda *words: CliRunner().invoke(app, words)
+    return lambda *words: CliRunner().invoke(application(), words)
 
 
 def test_conversations_are_listed_for_people_and_programs(
@@ -176,25 +172,26 @@ def test_conversations_are_listed_for_people_and_programs(
 ) -> None:
     assert "There is no conversation yet." in run("--list").output
     conversation.say("Hello")
-    assert ids.short(conversation.session_id) in run("--list").output
+    assert conversation.session_id is not None
+    assert conversation.session_id[-8:] in run("--list").output
     (one,) = json.loads(run("--list", "--json").output)
-    assert (one["session_id"], one["tenant"], one["begins"]) == (str(conversation.session_id), "acme", "Hello")
+    assert (one["session_id"], one["tenant"], one["begins"]) == (conversation.session_id, "acme", "Hello")
     assert isinstance(run("--json").exception, UsageError)
 
 
 def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Callable[..., Result]) -> None:
     conversation.say("Hello")
     session = str(conversation.session_id)
-    for wrong in (ids.short(uuid4()), "", session[-1:]):
+    for wrong in (str(uuid4())[-8:], "", session[-1:]):
         assert "'counterfoil chat --list' shows them" in str(run(wrong, "--delete").exception)
     for words in ([], [session, "--list"], [session, "--scripted"]):
         assert "counterfoil chat SESSION --delete" in str(run(*words, "--delete").exception)
-    assert [one.content for one in conversation.entries()] == ["Hello"]
+    assert [one["content"] for one in conversation.entries()] == ["Hello"]
 
-    done = run(ids.short(UUID(session)), "--delete")
+    done = run(session[-8:], "--delete")
 
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "It is gone, with all that was said in it." in done.stderr
+    assert "The conversation is deleted, with all of its messages." in done.stderr
     assert json.loads(run("--list", "--json").output) == []
 
 
@@ -267,7 +264,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
 
 
 def chatting(app: App, *, wanted: bool = True) -> AbstractContextManager[Any]:
-    return command._model(app, wanted=wanted)  # type: ignore[arg-type]  # as much of a cloud as is needed
+    return scripted_model.available(app, wanted=wanted)  # type: ignore[arg-type]  # as much of a cloud as is needed
 
 
 @pytest.mark.parametrize("end", [None, KeyboardInterrupt(), RuntimeError("lost")])

@@ -5,14 +5,21 @@ It speaks as much of OpenAI's chat completions as functions ask for, on loopback
 
 import errno
 import json
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
+from cli.failures import UsageError
+from cli.local import cloud as local
+from cli.local import processes
+from cli.local.cloud import Cloud, State
 from cli.local.deployment import Tuning
+from cli.local.place import Place
+from cli.output import Checklist, aside
 
 MODEL = "scripted"
 HOST = "127.0.0.1"
@@ -72,6 +79,69 @@ def running(port: int = 0) -> Iterator[Script]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def available(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
+    """Provide a cloud with a model. While the model is the script, the app is deployed with its settings."""
+    told = cloud.state.tuning
+    port = port_of(told)
+    if not wanted and not told.settings.get("LLM_PROVIDER"):
+        raise UsageError(
+            "The local cloud has no language model. 'counterfoil chat --scripted' has a script answer; for a real one: "
+            "counterfoil up --setting LLM_PROVIDER=anthropic --setting LLM_MODEL=... --setting LLM_API_KEY=..."
+        )
+    if not wanted and port is None:
+        yield cloud
+        return
+    if wanted and port is None and told.settings.get("LLM_PROVIDER"):
+        raise UsageError("The local cloud has a language model already: without --scripted it answers.")
+    with processes.interruptible(), running(port or _free_port()) as script:
+        if not script.is_ours:  # the command that started it ends it
+            yield cloud
+            return
+        try:
+            wanted_settings = dict(told.settings) | settings(script.port)
+            if wanted_settings != dict(told.settings):
+                cloud = _tell(cloud.place, Tuning(wanted_settings, told.timeout))
+            yield cloud
+        finally:
+            _put_back(cloud.place, told, script.port)
+
+
+def _tell(place: Place, tuning: Tuning) -> Cloud:
+    """Deploy the app with these settings."""
+    steps = Checklist()
+    with steps.shown():
+        return local.up(place, steps, tuning=tuning).cloud
+
+
+def _put_back(place: Place, before: Tuning, port: int) -> None:
+    """Restore the settings before the script on this port, unless they now name another model."""
+    found = State.load(place)
+    if found is None or port_of(found.tuning) != port:
+        return
+    had = {} if port_of(before) else dict(before.settings)
+    aside().print("The script ends, so the app is deployed without it:")
+    try:
+        _tell(Cloud.at(place).place, Tuning(had | taken_out(found.tuning.settings), found.tuning.timeout))
+    except BaseException:
+        aside().print(
+            "The script has ended, but the app would still ask it, also about documents in doubt. 'counterfoil chat' "
+            "brings it back, and repairs the settings at its end; 'counterfoil up --setting ...' names another model.",
+            style="yellow",
+        )
+        raise
+    aside().print(
+        "It has no language model now: a chat needs --scripted again, or 'counterfoil up --setting LLM_PROVIDER=...'. "
+        "Messages that have no answer yet get none."
+    )
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as one:
+        one.bind((HOST, 0))
+        return int(one.getsockname()[1])
 
 
 def reply(said: list[dict[str, Any]]) -> str:
