@@ -6,13 +6,13 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from cli import ids
+from cli import outcomes
 from cli.case import case_of
+from cli.client import By, Reason
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
 from cli.output import page, print_json
-from cli.trail import By, Reason
 from counterfoil.db import retry_conflicts
 from counterfoil.documents import acceptance, diagnostics
 from counterfoil.documents.acceptance import Said, Which, Word
@@ -91,9 +91,9 @@ def _say(  # who says what of which
     if code is not None and code not in set(Code):
         raise UsageError(f"'{code}' is no code of a variance: 'counterfoil clusters show --json' shows them.")
     cloud = Cloud.at(place_of(context.obj))
-    tenant, found = ids.document(cloud, id_)
+    tenant, found = outcomes.document_named(cloud, id_)
     case = case_of(cloud, tenant, found)
-    of = None if document is None else ids.document(cloud, document)[1]
+    of = None if document is None else outcomes.document_named(cloud, document)[1]
     if of is not None and of not in {paper.id for paper in case.papers}:
         raise UsageError(f"The document '{document}' is in another cluster.")
     which = Which(of, None if code is None else Code(code), line)

@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from cli import ids
+from cli import ids, outcomes
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
 from cli.output import label, page, print_json
@@ -34,7 +34,7 @@ def asked(
     they were kept, or that quote a document which was removed since, have no text any more.
     """
     cloud = Cloud.at(place_of(context.obj))
-    tenant, id_ = ids.document(cloud, document)
+    tenant, id_ = outcomes.document_named(cloud, document)
     with cloud.database.tenant(tenant.id) as connection:
         found = judge.about(connection, id_)
         known = papers(connection, {id_, *judge.candidates(found)})

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import typer
 
-from cli.api import Api, reach
+from cli.client import Api, reach
 from cli.dlq_options import AnyTenant, AsJson
 from cli.failures import UsageError
 from cli.output import page, print_json

@@ -5,7 +5,7 @@ from typing import get_args
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli import ids
+from cli import ids, outcomes
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.output import aside, page, print_json
@@ -72,7 +72,7 @@ def _start(
     tenants = chosen(cloud, tenant)
     if after is None:
         return tenants, None
-    whose, id_ = ids.document(cloud, after)
+    whose, id_ = outcomes.document_named(cloud, after)
     if tenant not in {None, whose.slug}:
         raise UsageError(f"The cluster '{after}' belongs to tenant '{whose.slug}'.")
     with cloud.database.tenant(whose.id) as connection:

@@ -207,7 +207,7 @@ def show(
 ) -> None:
     """Show one cluster: its documents, why they are linked, and how they compare, line by line."""
     cloud = Cloud.at(place_of(context.obj))
-    case = case_of(cloud, *ids.document(cloud, id_))
+    case = case_of(cloud, *outcomes.document_named(cloud, id_))
     if as_json:
         print_json(case.record)
     else:

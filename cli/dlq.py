@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.api import Api, reach
+from cli.client import Api, reach
 from cli.dlq_options import (
     FINGERPRINT_SHOWN,
     SEVERAL_STATES,

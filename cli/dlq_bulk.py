@@ -10,13 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from cli import ids
-from cli.api import Api, after, reach
+from cli.client import Api, By, Reason, after, reach
 from cli.dlq import plain, show_list
 from cli.dlq_options import AsJson, OfGroup, OfType, OneTenant, Since, Until, WithText, fingerprint_of
 from cli.failures import UsageError
 from cli.operations import handled, look, sentence_of
 from cli.output import Counters, aside, page, print_json
-from cli.trail import By, Reason
 from counterfoil.dead_letters.bulk import MAX_RATE, Action
 from functions.admin_api.api.operations import RETRY_RATE, BulkPreview, OperationProgress
 

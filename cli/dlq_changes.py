@@ -9,13 +9,12 @@ from rich.table import Column
 from rich.text import Text
 
 from cli import ids
-from cli.api import Api, reach
+from cli.client import Api, By, Reason, reach
 from cli.commands.tasks import read_payload
 from cli.dlq import path_of, plain
 from cli.dlq_options import AnyTenant, AsJson, Limit
 from cli.failures import UsageError
 from cli.output import of_tenants, page, print_json
-from cli.trail import By, Reason
 from functions.admin_api.api.dead_letters import AuditPage, AuditRecord, Letter, LetterChanged, LetterPayload
 
 Which = Annotated[

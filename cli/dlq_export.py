@@ -16,7 +16,7 @@ from rich.table import Column
 from rich.text import Text
 
 from cli import ids
-from cli.api import Api, after, reach, read
+from cli.client import Api, By, after, reach, read
 from cli.dlq import plain
 from cli.dlq_options import (
     AnyTenant,
@@ -33,7 +33,6 @@ from cli.dlq_options import (
 )
 from cli.failures import CommandError, UsageError
 from cli.output import aside, of_tenants, page, print_json
-from cli.trail import By
 from counterfoil.dead_letters.export import ENDINGS, Format
 from functions.admin_api.exporting import LetterExport, LetterExportPage, ListedExport
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from cli.api import Api
+from cli.client import Api
 from cli.failures import UsageError
 from counterfoil.dead_letters.entries import STATUSES, Status
 from counterfoil.validation import Moment

@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from cli import ids
-from cli.api import reach
+from cli.client import By, reach
 from cli.dlq import plain
 from cli.dlq_options import AsJson, OneTenant, moment
 from cli.failures import UsageError
 from cli.operations import sentence_of
 from cli.output import aside, page, print_json
-from cli.trail import By
 from counterfoil.dead_letters.keeping import RESTORE_WITHIN, SETTLED
 from counterfoil.delivery.dead_letter import ClosedStatus
 from functions.admin_api.api.operations import OperationProgress, PurgePlan

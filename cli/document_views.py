@@ -9,7 +9,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli import ids
+from cli import ids, outcomes
 from cli.dlq_options import moment
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
@@ -181,7 +181,7 @@ def _total(document: DocumentSummary) -> str:
 def show(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
     """Show a document: what it says and how that was found, how far its work is, and what it belongs with."""
     cloud = Cloud.at(place_of(context.obj))
-    owner, id_ = ids.document(cloud, document)
+    owner, id_ = outcomes.document_named(cloud, document)
     found = documents.load(cloud.database, Owned(owner.id, owner.slug, id_))
     if as_json:
         print_json(found.model_dump(mode="json"))
@@ -276,7 +276,7 @@ def _show_edges(found: Document) -> None:
 def show_timeline(context: typer.Context, document: Named, *, as_json: AsJson = False) -> None:
     """Show what is known to have happened to a document. Of tries that succeeded no time is kept."""
     cloud = Cloud.at(place_of(context.obj))
-    tenant, id_ = ids.document(cloud, document)
+    tenant, id_ = outcomes.document_named(cloud, document)
     with cloud.database.tenant(tenant.id) as connection:
         events = document_detail.history(connection, tenant.id, id_)
     if as_json:

@@ -8,6 +8,7 @@ from uuid import UUID
 import typer
 
 from cli import ids, outcomes
+from cli.client import By, Reason
 from cli.document_views import list_, show, show_timeline
 from cli.failures import UsageError
 from cli.ingest import upload
@@ -16,7 +17,6 @@ from cli.local.place import place_of
 from cli.outcomes import State, show_outcomes
 from cli.output import is_wanted, page, print_json
 from cli.tenants import Tenant, chosen
-from cli.trail import By, Reason
 from counterfoil.documents import erasure, removal
 from counterfoil.documents.erasure import Erasure
 from counterfoil.documents.files import File
@@ -83,7 +83,7 @@ def delete(
     unless another document needs the file. It cannot be undone.
     """
     cloud = Cloud.at(place_of(context.obj))
-    tenant, id_ = ids.document(cloud, document, removed=True)
+    tenant, id_ = outcomes.document_named(cloud, document, removed=True)
     removed = delete_document(cloud, tenant, id_, by=by, reason=reason)
     if removed is None:
         raise UsageError(f"There is no document '{document}' any more.")
@@ -150,7 +150,7 @@ def replace(
     cloud = Cloud.at(place_of(context.obj))
     if not path.is_file():
         raise UsageError(f"There is no file {path}.")
-    tenant, id_ = ids.document(cloud, document)
+    tenant, id_ = outcomes.document_named(cloud, document)
     key = replace_document(cloud, tenant, id_, path, by=by, reason=reason)
     if as_json:
         done: dict[str, Any] = {"tenant": tenant.slug, "replaced": id_, "file": str(path), "key": key}

@@ -6,10 +6,9 @@ import typer
 from rich.table import Column
 from rich.text import Text
 
-from cli.api import Api, reach
+from cli.client import Api, By, Reason, reach
 from cli.dlq_options import AnyTenant, AsJson, Limit
 from cli.output import of_tenants, page, print_json
-from cli.trail import By, Reason
 from counterfoil.documents.mail.holds import DmarcPolicy, Hold
 from functions.admin_api.api.mail import HeldMail, HeldMailPage, MailDecided, MailPolicy
 

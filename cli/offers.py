@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.client import By
 from cli.failures import CommandError, UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
 from cli.output import page, print_json
-from cli.trail import By
 from counterfoil import aws
 from counterfoil.errors import ServiceUnavailableError
 from counterfoil.offers.schedule import current

@@ -10,11 +10,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.api import Api, reach
+from cli.client import Api, By, reach
 from cli.dlq import plain
 from cli.dlq_options import AnyTenant, AsJson, Limit
 from cli.output import aside, is_wanted, of_tenants, page, print_json
-from cli.trail import By
 from counterfoil.operations.store import LISTING, REPROCESSING, Result, State, Steer
 from functions.admin_api.api.operations import (
     OperationItem,

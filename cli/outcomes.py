@@ -22,6 +22,8 @@ from uuid import UUID
 from rich.table import Column, Table
 from rich.text import Text
 
+from cli import ids
+from cli.failures import UsageError
 from cli.ids import short
 from cli.local.cloud import Cloud
 from cli.output import label, page
@@ -258,3 +260,33 @@ def summary(found: Sequence[Outcome]) -> Text:
     counts = Counter(outcome.state for outcome in found)
     parts = [Text(f"{counts[state]} {state}", STYLES[state]) for state in State if counts[state]]
     return Text(", ").join(parts)
+
+
+_DOCUMENTS = """
+SELECT d.id, t.id, t.slug FROM (
+    SELECT id, tenant_id FROM document
+    UNION ALL SELECT document_id, tenant_id FROM document_removal WHERE %(removed)s
+) AS d JOIN tenant t ON t.id = d.tenant_id
+WHERE right(d.id::text, length(%(end)s)) = %(end)s ORDER BY d.id LIMIT 2
+"""
+
+
+def document_named(cloud: Cloud, text: str, *, removed: bool = False) -> tuple[Tenant, UUID]:
+    """Return the document with this id or end of an id, and its tenant.
+
+    With `removed`, documents that were replaced or deleted are found, too.
+
+    Raises:
+        UsageError: no document or several documents have it.
+    """
+    end = text.strip().lower()
+    if not ids.PART.fullmatch(end):
+        raise UsageError(f"'{text}' is not the id of a document: take one from 'counterfoil documents'.")
+    with cloud.database.delivery() as connection:
+        found = connection.execute(_DOCUMENTS, {"end": end, "removed": removed}).fetchall()
+    if not found:
+        raise UsageError(f"No document has the id '{text}': 'counterfoil documents' lists them.")
+    if len(found) > 1:
+        raise UsageError(f"More than one document's id ends with '{text}': write more of it.")
+    ((id_, tenant_id, slug),) = found
+    return Tenant(tenant_id, slug), id_

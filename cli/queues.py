@@ -6,11 +6,10 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.api import Api, reach
+from cli.client import Api, By, Reason, reach
 from cli.dlq_options import AnyTenant
 from cli.failures import UsageError
 from cli.output import aside, is_wanted, page, print_json
-from cli.trail import By, Reason
 from functions.admin_api.api.queues import QueueMinutes, QueueOverview, QueuesOverview, QueueState
 
 SUMMARY = "Show how full the queues of the workers are and what is done; pause and resume them."

@@ -6,12 +6,11 @@ from typing import Annotated, get_args
 import typer
 
 from cli import ids
-from cli.api import reach
+from cli.client import By, reach
 from cli.dlq import plain
 from cli.dlq_options import AsJson, moment
 from cli.failures import UsageError
 from cli.output import page, print_json
-from cli.trail import By
 from counterfoil.documents.reprocess import MAX_RATE, Kind
 from functions.admin_api.api.operations import REPROCESSING_RATE, OperationProgress
 

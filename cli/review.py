@@ -10,13 +10,13 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli import asked, ids
+from cli import asked, ids, outcomes
+from cli.client import By, Reason
 from cli.failures import UsageError
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
 from cli.output import is_wanted, label, page, print_json
 from cli.tenants import Tenant, chosen
-from cli.trail import By, Reason
 from counterfoil.db import Connection, retry_conflicts
 from counterfoil.documents import review as acts
 from counterfoil.documents import review_queue
@@ -141,7 +141,7 @@ def _candidates(item: Item) -> str:
 def show(context: typer.Context, document: Which, *, as_json: AsJson = False) -> None:
     """Show a document in doubt beside its candidates: what each says, and the evidence, feature by feature."""
     cloud = Cloud.at(place_of(context.obj))
-    tenant, id_ = ids.document(cloud, document)
+    tenant, id_ = outcomes.document_named(cloud, document)
     found = review_queue.item(cloud.database, tenant.id, tenant.slug, id_)
     if found is None:
         raise UsageError(
@@ -291,7 +291,7 @@ def reject(  # one for each option
     What is left is decided again: of two candidates, the other one may be sure then.
     """
     cloud = Cloud.at(place_of(context.obj))
-    tenant, id_ = ids.document(cloud, document)
+    tenant, id_ = outcomes.document_named(cloud, document)
     if every == bool(candidates):
         raise UsageError("Name what it does not belong to, or reject --all candidates.")
     others = [_two(cloud, document, one)[2] for one in candidates or ()]
@@ -347,7 +347,7 @@ def split(  # one for each option
 ) -> None:
     """Take a document out of its cluster: all its links there are rejected. Links to contracts stay."""
     cloud = Cloud.at(place_of(context.obj))
-    tenant, id_ = ids.document(cloud, document)
+    tenant, id_ = outcomes.document_named(cloud, document)
     _decide(
         cloud,
         tenant,
@@ -364,8 +364,8 @@ def _two(cloud: Cloud, document: str, other: str) -> tuple[Tenant, UUID, UUID]:
     Raises:
         UsageError: they are not, or one cannot be told.
     """
-    tenant, id_ = ids.document(cloud, document)
-    theirs, other_id = ids.document(cloud, other)
+    tenant, id_ = outcomes.document_named(cloud, document)
+    theirs, other_id = outcomes.document_named(cloud, other)
     if theirs.id != tenant.id:
         raise UsageError(
             f"'{document}' is of tenant '{tenant.slug}' and '{other}' of '{theirs.slug}': name two of one."

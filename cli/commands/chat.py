@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.api import URL, Api, after, reach
+from cli.client import URL, Api, after, reach
 from cli.commands import tasks
 from cli.failures import UsageError
 from cli.local import scripted_model

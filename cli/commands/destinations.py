@@ -6,11 +6,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from cli.api import Api, reach
+from cli.client import Api, By, reach
 from cli.dlq_options import AsJson
 from cli.failures import UsageError
 from cli.output import page, print_json
-from cli.trail import By
 
 
 def destinations(  # noqa: PLR0913  # one for each option

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.api import Api, reach
+from cli.client import Api, By, reach
 from cli.dlq_options import AsJson
 from cli.failures import UsageError
 from cli.output import page, print_json
-from cli.trail import By
 
 PATH = "/api/admin/people"
 ROLES = ("viewer", "operator", "admin")

@@ -13,10 +13,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli import ids
-from cli.api import Api, after, reach
+from cli.client import Api, By, after, reach
 from cli.failures import UsageError
 from cli.output import aside, of_tenants, page, print_json
-from cli.trail import By
 
 SUMMARY = "Submit tasks for the workers; show, list and cancel them."
 PATH = "/api/tasks"

@@ -6,14 +6,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.api import Api, after, reach
+from cli.client import Api, By, after, reach
 from cli.commands.destinations import destinations
 from cli.commands.tolerances import tolerances
 from cli.dlq_options import AsJson
 from cli.failures import UsageError
 from cli.mail import dmarc
 from cli.output import aside, page, print_json
-from cli.trail import By
 
 PATH = "/api/admin/tenants"
 LOCAL_ORGANIZATION = "Local"

@@ -9,11 +9,10 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.api import Api, reach
+from cli.client import Api, By, Reason, reach
 from cli.dlq_options import AsJson
 from cli.failures import UsageError
 from cli.output import page, print_json
-from cli.trail import By, Reason
 
 KEYS = ("price", "billed_quantity", "delivered_quantity", "total", "tax")
 ANY = "any"

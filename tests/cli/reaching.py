@@ -6,7 +6,7 @@ import httpx
 import pytest
 import typer
 
-from cli.api import Api
+from cli.client import Api
 from tests.functions.admin_api.gateway import TOKEN, gateway
 
 LOOKER = "somebody"
@@ -34,7 +34,7 @@ MODULES = (
 
 
 def reach(context: typer.Context, by: str | None = None, *, groups: str = ADMIN) -> Api:
-    """As `cli.api.reach`, with a token of whoever `by` is."""
+    """Return the API for the person `by`, in place of `cli.client.reach`."""
     application = partial(gateway, groups=groups, subject=by or LOOKER)
     transport = httpx.WSGITransport(app=application)
     client = httpx.Client(base_url="https://api.example", headers={"Authorization": TOKEN}, transport=transport)

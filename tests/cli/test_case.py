@@ -172,7 +172,11 @@ def test_a_document_that_was_not_matched_is_in_none(office: Office, monkeypatch:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("zzzz", "is no id of a document"), ("abc", "is no id of a document"), ("ffffffff", "There is no document")],
+    [
+        ("zzzz", "is not the id of a document"),
+        ("abc", "is not the id of a document"),
+        ("ffffffff", "No document has the id"),
+    ],
 )
 def test_an_id_that_names_nothing_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch, text: str, told: str):
     with pytest.raises(Exception, match=told):

@@ -131,7 +131,7 @@ def test_a_trail_that_somebody_changed_is_found(letter: UUID, admin: Connection)
 def test_a_trail_of_several_pages_is_verified_whole(letter: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         run("edit", letter, json.dumps({"say": str(number)}), *REASON)
-    monkeypatch.setattr("cli.api.PAGE", 2)
+    monkeypatch.setattr("cli.client.PAGE", 2)
     assert run("verify", "--tenant", "acme", of=trail.app) == "acme: whole, 5 entries\n"
 
 

@@ -88,7 +88,7 @@ def test_deleting_says_what_was_done_as_json(office: Office, call: Callable[...,
     done = call("delete", str(office.ids[1]), "--json")
     assert done["deleted"] == [str(office.ids[1])]
     assert done["matched_anew"] == 1
-    with pytest.raises(Exception, match="There is no document"):
+    with pytest.raises(Exception, match="No document has the id"):
         call("delete", str(office.ids[1]))
 
 
@@ -263,5 +263,5 @@ def test_a_document_is_shown_with_what_it_says_and_belongs_to(office: Office, ca
     shown = call("show", str(invoice_id))
     for said in ("invoice R-81", "po_reference", "4711", "line_items.0.", "matching", f"{order_id}"[-8:]):
         assert said in shown, said
-    with pytest.raises(UsageError, match="There is no document"):
+    with pytest.raises(UsageError, match="No document has the id"):
         call("show", "0000ffff")

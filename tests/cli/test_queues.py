@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from cli.api import NotAllowedError
+from cli.client import NotAllowedError
 from cli.failures import UsageError
 from cli.local import commands
 from cli.queues import app

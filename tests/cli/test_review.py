@@ -113,7 +113,7 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(office: Office, database
         run("reject", office.ids[2])
     with pytest.raises(UsageError, match="was never in doubt"):
         run("show", office.ids[0])
-    with pytest.raises(UsageError, match="There is no document"):
+    with pytest.raises(UsageError, match="No document has the id"):
         run("show", uuid4())
     with pytest.raises(UsageError, match="neither is in doubt"):
         run("confirm", office.ids[2], office.ids[3])

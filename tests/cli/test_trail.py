@@ -6,8 +6,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from cli.client import By, Reason
 from cli.failures import UsageError
-from cli.trail import By, Reason
 
 app = typer.Typer()
 
@@ -51,6 +51,6 @@ def test_a_user_whom_the_system_does_not_know_is_asked(error: Exception, monkeyp
         raise error
 
     monkeypatch.setattr(getpass, "getuser", unknown)
-    with pytest.raises(UsageError, match="say who you are with --by"):
+    with pytest.raises(UsageError, match="give it with --by"):
         called()
     assert called("--by", "ann") == "ann: None"

@@ -4,12 +4,13 @@ The environment names a deployment, `COUNTERFOIL_URL`, and holds an ID token of 
 roles apply. Without them, a command signs in to the local cloud (`cli.local.sign_in`), as an admin of all tenants.
 """
 
+import getpass
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -18,11 +19,6 @@ from pydantic import BaseModel, ValidationError
 
 from cli import ids
 from cli.failures import CommandError, UsageError
-from cli.trail import user
-from functions.admin_api.api.dead_letters import NamedThings
-from functions.admin_api.api.tenants import TenantPage
-from functions.admin_api.auth import UNASSIGNED
-from functions.admin_api.http import MEDIA_TYPE, GatewayAnswer, Problem
 
 URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of variables
 PATIENCE = 60.0
@@ -34,10 +30,41 @@ PAGE = 100
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 READER = "counterfoil"
 """Who looks, where the system does not know its user."""
+UNASSIGNED = "-"
+"""Slug of dead letters without a tenant."""
+PROBLEM = "application/problem+json"
+LONGEST_NAME, LONGEST_REASON = 254, 2000
+"""Characters of the audit trail."""
 Kind = Literal["letter", "operation", "group", "task"]
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 Query = Mapping[str, Any]
+
+
+class _Tenant(BaseModel):
+    slug: str
+
+
+class _TenantPage(BaseModel):
+    tenants: list[_Tenant]
+    unassigned: bool
+    next: str | None
+
+
+class _Named(BaseModel):
+    id: str
+
+
+class _NamedThings(BaseModel):
+    found: list[_Named]
+
+
+class _Problem(BaseModel):
+    detail: str
+
+
+class _GatewayAnswer(BaseModel):
+    message: str
 
 
 class NotAllowedError(UsageError):
@@ -134,7 +161,7 @@ class Api:
         """
         if slug is not None:
             return [slug]
-        pages = list(self.pages("/api/admin/tenants", TenantPage))
+        pages = list(self.pages("/api/admin/tenants", _TenantPage))
         found = [tenant.slug for page in pages for tenant in page.tenants]
         return [*found, UNASSIGNED] if unassigned and pages[0].unassigned else found
 
@@ -163,13 +190,13 @@ class Api:
             return part
         found = []
         if ids.PART.fullmatch(part):
-            found = self.get("/api/admin/dlq/named", NamedThings, kind=kind, part=part).found
+            found = self.get("/api/admin/dlq/named", _NamedThings, kind=kind, part=part).found
         if len(found) != 1:
             name = "dead letter" if kind == "letter" else kind
             has = "fingerprint begins" if kind == "group" else "id ends"
             what = f"There is no {name} whose" if not found else f"More than one {name}'s"
             raise UsageError(f"{what} {has} with '{text}': 'counterfoil {list_}' shows them.")
-        return str(found[0].id)
+        return found[0].id
 
 
 def reach(context: typer.Context, by: str | None = None) -> Api:
@@ -256,9 +283,9 @@ def _check(answer: httpx.Response) -> None:
 def _sentence(answer: httpx.Response) -> str:
     """What a refusal says, by the API or by its gateway."""
     try:
-        if answer.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
-            return Problem.model_validate_json(answer.content).detail
-        return f"The gateway says: {GatewayAnswer.model_validate_json(answer.content).message}."
+        if answer.headers.get("Content-Type", "").startswith(PROBLEM):
+            return _Problem.model_validate_json(answer.content).detail
+        return f"The gateway says: {_GatewayAnswer.model_validate_json(answer.content).message}."
     except ValidationError:
         return f"The answer is {answer.status_code} {answer.reason_phrase}, and is not the API's."
 
@@ -290,3 +317,44 @@ def _token() -> str:
     if not token.isascii() or not token.isprintable() or " " in token or not token:
         raise UsageError(f"{URL} is set: {TOKEN} has to hold an ID token of the deployment's issuer.")
     return token
+
+
+def user() -> str:
+    """The name of the system's user.
+
+    Raises:
+        UsageError: the system does not know it.
+    """
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user without an entry
+        raise UsageError("This system does not know your user name: give it with --by NAME.") from None
+
+
+def _name(given: str) -> str:
+    return _told("--by", given, LONGEST_NAME)
+
+
+def _reason(given: str | None) -> str | None:
+    return None if given is None else _told("--reason", given, LONGEST_REASON)
+
+
+def _told(option: str, given: str, longest: int) -> str:
+    if not given.strip() or len(given) > longest or not given.isprintable():
+        raise UsageError(f"{option} takes 1 to {longest} characters in one line.")
+    return given
+
+
+By = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        help="Name of the person, for the trail.",
+        default_factory=user,
+        show_default="your user name",
+        callback=_name,
+    ),
+]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="Why, for the trail.", show_default=False, callback=_reason)
+]

@@ -11,11 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli import api
-from cli.api import Api
+from cli import client as api
+from cli.client import Api, By
 from cli.failures import CommandError, UsageError
 from cli.local.cloud import Cloud
-from cli.trail import By
 from counterfoil.db import Connection
 from functions.admin_api.api.dead_letters import NamedThings
 from functions.admin_api.api.tenants import TenantPage
