@@ -100,7 +100,7 @@ GRANT SELECT, INSERT, UPDATE (result, ended_at, cancelled_at, payload, payload_k
                               returns, reason) ON task TO counterfoil_worker;
 -- Delivery sees and moves the life cycle of all tenants' work, and no content.
 CREATE POLICY delivery ON task TO counterfoil_delivery USING (true) WITH CHECK (true);
-GRANT SELECT (id, tenant_id, user_id, created_at, task_type, max_retry, status, error, attempts, failed_at, revision,
+GRANT SELECT (id, tenant_id, created_at, task_type, max_retry, status, error, attempts, failed_at, revision,
               claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, returns, reason),
       UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at,
               send_number, returns, reason)

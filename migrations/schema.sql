@@ -4025,8 +4025,6 @@ GRANT UPDATE(payload_key) ON TABLE public.task TO counterfoil_worker;
 
 GRANT SELECT(max_retry) ON TABLE public.task TO counterfoil_delivery;
 
-GRANT SELECT(user_id) ON TABLE public.task TO counterfoil_delivery;
-
 GRANT SELECT(created_at) ON TABLE public.task TO counterfoil_delivery;
 
 GRANT UPDATE(result) ON TABLE public.task TO counterfoil_worker;

@@ -40,6 +40,7 @@ from counterfoil.dead_letters.entries import (
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
+from counterfoil.tasks import store as tasks
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import http
 from functions.admin_api.auth import UNASSIGNED, Caller, Request, Role, Scope, item_id
@@ -392,10 +393,21 @@ def find_named(
     ],
 ) -> NamedThings:
     """Find resources by a part of their id, as tables show it, among those that the caller may see."""
-    user = None if request.caller.role >= Role.ADMIN else request.caller.subject
     with request.database.delivery() as connection:
-        found = entries.find_by_end(connection, kind, part, request.visible_tenants(), user)
-    return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in found])
+        found = entries.find_by_end(connection, kind, part, request.visible_tenants())
+    if kind == "task" and request.caller.role < Role.ADMIN:
+        found = [(id_, slug) for id_, slug in found if _owns_task(request, UUID(str(id_)))]
+    return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in found[:2]])
+
+
+def _owns_task(request: Request, job_id: UUID) -> bool:
+    with request.database.delivery() as connection:
+        owner = tasks.owner(connection, job_id)
+    if owner is None:
+        return False
+    with request.database.tenant(owner[0]) as connection:
+        task = tasks.show(connection, job_id)
+    return task is not None and task.user_id == request.caller.subject
 
 
 # -- one letter -------------------------------------------------------------------------------------------------------

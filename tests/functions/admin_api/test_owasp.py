@@ -168,6 +168,8 @@ def test_what_a_form_does_not_know_is_refused(ask: Ask, world: World, admin: Con
         asked = RIGHTS[operation].ask(things)
         assert isinstance(asked.body, dict), operation
         for name, value in MORE.items():
+            if name in _fields(operation):
+                continue
             answer = sent(ask, operation, asked, body={**asked.body, name: value})
             assert answer.status == 422, (operation, name, answer.status)
             assert answer.body["detail"].startswith("The body is wrong at"), (operation, name)
@@ -181,6 +183,12 @@ def forms(schema: Mapping[str, Any]) -> Iterator[str]:
             yield from forms(one)
     if "$ref" in schema:
         yield schema["$ref"].rpartition("/")[2]
+
+
+def _fields(operation: str) -> set[str]:
+    """Names of the fields of an operation's body."""
+    schema = OPERATIONS[operation]["requestBody"]["content"]["application/json"]["schema"]
+    return {name for form in forms(schema) for name in document()["components"]["schemas"][form]["properties"]}
 
 
 def test_every_form_of_a_body_is_closed() -> None:

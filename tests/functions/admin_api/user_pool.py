@@ -93,7 +93,7 @@ class FakeUserPool:
         self, *, UserPoolId: str, GroupName: str, Limit: int, NextToken: str = "0"
     ) -> dict[str, Any]:
         found = [user for id_, user in self.users.items() if id_ in self.groups[GroupName]]
-        return self._page(found, int(NextToken), Limit, "NextToken")
+        return self._page(found, NextToken, Limit, "NextToken")
 
     def list_users(
         self, *, UserPoolId: str, Limit: int, Filter: str = "", PaginationToken: str = "0"
@@ -103,16 +103,20 @@ class FakeUserPool:
             for user in self.users.values()
             if not Filter or Filter == f'email = "{user["Attributes"][1]["Value"]}"'
         ]
-        return self._page(found, int(PaginationToken), Limit, "PaginationToken")
+        return self._page(found, PaginationToken, Limit, "PaginationToken")
 
-    def _page(self, found: list[dict[str, Any]], start: int, limit: int, name: str) -> dict[str, Any]:
+    def _page(self, found: list[dict[str, Any]], token: str, limit: int, name: str) -> dict[str, Any]:
+        if not token.isdecimal():
+            raise failure("InvalidParameterException", "ListUsers")
+        start = int(token)
         end = start + limit
         return {"Users": found[start:end]} | ({name: str(end)} if end < len(found) else {})
 
 
 def failure(code: str, operation: str) -> ClientError:
     """Return an error of Cognito."""
-    return ClientError({"Error": {"Code": code, "Message": code}}, operation)
+    about = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    return ClientError(about, operation)  # type: ignore[arg-type]  # as much of it as is read
 
 
 PEOPLE = FakeUserPool()
