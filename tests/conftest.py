@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 from pytest_socket import socket_allow_hosts
 from xdist.scheduler import LoadFileScheduling
 
@@ -17,7 +19,6 @@ from cli.local.postgres import Server, temporary_server
 from counterfoil.db import Connection, Database
 from functions.migrate.runner import apply
 from tests import factories
-from tests.databases import Clones, create, drop
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 TEMPLATE = "migrated"
@@ -26,6 +27,7 @@ LONGEST = (*CLOUDS, "tests/tools/test_delivery_model.py", "tests/tools/simulatio
 """Tests that take longest, in this order."""
 TOGETHER = ("tests/infra/", "tests/tools/sample_generator/")
 """Folders that one process runs: importing aws_cdk starts Node and takes 4 s, generating samples takes 5 s."""
+_numbers = count(1)
 _resolved: dict[str, set[str]] = {}
 
 
@@ -100,27 +102,65 @@ def maintenance(postgres: Server) -> Iterator[Connection]:
 @pytest.fixture
 def empty_database(maintenance: Connection) -> Iterator[str]:
     """The name of a new database that holds nothing."""
-    name = create(maintenance, "template1")
-    yield name
-    drop(maintenance, name)
+    yield from _database(maintenance, "template1")
 
 
 @pytest.fixture
-def migrated_database(clones: Clones) -> Iterator[str]:
-    """The name of a database with every migration applied and no rows."""
+def migrated_database(clones: "Clones") -> Iterator[str]:
+    """The name of a new database with every migration applied."""
     name = clones.take()
     yield name
-    clones.give_back(name)
+    clones.drop(name)
 
 
 @pytest.fixture(scope="session")
-def clones(postgres: Server, maintenance: Connection, migrated_template: str) -> Iterator[Clones]:
+def clones(maintenance: Connection, migrated_template: str) -> Iterator["Clones"]:
     """Clones of the migrated database."""
     with ThreadPoolExecutor(1) as thread:
-        clones = Clones(postgres, maintenance, migrated_template, thread)
+        clones = Clones(maintenance, migrated_template, thread)
         yield clones
-    for returned in clones.returned:
-        returned.result()  # raises its error
+    for drop in clones.drops:
+        drop.result()  # raises its error
+
+
+class Clones:
+    """Databases created and dropped in a thread.
+
+    Both operations mostly wait for checkpoints, so the next clone is created while a test runs.
+    """
+
+    def __init__(self, maintenance: Connection, template: str, thread: Executor) -> None:
+        self._maintenance, self._template, self._thread = maintenance, template, thread
+        self._next = thread.submit(_create, maintenance, template)
+        self.drops: list[Future[None]] = []
+
+    def take(self) -> str:
+        """Return a new database that no other test uses."""
+        try:
+            return self._next.result()
+        finally:  # a failed creation must not fail the tests after this one
+            self._next = self._thread.submit(_create, self._maintenance, self._template)
+
+    def drop(self, name: str) -> None:
+        """Drop a database in the thread."""
+        self.drops.append(self._thread.submit(_drop, self._maintenance, name))
+
+
+def _database(maintenance: Connection, template: str) -> Iterator[str]:
+    name = _create(maintenance, template)
+    yield name
+    _drop(maintenance, name)
+
+
+def _create(maintenance: Connection, template: str) -> str:
+    name = f"test_{next(_numbers)}"
+    create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
+    maintenance.execute(create.format(Identifier(name), Identifier(template)))
+    return name
+
+
+def _drop(maintenance: Connection, name: str) -> None:
+    maintenance.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
 
 
 @pytest.fixture
