@@ -143,16 +143,17 @@ class Api:
             if cursor is None:
                 return
 
-    def items(self, path: str, name: str, *, limit: int, **query: Any) -> Iterator[dict[str, Any]]:
-        """Return up to `limit` JSON objects of a list, whose pages have them under `name`. Raises as `ask`."""
+    def items(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
+        """Return up to `limit` JSON objects of a list, which its pages have under `name`. Raises as `ask`."""
         cursor = None
-        while limit > 0:
-            asked = {**query, "limit": min(limit, PAGE), "cursor": cursor}
+        while limit is None or limit > 0:
+            asked = {**query, "limit": PAGE if limit is None else min(limit, PAGE), "cursor": cursor}
             page = self.send("GET", path, query=asked).json()
             yield from page[name]
-            limit, cursor = limit - len(page[name]), page["next"]
+            cursor = page["next"]
             if cursor is None:
                 return
+            limit = None if limit is None else limit - len(page[name])
 
     def tenants(self, slug: str | None, *, unassigned: bool = False) -> list[str]:
         """Return the given slug, or the slugs of all visible tenants.

@@ -1,10 +1,8 @@
 """Tenants of the local cloud, as tools and tests set them up without the API."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TypeVar
 from uuid import UUID
 
 import psycopg
@@ -26,7 +24,6 @@ NOBODY = "-"
 """Slug of unassigned dead letters."""
 LOCAL_ALLOWLIST = ("127.0.0.0/8", "::1/128")
 """Internal addresses that functions of the local cloud may call."""
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -61,20 +58,6 @@ def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
         others = f"There are: {shown}." if known else "The list is empty."
         raise UsageError(f"There is no tenant '{slug}'. {others} To add it: counterfoil tenants add {slug}")
     return found
-
-
-def newest_of_each(
-    cloud: Cloud,
-    slug: str | None,
-    read: Callable[[Connection, UUID], Iterable[Found]],
-    when: Callable[[Found], datetime],
-) -> list[tuple[Tenant, Found]]:
-    """Return the results of `read` for a tenant, or for all without a slug; the newest by `when` first."""
-    found: list[tuple[Tenant, Found]] = []
-    for whose in chosen(cloud, slug):
-        with cloud.database.tenant(whose.id) as connection:
-            found += [(whose, one) for one in read(connection, whose.id)]
-    return sorted(found, key=lambda one: when(one[1]), reverse=True)
 
 
 @contextmanager

@@ -109,9 +109,9 @@ class Row:
     """Prefixes of the uploads bucket that it may let others upload to."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
+    """It may ask how full the queues of all workers are."""
     manages_people: bool = False
     """Whether it may change people of the built-in user pool."""
-    """It may ask how full the queues of all workers are."""
     reads_alarms: bool = False
     """It may ask which alarms have gone off."""
     calls_out: tuple[Outgoing, ...] = ()

@@ -35,21 +35,21 @@ def talk(  # one for each option
     session: Annotated[
         str | None,
         typer.Argument(
-            metavar="SESSION", help="A conversation to go on with: its id, or the end of it.", show_default=False
+            metavar="SESSION", help="Conversation to continue: its id, or the end of it.", show_default=False
         ),
     ] = None,
     *,
     tenant: Annotated[
-        str | None, typer.Option(help="The tenant, by its slug, where there are several.", show_default=False)
+        str | None, typer.Option(help="The tenant's slug, if there are several tenants.", show_default=False)
     ] = None,
     scripted: Annotated[
         bool,
         typer.Option(
             "--scripted",
-            help="Have a script answer, which needs no key: the app is deployed to ask it, until you leave.",
+            help="Let a script answer, without a key. The app is deployed with it until you leave.",
         ),
     ] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Only list the conversations that there are.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Only list your conversations.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print them as JSON.")] = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Delete SESSION with all of its messages, and do nothing else.")
@@ -57,10 +57,9 @@ def talk(  # one for each option
 ) -> None:
     """Talk to the language model, message by message.
 
-    Each message is a task, answered in its turn by the deployed worker: with its retries where the model fails, and
-    once. Messages are read line by line from standard input. A conversation is
-    deleted when it has not been used for 90 days: --list shows yours, SESSION continues one, and --delete deletes one.
-    Those of other users are not shown.
+    Each message is a task. The deployed worker answers it once and in its turn, with retries if the model fails.
+    Messages are read line by line from standard input. --list shows your conversations, SESSION continues one, and
+    --delete deletes one. A conversation without use for 90 days is deleted.
     """
     if as_json and not list_:
         raise UsageError("--json is for --list: a conversation is for people.")

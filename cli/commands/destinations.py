@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from cli.client import Api, By, reach
@@ -64,7 +63,7 @@ def _show_secret(shown: dict[str, Any], sentence: str, *, as_json: bool) -> None
     page().print(sentence)
     if shown["secret"] is not None:
         page().print("Its secret, which is not shown again:")
-        page().print(escape(shown["secret"]), soft_wrap=True)
+        page().print(shown["secret"], soft_wrap=True)
         page().print("How a receiver verifies calls with it: docs/webhooks.md")
 
 
@@ -81,5 +80,5 @@ def _list(api: Api, path: str, slug: str, *, as_json: bool) -> None:
         return
     table = Table("name", "kind", "address", "events", box=None)
     for one in found:
-        table.add_row(one["name"], one["kind"], escape(one["address"]), ", ".join(one["events"]))
+        table.add_row(one["name"], one["kind"], one["address"], ", ".join(one["events"]))
     page().print(table)

@@ -35,12 +35,7 @@ Removed = Annotated[list[str] | None, typer.Option("--remove", help="Remove this
 @app.command("list")
 def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
     """List the tenants."""
-    api = reach(context)
-    shown = api.send("GET", PATH, query={"limit": 100}).json()
-    found: list[dict[str, Any]] = shown["tenants"]
-    while shown["next"] is not None:
-        shown = api.send("GET", PATH, query={"limit": 100, "cursor": shown["next"]}).json()
-        found += shown["tenants"]
+    found = list(reach(context).items(PATH, "tenants"))
     if as_json:
         print_json(found)
         return

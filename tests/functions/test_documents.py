@@ -251,6 +251,24 @@ def test_a_file_that_came_before_its_tenant_is_acquired_when_it_is_sent_again(
     assert len(rows(admin, "document")) == 1
 
 
+def test_upload_of_a_disabled_tenant_is_acquired_by_a_retry_later(
+    pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], keeper_database: Database
+) -> None:
+    acme = make_tenant("acme")
+    admin.execute("UPDATE tenant SET disabled_at = now()")
+    pipeline.upload("uploads/acme/invoice.xml", INVOICE)
+    ((job, letter),) = zip(rows(admin, "acquisition_job"), rows(admin, "dead_letter"), strict=True)
+    assert (job["status"], job["tenant_id"], letter["tenant_id"]) == ("failed", None, None)
+    admin.execute("UPDATE tenant SET disabled_at = NULL")
+
+    with keeper_database.delivery() as connection:
+        (owed,) = begin(connection, "acquisition", [UUID(job["id"])], pipeline.consumers["acquisition"].clock())
+    pipeline.acquire(owed.message.model_dump_json())
+
+    (job,), (document,) = rows(admin, "acquisition_job"), rows(admin, "document")
+    assert (job["status"], job["tenant_id"], document["tenant_id"]) == ("succeeded", str(acme), str(acme))
+
+
 def test_an_event_that_comes_again_after_its_tenant_gives_the_job_the_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:

@@ -89,7 +89,7 @@ def test_the_old_document_goes_in_the_moment_in_which_the_new_one_has_been_read(
     new = shelf.replace(old, "new", OTHER, read=False)
     assert new is not None
     assert shelf.whole() == {"old", "new"}
-    assert shelf.reason("new") == "It takes the place of an earlier document, which stays until this one has been read."
+    assert shelf.reason("new") == "It replaces an earlier document, which stays until this one has been read."
 
     shelf.pipeline.ingest()
 

@@ -4,6 +4,7 @@ A role is the same for all tenants of a person. An admin of a tenant therefore m
 tenants; an admin for all tenants manages everyone. With another token issuer, people are managed there.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -129,7 +130,7 @@ class Pool:
             listed = self.call("list_users_in_group", GroupName=group, **more, **_next("NextToken", cursor))
             following = listed.get("NextToken")
         else:
-            filtered = {} if email is None else {"Filter": f'email = "{email}"'}
+            filtered = {} if email is None else {"Filter": f"email = {json.dumps(email)}"}
             listed = self.call("list_users", **more, **filtered, **_next("PaginationToken", cursor))
             following = listed.get("PaginationToken")
         people = [self._person(user, "Attributes") for user in listed["Users"]]

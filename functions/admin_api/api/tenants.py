@@ -4,6 +4,7 @@ Adding, renaming and disabling a tenant require the admin role for all tenants. 
 and change its addresses and admins.
 """
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil import tenants
 from counterfoil.audit import Change
-from counterfoil.db import all_tenants, retry_conflicts
+from counterfoil.db import Connection, all_tenants, retry_conflicts
 from counterfoil.webhooks.destinations import list_active
 from functions.admin_api.api import destinations
 from functions.admin_api.api.destinations import AddedDestination, DestinationForm
@@ -224,13 +225,7 @@ def change_addresses(
 
     Mail that arrived before its address was added is an unassigned dead letter. A retry finds the tenant.
     """
-    change = request.setup("Changing mail addresses", tenant)
-
-    def once() -> list[str]:
-        with request.database.tenant(change.tenant_id) as connection:
-            return tenants.change_addresses(connection, change, asked.added, asked.removed)
-
-    return answer(200, AddressList(tenant=tenant, addresses=retry_conflicts(once)))
+    return _change_list(request, tenant, asked, "Changing mail addresses", tenants.change_addresses)
 
 
 @routes.patch(
@@ -243,10 +238,20 @@ def change_admins(
     request: Request, tenant: TenantPath, asked: Annotated[AddressChange, Body()]
 ) -> Response[AddressList]:
     """Add and remove e-mail addresses that are notified of a tenant's failures. They grant no access."""
-    change = request.setup("Changing admins", tenant)
+    return _change_list(request, tenant, asked, "Changing admins", tenants.change_admins)
+
+
+def _change_list(
+    request: Request,
+    tenant: str,
+    asked: AddressChange,
+    doing: str,
+    apply: Callable[[Connection, Change, Sequence[str], Sequence[str]], list[str]],
+) -> Response[AddressList]:
+    change = request.setup(doing, tenant)
 
     def once() -> list[str]:
         with request.database.tenant(change.tenant_id) as connection:
-            return tenants.change_admins(connection, change, asked.added, asked.removed)
+            return apply(connection, change, asked.added, asked.removed)
 
     return answer(200, AddressList(tenant=tenant, addresses=retry_conflicts(once)))

@@ -180,7 +180,7 @@ def appoint(
     """
     if new_id is None:
         _settle_replacement(connection, replacement.id, now)
-        return [], "The earlier document stays: what was to replace it is not one document."
+        return [], "The earlier document stays, because its replacement is not one document."
     if new_id == replacement.document_id:
         _settle_replacement(connection, replacement.id, now)
         return [], "The earlier document stays: this is the same file."
@@ -193,7 +193,7 @@ def appoint(
         # An attempt in progress began before the appointment and does not see it.
         begun = [id_ for (id_,) in connection.execute(_WAS_BEGUN, [new_id])]
         sends = renew(connection, "ingestion", begun, now, actor=replacement.requested_by, why=_WHY)
-    return sends, "It takes the place of an earlier document, which stays until this one has been read."
+    return sends, "It replaces an earlier document, which stays until this one has been read."
 
 
 _AWAITED = "SELECT tenant_id FROM document_replacement WHERE successor = %s AND settled_at IS NULL LIMIT 1"
