@@ -112,8 +112,10 @@ class Watch:
         held, lost = self._held(), self._world.lost
         for state in states:
             name = (state.worker, state.id, state.revision, state.send_number)
-            if state.unsent or name in held:
+            if name in held:
                 lost.discard(name)
+            elif state.unsent:
+                continue  # the outbox owes it; a message that was lost before it was marked as sent stays lost
             elif name[:2] in self._world.restored and any(name < other for other in held if other[:2] == name[:2]):
                 continue  # its newer message will enqueue the current one
             elif state.status in WAITS and name not in lost:
