@@ -33,6 +33,7 @@ CREATE INDEX acquisition_job_status ON acquisition_job (status) WHERE status IN 
 CREATE UNIQUE INDEX acquisition_job_object ON acquisition_job (bucket, key, coalesce(version, sequencer), tenant_id)
     NULLS NOT DISTINCT;
 CREATE INDEX acquisition_job_failed ON acquisition_job (tenant_id, created_at DESC, id DESC) WHERE status = 'failed';
+CREATE INDEX acquisition_job_by_arrival ON acquisition_job (tenant_id, created_at, id);
 CREATE INDEX acquisition_job_without_event ON acquisition_job (created_at) WHERE sequencer IS NULL;
 
 -- Origin of documents: one upload or one mail.
@@ -97,6 +98,8 @@ CREATE INDEX document_by_cluster ON document (tenant_id, cluster_id);
 CREATE INDEX document_by_source ON document (source_id);
 CREATE INDEX document_by_receipt ON document (tenant_id, received_at, id);
 -- The same attachment of several mails is one object.
+-- People name a document by the end of its id, as tables show it.
+CREATE INDEX document_by_end ON document (reverse(right(id::text, 8)) COLLATE "C");
 CREATE INDEX document_by_key ON document (tenant_id, key);
 
 -- Progress of listing a prefix, which finds uploads whose S3 event was lost. It continues after the markers, and starts

@@ -2188,6 +2188,8 @@ ALTER TABLE ONLY public.variance_decision
 ALTER TABLE ONLY public.work_attempt
     ADD CONSTRAINT work_attempt_pkey PRIMARY KEY (id);
 
+CREATE INDEX acquisition_job_by_arrival ON public.acquisition_job USING btree (tenant_id, created_at, id);
+
 CREATE INDEX acquisition_job_failed ON public.acquisition_job USING btree (tenant_id, created_at DESC, id DESC) WHERE (status = 'failed'::text);
 
 CREATE UNIQUE INDEX acquisition_job_object ON public.acquisition_job USING btree (bucket, key, COALESCE(version, sequencer), tenant_id) NULLS NOT DISTINCT;
@@ -2259,6 +2261,8 @@ CREATE UNIQUE INDEX destination_secret_expiring ON public.destination_secret USI
 CREATE UNIQUE INDEX destination_secret_newest ON public.destination_secret USING btree (destination_id) WHERE (expires_at IS NULL);
 
 CREATE INDEX document_by_cluster ON public.document USING btree (tenant_id, cluster_id);
+
+CREATE INDEX document_by_end ON public.document USING btree (reverse("right"((id)::text, 8)) COLLATE "C");
 
 CREATE INDEX document_by_key ON public.document USING btree (tenant_id, key);
 

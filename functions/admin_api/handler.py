@@ -52,6 +52,7 @@ from functions.admin_api.api import (
     tasks,
     tenants,
     tolerances,
+    uploads,
     users,
 )
 from functions.admin_api.auth import TooManyError, UnauthorizedError, verified
@@ -96,7 +97,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 
 RESOURCES = (
-    *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, clusters),
+    *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, uploads, clusters),
     *(users, offers, tenants, destinations, tolerances, people, mail, erasing),
 )
 ROUTES = (about, *(resource.routes for resource in RESOURCES))

@@ -15,7 +15,7 @@ from cli.output import Screen
 from cli.tenants import Tenant
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
-from tests.cli.test_outcomes import CloudOf
+from tests.cli.test_documents import CloudOf
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
 

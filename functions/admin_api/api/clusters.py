@@ -121,6 +121,9 @@ class ClusterEdge(Stored):
     reasoning: str
     decided_at: datetime
     evidence: list[Step] = Field(description="What each feature says, in the order in which they are scored.")
+    question_about: UUID | None = Field(
+        description="The document in the question to a language model; null if none decided."
+    )
 
 
 class LinePart(BaseModel):
@@ -190,6 +193,7 @@ class ClusterComparison(Stored):
     lines_total: int
     variances: list[ClusterVariance] = Field(description=f"The first {clusters.MOST_VARIANCES} at most.")
     variances_total: int
+    can_be_accepted: bool = Field(description="Whether a difference between figures is open.")
 
 
 class Cluster(BaseModel):

@@ -1,31 +1,31 @@
-"""`/api/admin/documents` and `/api/uploads`: documents, their timelines and pages, and uploads.
+"""`/api/admin/documents`: documents with their timelines, pages, and questions to a language model.
 
-Reading requires the viewer role for the tenant, and uploading the operator role.
+Reading requires the viewer role for the tenant.
 """
 
 import base64
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from counterfoil.db import Database
 from counterfoil.documents import document_detail, document_list, files, page_images, review_queue
 from counterfoil.documents.document_detail import Kind
 from counterfoil.documents.document_list import STAGES, STATES, Place, StageName, StageState, Summary, Wanted
-from counterfoil.documents.extraction import MAX_FILE_BYTES
 from counterfoil.documents.files import File
+from counterfoil.documents.matching import judge
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError
-from counterfoil.settings import settings
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import http
-from functions.admin_api.auth import Owned, Request, Slug
+from functions.admin_api.auth import Owned, Request
 from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
@@ -35,7 +35,6 @@ from functions.admin_api.endpoint import (
     Limit,
     OneTenant,
     Routes,
-    answer,
     private,
     unless_known,
 )
@@ -299,6 +298,63 @@ def show_document_timeline(request: Request, document_id: Id) -> DocumentTimelin
     return DocumentTimeline.model_validate({"id": id_, "tenant": slug, "events": events})
 
 
+class Question(BaseModel):
+    """A question to a language model, and its answer."""
+
+    question: str = Field(description="Hash of the question, hexadecimal.")
+    asked_at: datetime
+    prompt: str | None = Field(description="Version of the prompt; null if the question was not stored.")
+    model: str
+    temperature: float | None = Field(description="null: the default of the model.")
+    input_tokens: int | None
+    output_tokens: int | None
+    candidates: dict[str, review_queue.Paper] = Field(
+        description="By label in the question; without removed documents."
+    )
+    answer: JsonValue
+    system: str | None
+    user: str | None = Field(description="null if the text was not stored, or quoted a document removed since.")
+
+
+class QuestionList(BaseModel):
+    """Stored questions about a document, the oldest first."""
+
+    id: UUID
+    tenant: str
+    questions: list[Question]
+
+
+@routes.get(
+    "/api/admin/documents/<document_id>/questions",
+    summary="Show questions to a language model about a document",
+    tags=["documents"],
+    responses=responses({200: (QuestionList, "The stored questions with their answers.")}, 404, 422),
+)
+def list_questions(request: Request, document_id: Id) -> QuestionList:
+    """Return the questions about a document's matches, with everything that repeats them."""
+    tenant_id, slug, id_ = owned(request, document_id)
+    with request.database.tenant(tenant_id) as connection:
+        found = judge.about(connection, id_)
+        papers = review_queue.papers(connection, judge.candidates(found))
+    return QuestionList(id=id_, tenant=slug, questions=[_question(one, papers) for one in found])
+
+
+def _question(said: judge.Said, papers: Mapping[UUID, review_queue.Paper]) -> Question:
+    return Question(
+        question=said.question.hex(),
+        asked_at=said.at,
+        prompt=said.prompt,
+        model=said.model,
+        temperature=said.temperature,
+        input_tokens=said.input_tokens,
+        output_tokens=said.output_tokens,
+        candidates={label: papers[id_] for label, (id_, _) in said.offered.items() if id_ in papers},
+        answer=said.answer,
+        system=said.system,
+        user=said.user,
+    )
+
+
 def owned(request: Request, document_id: str) -> Owned:
     """Return the tenant and id of a document that the caller may view."""
     return request.owned(document_id, review_queue.owner, NO_DOCUMENT)
@@ -352,43 +408,3 @@ def show_page(
     found = Response[str | None](200, picture.media_type, base64.b64encode(picture.content).decode(), headers)
     found.base64_encoded = True  # otherwise Powertools validates bytes as text
     return found
-
-
-# -- uploads ----------------------------------------------------------------------------------------------------------
-
-
-class Upload(BaseModel):
-    """A file to upload."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    tenant: Slug
-    file_name: str = Field(
-        min_length=1, max_length=files.LONGEST_NAME, description="Without slashes and control characters."
-    )
-    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(default=None, description="Bytes.")
-
-
-class UploadForm(Stored):
-    """Form to post as `multipart/form-data`: `fields` first, the file last."""
-
-    url: str
-    fields: dict[str, str]
-    key: str
-    expires_at: datetime
-    max_bytes: int
-
-
-@routes.post(
-    "/api/uploads",
-    summary="Request an upload form",
-    tags=["uploads"],
-    responses=responses({201: (UploadForm, "A form to post to S3.")}, 400, 404, 413, 415, 422, 429),
-)
-def create_upload(request: Request, wanted: Annotated[Upload, Body()]) -> Response[UploadForm]:
-    """Return a form for uploading one file to S3."""
-    bucket = settings().uploads_bucket
-    assert bucket is not None  # the stack sets it
-    request.admit("Uploading", wanted.tenant)
-    form = files.upload_form(bucket, wanted.tenant, wanted.file_name, request.now)
-    return answer(201, UploadForm.model_validate(form))

@@ -21,6 +21,7 @@ from counterfoil.documents.review import Answer, Done, Refused, Who
 from counterfoil.documents.review_queue import Wanted
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import Code
+from counterfoil.errors import RejectedRequestError
 from functions.admin_api import http
 from functions.admin_api.auth import Request, Role, item_id
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
@@ -45,8 +46,10 @@ class Deciding(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Reason | None = None
-    supersedes: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] = Field(
-        default=[], max_length=MOST_AT_ONCE, description="Numbers of the decisions that this one replaces."
+    supersedes: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
+        default=[],
+        max_length=MOST_AT_ONCE,
+        description="Numbers of the decisions that this one may replace; null for any decision.",
     )
 
 
@@ -80,14 +83,17 @@ _Figure = Annotated[str, StringConstraints(pattern=r"^-?[0-9]{1,40}(\.[0-9]{1,20
 
 
 class Difference(Deciding):
-    """A difference of a cluster, with the figures that the caller saw."""
+    """Differences of a cluster.
+
+    With the figures that the caller saw, it is one difference, and `line` is exact.
+    """
 
     cluster: UUID
-    document: UUID
-    code: Code
-    line: str | None = Field(default=None, max_length=1000)
-    expected: _Figure
-    actual: _Figure
+    document: UUID | None = Field(default=None, description="null for all documents of the cluster.")
+    code: Code | None = Field(default=None, description="null for all codes.")
+    line: str | None = Field(default=None, max_length=1000, description="null without figures for all lines.")
+    expected: _Figure | None = None
+    actual: _Figure | None = None
 
 
 class Paper(BaseModel):
@@ -260,15 +266,15 @@ def split(request: Request, asked: Annotated[Split, Body()]) -> Decided:
     return _change(request, id_, asked, lambda c, tenant, who: review.split(c, tenant, id_, request.now, who))
 
 
-@routes.post("/api/admin/reviews/accept", summary="Accept a difference", tags=["reviews"], responses=_WORD)
+@routes.post("/api/admin/reviews/accept", summary="Accept differences", tags=["reviews"], responses=_WORD)
 def accept(request: Request, asked: Annotated[Difference, Body()]) -> DifferenceSettled:
-    """Accept a difference."""
+    """Accept differences: the open ones if the request names only the cluster."""
     return _settle(request, "accepted", asked)
 
 
-@routes.post("/api/admin/reviews/dispute", summary="Dispute a difference", tags=["reviews"], responses=_WORD)
+@routes.post("/api/admin/reviews/dispute", summary="Dispute differences", tags=["reviews"], responses=_WORD)
 def dispute(request: Request, asked: Annotated[Difference, Body()]) -> DifferenceSettled:
-    """Dispute a difference."""
+    """Dispute differences."""
     return _settle(request, "disputed", asked)
 
 
@@ -300,7 +306,12 @@ def _change(request: Request, id_: UUID, asked: Deciding, decide: Callable[[Conn
 
 
 def _settle(request: Request, word: Word, asked: Difference) -> DifferenceSettled:
-    which = Which(asked.document, asked.code, asked.line, (Decimal(asked.expected), Decimal(asked.actual)))
+    if (asked.expected is None) is not (asked.actual is None):
+        raise RejectedRequestError("expected and actual must be given together.")
+    figures = (
+        None if asked.expected is None or asked.actual is None else (Decimal(asked.expected), Decimal(asked.actual))
+    )
+    which = Which(asked.document, asked.code, asked.line, figures)
     slug, said = _decide(
         request,
         asked.cluster,
@@ -337,7 +348,7 @@ def _decide(
         raise NotFoundError("There is no such document.")
     tenant_id, slug = found
     request.admit("Deciding", slug, tenant_id)
-    who = Who(request.caller.subject[:LONGEST_NAME] or "unknown", asked.reason, tuple(asked.supersedes))
+    who = Who(request.caller.subject[:LONGEST_NAME] or "unknown", asked.reason, asked.supersedes)
 
     def once() -> _Result | Refused:
         with request.database.tenant(tenant_id) as connection:

@@ -275,8 +275,9 @@ RIGHTS: dict[str, Right] = {
     "GET /api/admin/documents": _tenant(Role.VIEWER, "/api/admin/documents"),
     **{
         f"GET /api/admin/documents/{{document_id}}{what}": _thing(Role.VIEWER, _document(what.replace("{number}", "1")))
-        for what in ("", "/timeline", "/pages/{number}")
+        for what in ("", "/timeline", "/questions", "/pages/{number}")
     },
+    "GET /api/uploads": _tenant(Role.VIEWER, "/api/uploads"),
     "GET /api/admin/clusters": _tenant(Role.VIEWER, "/api/admin/clusters"),
     "DELETE /api/admin/documents/{document_id}": _thing(Role.ADMIN, _document("")),
     "GET /api/admin/clusters/{cluster_id}": _thing(

@@ -64,6 +64,15 @@ def test_operations_are_found_by_the_end_of_their_id(ask: Ask, acme: UUID) -> No
     assert named(ask, "operation", operation[-8:], "[viewer tenant:zenith]") == []
 
 
+def test_documents_are_found_by_the_end_of_their_id(
+    ask: Ask, acme: UUID, make_tenant: Callable[..., UUID], make_document: Callable[..., UUID]
+) -> None:
+    ours, theirs = str(make_document(acme)), str(make_document(make_tenant("zenith")))
+    assert named(ask, "document", ours[-4:]) == [{"id": ours, "tenant": "acme"}]
+    assert named(ask, "document", theirs) == []
+    assert named(ask, "document", theirs[-12:], OF_ALL) == [{"id": theirs, "tenant": "zenith"}]
+
+
 def test_users_find_their_own_tasks_and_an_admin_those_of_the_tenant(ask: Ask, acme: UUID) -> None:
     order = {"task_type": "echo", "payload": {}}
     task = ask(order, path="/api/tasks", subject="ann").body["job_id"]

@@ -293,6 +293,16 @@ def test_another_word_about_a_difference_takes_the_number_of_the_first(ask: Ask,
     assert said(ask, "dispute", difference(billed, supersedes=[number])).body["verdict"] == "disputed"
 
 
+def test_open_differences_of_a_cluster_are_accepted_together(ask: Ask, billed: Office) -> None:
+    every = {"document": None, "code": None, "line": None, "expected": None, "actual": None}
+    answer = said(ask, "accept", difference(billed, **every))
+    assert (answer.status, len(answer.body["differences"])) == (200, 1)
+    assert "there is no delivery note or receipt" in answer.body["open"][0]
+    refused = said(ask, "dispute", difference(billed, **every))
+    assert refused.status == 409
+    assert said(ask, "dispute", difference(billed, **every, supersedes=None)).body["verdict"] == "disputed"
+
+
 def test_only_an_operator_of_the_tenant_says_anything_of_its_differences(ask: Ask, billed: Office) -> None:
     assert said(ask, "accept", difference(billed), f"[viewer tenant:{slug(billed)}]").status == 403
     assert said(ask, "accept", difference(billed), "[operator tenant:other]").status == 404

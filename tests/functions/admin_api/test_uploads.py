@@ -1,4 +1,4 @@
-"""`POST /api/uploads`: who is given a form, what it allows, and what is refused with a sentence."""
+"""`/api/uploads`: forms with their bounds and rights, and the list of uploads."""
 
 import base64
 import json
@@ -8,10 +8,13 @@ from uuid import UUID
 
 import pytest
 
+from counterfoil.db import Connection
 from counterfoil.documents.extraction import MAX_FILE_BYTES
 from counterfoil.errors import DatabaseUnavailableError
 from functions.admin_api.auth import Request
-from tests.functions.admin_api.conftest import BUCKET, Ask
+from tests.delivery.harness import rows
+from tests.documents.test_upload_list import upload
+from tests.functions.admin_api.conftest import BUCKET, Answer, Ask
 
 WANTED = {"tenant": "acme", "file_name": "Rechnung Müller €.pdf"}
 
@@ -149,3 +152,63 @@ def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pyt
 
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
     assert "PostgreSQL" not in answer.body["detail"]
+
+
+def test_form_for_mail_requires_the_operator_of_all_tenants(ask: Ask) -> None:
+    mail = {"file_name": "mail.eml"}
+    assert ask(mail, groups="[operator tenant:acme]").status == 403
+    answer = ask(mail, groups="[operator tenant:*]")
+    assert (answer.status, answer.body["key"].split("/")[::2]) == (201, ["inbox", "mail.eml"])
+
+
+def test_replacement_is_stored_with_its_form(
+    ask: Ask, acme: UUID, make_document: Callable[..., UUID], make_tenant: Callable[..., UUID], admin: Connection
+) -> None:
+    ours, theirs = make_document(acme), make_document(make_tenant("other"))
+    answer = ask(WANTED | {"replaces": str(ours), "reason": "Wrong page"}, subject="ann")
+    (stored,) = rows(admin, "document_replacement")
+    assert (stored["bucket"], stored["key"]) == (BUCKET, answer.body["key"])
+    assert (stored["document_id"], stored["requested_by"], stored["reason"]) == (str(ours), "ann", "Wrong page")
+    assert ask(WANTED | {"replaces": str(theirs)}).status == 404
+    assert ask({"file_name": "a.eml", "replaces": str(ours)}, groups="[operator tenant:*]").status == 422
+    assert len(rows(admin, "document_replacement")) == 1
+
+
+def listed(ask: Ask, groups: str = "[viewer tenant:acme]", **query: str) -> Answer:
+    return ask("", method="GET", query=query, groups=groups)
+
+
+def test_uploads_are_listed_by_page(ask: Ask, acme: UUID, make_tenant: Callable[..., UUID], admin: Connection) -> None:
+    first, second = upload(admin, acme), upload(admin, acme, status="failed", error="The file is empty.")
+    upload(admin, make_tenant("other"))
+    page = listed(ask, limit="1").body
+    rest = listed(ask, limit="1", cursor=page["next"]).body
+    assert {(one["id"], one["state"], one["note"]) for one in (*page["uploads"], *rest["uploads"])} == {
+        (str(first), "waiting", None),
+        (str(second), "failed", "The file is empty."),
+    }
+    assert rest["next"] is None
+    assert listed(ask, tenant="other").status == 403
+
+
+def test_key_finds_uploads_of_visible_tenants(
+    ask: Ask, acme: UUID, make_tenant: Callable[..., UUID], admin: Connection
+) -> None:
+    key = "inbox/1/mail.eml"
+    for tenant in (acme, make_tenant("other"), None):
+        upload(admin, tenant, bucket=BUCKET, key=key)
+
+    def tenants(groups: str) -> list[str | None]:
+        return [one["tenant"] for one in listed(ask, groups, key=key).body["uploads"]]
+
+    assert tenants("[viewer tenant:acme]") == ["acme"]
+    assert tenants("[viewer tenant:*]") == ["acme", "other", None]
+    assert listed(ask, key=key, tenant="acme").status == 422
+    assert listed(ask, key="inbox/1/other.eml").body == {"uploads": [], "next": None}
+
+
+def test_unassigned_uploads_require_all_tenants(ask: Ask, admin: Connection) -> None:
+    upload(admin, None, status="failed", error="The key names no tenant.")
+    assert listed(ask, tenant="-").status == 403
+    (found,) = listed(ask, "[viewer tenant:*]", tenant="-").body["uploads"]
+    assert (found["tenant"], found["note"]) == (None, "The key names no tenant.")

@@ -427,7 +427,7 @@ def _error(kept: Mapping[str, Any] | None) -> Mapping[str, str | None] | None:
     return None if kept is None else {"type": kept.get("type"), "message": kept.get("message")}
 
 
-IdKind = Literal["letter", "operation", "group", "task"]
+IdKind = Literal["letter", "operation", "group", "task", "document"]
 MIN_END = 4
 """Fewest characters that find an id."""
 _INDEXED = 8
@@ -465,11 +465,22 @@ SELECT e.id, t.slug FROM ending e JOIN tenant t ON t.id = e.tenant_id
 WHERE %(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)
 LIMIT 20
 """
+_DOCUMENTS_BY_END = """
+WITH ending AS MATERIALIZED (
+    SELECT id, tenant_id FROM document
+    WHERE reverse(right(id::text, 8)) COLLATE "C" BETWEEN %(first)s AND %(last)s
+      AND right(id::text, length(%(part)s)) = %(part)s
+)
+SELECT e.id, t.slug FROM ending e JOIN tenant t ON t.id = e.tenant_id
+WHERE %(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)
+LIMIT 2
+"""
 _QUERIES: dict[IdKind, LiteralString] = {
     "letter": _LETTERS_BY_END,
     "operation": _OPERATIONS_BY_END,
     "group": _GROUPS_BY_START,
     "task": _TASKS_BY_END,
+    "document": _DOCUMENTS_BY_END,
 }
 
 

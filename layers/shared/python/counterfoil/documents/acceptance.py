@@ -84,7 +84,7 @@ def say(  # who says what of which
         last = said[_about(wanted[0])]
         return Refused("changed", f"{last.sentence[:-1]}: there is nothing to be done.")
     for verdict in (said.get(_about(one)) for one in new):
-        if verdict is not None and verdict.id not in who.supersedes:
+        if verdict is not None and not who.may_replace(verdict.id):
             return Refused(
                 "changed", f"{verdict.sentence[:-1]} (decision {verdict.id}): say that you supersede it, or leave it."
             )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents import document_list
+from counterfoil.documents import acceptance, document_list
 from counterfoil.documents.document_list import Place, Summary
 from counterfoil.documents.matching.evidence import Step, waterfall
 from counterfoil.documents.three_way_match import ClusterStatus
@@ -41,6 +41,8 @@ class Edge:
     decided_at: datetime
     evidence: Sequence[Step]
     """What each feature says, in the order in which they are scored."""
+    question_about: UUID | None
+    """The document in the question to a language model; None if none decided."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Comparison:
     lines_total: int
     variances: Sequence[Mapping[str, Any]]
     variances_total: int
+    can_be_accepted: bool
+    """Whether a difference between figures is open."""
 
 
 class Found(NamedTuple):
@@ -96,7 +100,8 @@ UNION ALL
 SELECT * FROM document_match WHERE document_b_id = ANY(%(ids)s) AND document_a_id <> ALL(%(ids)s)
 """
 _EDGES = f"""
-SELECT document_a_id, document_b_id, score, confidence, decided_by, reasoning, decided_at, evidence -> 'features'
+SELECT document_a_id, document_b_id, score, confidence, decided_by, reasoning, decided_at, evidence -> 'features',
+       CASE WHEN decided_by = 'llm' THEN (evidence ->> 'child')::uuid END
 FROM ({_OF_MEMBERS}) AS edge
 ORDER BY score DESC, document_a_id, document_b_id LIMIT %(most)s
 """  # noqa: S608  # put together from the constants above
@@ -149,7 +154,9 @@ def show(
 
 def _edges(connection: Connection, ids: Sequence[UUID]) -> tuple[list[Edge], int]:
     about = {"ids": list(ids), "most": MOST_EDGES}
-    found = [Edge(*(*row[:-1], waterfall(row[-1] or ()))) for row in connection.execute(_EDGES.encode(), about)]
+    found = [
+        Edge(*(*row[:-2], waterfall(row[-2] or ()), row[-1])) for row in connection.execute(_EDGES.encode(), about)
+    ]
     return found, len(found) if len(found) < MOST_EDGES else _number(connection, _EDGES_TOTAL, about)
 
 
@@ -171,6 +178,7 @@ def _comparison(result: Mapping[str, Any]) -> Comparison:
         lines_total=len(result["lines"]),
         variances=_that_fit(result["variances"][:MOST_VARIANCES]),
         variances_total=len(result["variances"]),
+        can_be_accepted=acceptance.is_to_be_accepted(result),
     )
 
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from counterfoil import aws
 from counterfoil.documents.extraction import MAX_FILE_BYTES, check_size
-from counterfoil.documents.uploads import DECEPTIVE, PREFIX
+from counterfoil.documents.uploads import DECEPTIVE, INBOX, PREFIX
 from counterfoil.errors import RejectedRequestError
 
 CHUNK_BYTES = 1024 * 1024
@@ -111,11 +111,11 @@ class UploadForm:
     max_bytes: int
 
 
-def upload_form(bucket: str, tenant: str, file_name: str, now: datetime) -> UploadForm:
+def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) -> UploadForm:
     """Return a form for one file of 1 to MAX_FILE_BYTES bytes, valid for VALID_SECONDS.
 
-    `tenant` is a slug. Each form has its own key, so that files of one name never replace each other. S3 checks size
-    and key.
+    `tenant` is a slug; None for a mail. Each form has its own key, so that files of one name never replace each other.
+    S3 checks size and key.
 
     Raises:
         RejectedRequestError: the name is not a file name.
@@ -125,7 +125,7 @@ def upload_form(bucket: str, tenant: str, file_name: str, now: datetime) -> Uplo
         raise RejectedRequestError(
             f"file_name must be a name of 1 to {LONGEST_NAME} characters, without slashes and control characters"
         )
-    key = f"{PREFIX}{tenant}/{uuid4()}/{file_name}"
+    key = f"{INBOX if tenant is None else f'{PREFIX}{tenant}/'}{uuid4()}/{file_name}"
     if not 0 < _bytes(key) <= LONGEST_KEY:
         raise RejectedRequestError("file_name is too long for S3, or is no valid Unicode: shorten or rename it")
     with aws.errors_mapped():

@@ -53,8 +53,12 @@ class Who:
 
     by: str
     reason: str | None
-    supersedes: Collection[int] = ()
-    """The numbers of decisions that this one may take the place of."""
+    supersedes: Collection[int] | None = ()
+    """Numbers of the decisions that this one may replace. None means any decision."""
+
+    def may_replace(self, decision: int) -> bool:
+        """Return whether this decision may replace the one with this number."""
+        return self.supersedes is None or decision in self.supersedes
 
 
 @dataclass(frozen=True)
@@ -173,7 +177,7 @@ def _refused(connection: Connection, pair: Pair, verdict: Verdict, who: Who, *, 
     last = next((one for one in reversed(sql.decisions(connection, pair)) if one.pair == pair), None)
     if last is not None and last.verdict == verdict:
         return Refused("changed", f"{_told(last)}: there is nothing to be done.")
-    if last is not None and last.id not in who.supersedes:
+    if last is not None and not who.may_replace(last.id):
         return Refused("changed", f"{_told(last)} (decision {last.id}): say that you supersede it, or leave it.")
     if not in_question or last is not None or pair in matching.pairs_of(connection, pair.a):
         return None

@@ -1,37 +1,37 @@
-"""One word for what became of an upload, from the life cycles of its work."""
+"""Every upload has one state, which follows from the life cycles of its work."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from cli import outcomes
-from cli.outcomes import Stage, State
-from cli.tenants import Tenant
 from counterfoil.db import Connection, Database
+from counterfoil.documents import upload_list
+from counterfoil.documents.files import File
+from counterfoil.documents.upload_list import Stage, State, Upload
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-@dataclass
-class CloudOf:
-    """As much of a cloud as reading needs."""
-
-    database: Database
+Look = Callable[[], list[Upload]]
 
 
 @pytest.fixture
-def tenant(make_tenant: Callable[..., UUID]) -> Tenant:
-    return Tenant(make_tenant("acme"), "acme")
+def tenant(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
 
 
 @pytest.fixture
-def look(database: Database, tenant: Tenant) -> Callable[[], list[outcomes.Outcome]]:
-    cloud: Any = CloudOf(database)
-    return lambda: list(outcomes.of_tenant(cloud, tenant))
+def look(database: Database, tenant: UUID) -> Look:
+    """`look()` returns all uploads of the tenant."""
+
+    def look() -> list[Upload]:
+        with database.tenant(tenant) as connection:
+            return list(upload_list.page(connection, tenant, "acme", limit=10).uploads)
+
+    return look
 
 
 def upload(admin: Connection, tenant_id: UUID | None, name: str = "Rechnung 1.xml", **columns: Any) -> UUID:
@@ -51,11 +51,11 @@ def upload(admin: Connection, tenant_id: UUID | None, name: str = "Rechnung 1.xm
     return job_id
 
 
-def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: Tenant, **columns: Any) -> UUID:
+def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: UUID, **columns: Any) -> UUID:
     """A document whose ingestion is begun."""
-    document_id = make_document(tenant.id, **columns)
+    document_id = make_document(tenant, **columns)
     admin.execute(
-        "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)", [document_id, tenant.id, NOW]
+        "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)", [document_id, tenant, NOW]
     )
     return document_id
 
@@ -63,9 +63,9 @@ def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: Tena
 @pytest.mark.parametrize(
     ("columns", "state", "note"),
     [
-        ({"status": "pending"}, State.WAITING, ""),
+        ({"status": "pending"}, State.WAITING, None),
         ({"status": "pending", "error": "S3 is away"}, State.WAITING, "S3 is away"),
-        ({"status": "in-progress"}, State.WORKING, ""),
+        ({"status": "in-progress"}, State.WORKING, None),
         ({"status": "failed", "error": "The file is empty"}, State.FAILED, "The file is empty"),
         ({"status": None, "reason": "A folder, not a file"}, State.KEPT, "A folder, not a file"),
         ({"status": "succeeded", "reason": "The tenant has it"}, State.SEEN_AGAIN, "The tenant has it"),
@@ -73,13 +73,13 @@ def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: Tena
 )
 def test_an_upload_without_a_document(
     admin: Connection,
-    tenant: Tenant,
-    look: Callable[[], list[outcomes.Outcome]],
+    tenant: UUID,
+    look: Look,
     columns: dict[str, Any],
     state: State,
-    note: str,
+    note: str | None,
 ):
-    upload(admin, tenant.id, **columns)
+    upload(admin, tenant, **columns)
     (found,) = look()
     assert (found.state, found.stage, found.note, found.file) == (state, Stage.ACQUISITION, note, "Rechnung 1.xml")
 
@@ -95,9 +95,9 @@ def test_an_upload_without_a_document(
 )
 def test_a_document_that_is_being_read(
     admin: Connection,
-    tenant: Tenant,
+    tenant: UUID,
     make_document: Callable[..., UUID],
-    look: Callable[[], list[outcomes.Outcome]],
+    look: Look,
     status: str | None,
     reason: str | None,
     state: State,
@@ -106,7 +106,7 @@ def test_a_document_that_is_being_read(
     admin.execute("UPDATE ingestion_job SET status = %s, reason = %s", [status, reason])
     (found,) = look()
     assert (found.state, found.stage, found.document_id) == (state, Stage.INGESTION, document_id)
-    assert found.note == (reason or "")
+    assert found.note == reason
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_a_document_that_is_being_read(
 )
 def test_a_document_that_was_read(
     admin: Connection,
-    tenant: Tenant,
+    tenant: UUID,
     make_document: Callable[..., UUID],
-    look: Callable[[], list[outcomes.Outcome]],
+    look: Look,
     status: str | None,
     state: State,
 ):
@@ -135,50 +135,57 @@ def test_a_document_that_was_read(
     assert (found.state, found.stage, found.type, found.number) == (state, Stage.MATCHING, "invoice", "RE-7")
 
 
-def test_another_tenant_s_uploads_are_not_seen(
-    admin: Connection, make_tenant: Callable[..., UUID], look: Callable[[], list[outcomes.Outcome]]
-):
+def test_another_tenant_s_uploads_are_not_seen(admin: Connection, make_tenant: Callable[..., UUID], look: Look):
     upload(admin, make_tenant("other"))
     assert look() == []
 
 
-def test_an_upload_that_names_no_tenant_is_seen_by_who_looks_after_delivery(admin: Connection, database: Database):
+def test_upload_without_a_tenant_is_unassigned(admin: Connection, database: Database):
     upload(admin, None, status="failed", error="The key names no tenant")
-    cloud: Any = CloudOf(database)
-    (found,) = outcomes.of_nobody(cloud)
-    assert (found.tenant, found.state, found.note) == ("", State.FAILED, "The key names no tenant")
+    with database.delivery() as connection:
+        ((found,), after) = upload_list.unassigned(connection, limit=1)
+    assert (found.tenant, found.state, found.note) == (None, State.FAILED, "The key names no tenant")
+    assert after is None
 
 
-def test_a_mail_is_waited_for_wherever_it_went(
-    admin: Connection, database: Database, tenant: Tenant, make_tenant: Callable[..., UUID]
+def test_mail_is_found_by_its_key_for_every_tenant(
+    admin: Connection, database: Database, tenant: UUID, make_tenant: Callable[..., UUID]
 ):
-    cloud: Any = CloudOf(database)
     key = "inbox/1/mail.eml"
     upload(admin, None, key=key, status="pending")
-    assert [(one.tenant, one.state) for one in outcomes.of_keys(cloud, {key})] == [("", State.WAITING)]
+    with database.delivery() as connection:
+        assert upload_list.owners(connection, File("b", key, None)) == []
+        assert [one.state for one in upload_list.unassigned(connection, limit=2, key=key).uploads] == [State.WAITING]
 
     admin.execute("UPDATE acquisition_job SET status = 'succeeded', reason = 'Passed on to 2 tenants'")
-    upload(admin, tenant.id, key=key, status="pending")
-    upload(admin, make_tenant("other"), key=key, status=None, reason="The mail holds no file.")
-    upload(admin, tenant.id, key="uploads/acme/1/other.xml")
+    other = make_tenant("other")
+    ours, theirs = upload(admin, tenant, key=key), upload(admin, other, key=key)
+    upload(admin, tenant, key="uploads/acme/1/other.xml")
 
-    found = list(outcomes.of_keys(cloud, {key}))
-    assert [(one.tenant, one.state, one.file) for one in found] == [
-        ("acme", State.WAITING, "mail.eml"),
-        ("other", State.KEPT, "mail.eml"),
-    ]
-    assert list(outcomes.of_nobody(cloud)) == []
+    with database.delivery() as connection:
+        found = upload_list.owners(connection, File("b", key, None))
+        assert found == [(tenant, "acme", [ours]), (other, "other", [theirs])]
+        assert upload_list.unassigned(connection, limit=2).uploads == []
+
+
+def test_pages_follow_the_order_of_arrival(admin: Connection, database: Database, tenant: UUID):
+    first, second = (upload(admin, tenant, created_at=NOW + timedelta(days=days)) for days in (0, 1))
+    with database.tenant(tenant) as connection:
+        (one, after) = upload_list.page(connection, tenant, "acme", limit=1)
+        assert [upload.id for upload in one] == [first]
+        (rest, end) = upload_list.page(connection, tenant, "acme", limit=1, after=after)
+    assert ([upload.id for upload in rest], end) == ([second], None)
 
 
 def test_a_document_that_cannot_be_read_says_that_what_it_is_to_replace_stays(
-    look: Callable[[], list[outcomes.Outcome]], admin: Connection, make_document: Callable[..., UUID], tenant: Tenant
+    look: Look, admin: Connection, make_document: Callable[..., UUID], tenant: UUID
 ):
-    old, new = make_document(tenant.id), acquired(admin, make_document, tenant)
+    old, new = make_document(tenant), acquired(admin, make_document, tenant)
     admin.execute("UPDATE ingestion_job SET status = 'failed', error = 'It is damaged.' WHERE id = %s", [new])
     admin.execute(
         "INSERT INTO document_replacement (tenant_id, bucket, key, document_id, requested_by, requested_at, successor) "
         "VALUES (%s, 'b', 'k', %s, 'ann', %s, %s)",
-        [tenant.id, old, NOW, new],
+        [tenant, old, NOW, new],
     )
-    notes = {outcome.document_id: outcome.note for outcome in look()}
-    assert notes == {old: "", new: "It is damaged. The document that it is to replace stays until it has been read."}
+    notes = {one.document_id: one.note for one in look()}
+    assert notes == {old: None, new: "It is damaged. The document that it is to replace stays until it has been read."}

@@ -1,0 +1,171 @@
+"""`/api/uploads`: forms for uploads, and the state of every upload and mail.
+
+Reading requires the viewer role for the tenant, and uploading the operator role. Mail without a tenant requires the
+same role for all tenants.
+"""
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from counterfoil.documents import files, removal, upload_list
+from counterfoil.documents.document_list import Place
+from counterfoil.documents.extraction import MAX_FILE_BYTES
+from counterfoil.documents.files import File
+from counterfoil.documents.upload_list import Stage, State, Upload
+from counterfoil.errors import RejectedRequestError
+from counterfoil.settings import settings
+from counterfoil.validation import PrintableText
+from functions.admin_api import http
+from functions.admin_api.api.documents import NO_DOCUMENT, Stored
+from functions.admin_api.auth import LONGEST_ACTOR, UNASSIGNED, Request, Scope, Slug
+from functions.admin_api.endpoint import PAGE, Cursor, Limit, Routes, TenantOrUnassigned, answer
+from functions.admin_api.http import NotFoundError, responses
+
+routes = Routes()
+
+
+class UploadRequest(BaseModel):
+    """A file to upload."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tenant: Slug | None = Field(
+        default=None, description="null for a mail, which belongs to the tenants with one of its addresses."
+    )
+    file_name: str = Field(
+        min_length=1, max_length=files.LONGEST_NAME, description="Without slashes and control characters."
+    )
+    size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(default=None, description="Bytes.")
+    replaces: UUID | None = Field(
+        default=None, description="A document of the tenant, which is removed when the file has been extracted."
+    )
+    reason: Annotated[PrintableText, Field(min_length=1, max_length=2000)] | None = Field(
+        default=None, description="Why the document is replaced."
+    )
+
+
+class UploadForm(Stored):
+    """Form to post as `multipart/form-data`: `fields` first, the file last."""
+
+    url: str
+    fields: dict[str, str]
+    key: str
+    expires_at: datetime
+    max_bytes: int
+
+
+@routes.post(
+    "/api/uploads",
+    summary="Request an upload form",
+    tags=["uploads"],
+    responses=responses({201: (UploadForm, "A form to post to S3.")}, 400, 404, 413, 415, 422, 429),
+)
+def create_upload(request: Request, wanted: Annotated[UploadRequest, Body()]) -> Response[UploadForm]:
+    """Return a form for uploading one file to S3."""
+    bucket = settings().uploads_bucket
+    assert bucket is not None  # the stack sets it
+    if wanted.tenant is None:
+        if wanted.replaces is not None:
+            raise RejectedRequestError("replaces requires tenant.")
+        request.admit_in("Uploading without a tenant", Scope(None, UNASSIGNED))
+        return answer(201, UploadForm.model_validate(files.upload_form(bucket, None, wanted.file_name, request.now)))
+    tenant_id = request.admit("Uploading", wanted.tenant)
+    form = files.upload_form(bucket, wanted.tenant, wanted.file_name, request.now)
+    if wanted.replaces is not None:
+        _replace(request, tenant_id, wanted.replaces, File(bucket, form.key, None), wanted.reason)
+    return answer(201, UploadForm.model_validate(form))
+
+
+def _replace(request: Request, tenant_id: UUID, document_id: UUID, file: File, reason: str | None) -> None:
+    by = request.caller.named()[:LONGEST_ACTOR]
+    with request.database.tenant(tenant_id) as connection:
+        if not removal.intend(connection, tenant_id, document_id, file, request.now, by=by, reason=reason):
+            raise NotFoundError(NO_DOCUMENT)
+
+
+class UploadSummary(Stored):
+    """An upload or mail, with the document that it became, if any.
+
+    Each document of a mail, an archive or a bundle is listed separately.
+    """
+
+    id: UUID = Field(description="Of its acquisition job.")
+    tenant: str | None = Field(description="null if neither the key nor the mail names an existing tenant.")
+    file: str
+    key: str
+    received_at: datetime
+    stage: Stage = Field(description="The worker that it has reached, or at which it ended.")
+    state: State = Field(description="`waiting` and `working` change without anyone acting.")
+    note: str | None = Field(description="Why, in a sentence.")
+    document_id: UUID | None
+    type: str | None
+    number: str | None
+    sha256: str | None = Field(description="Of the document's file, hexadecimal.")
+    cluster_id: UUID | None
+
+
+class UploadPage(BaseModel):
+    """Uploads in the order of arrival, and the cursor of the next page.
+
+    `limit` counts files, not their documents.
+    """
+
+    uploads: list[UploadSummary]
+    next: str | None
+
+
+@routes.get(
+    "/api/uploads",
+    summary="List uploads",
+    tags=["uploads"],
+    responses=responses({200: (UploadPage, "A page.")}, 404, 422),
+)
+def list_uploads(
+    request: Request,
+    tenant: TenantOrUnassigned = None,
+    key: Annotated[
+        str | None,
+        Query(min_length=1, max_length=files.LONGEST_KEY, description="The `key` of a form, for all visible tenants."),
+    ] = None,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+) -> UploadPage:
+    """Return uploads and mail with their documents and states."""
+    if key is not None:
+        if tenant is not None or cursor is not None:
+            raise RejectedRequestError("key cannot be combined with tenant or cursor.")
+        return UploadPage(uploads=[UploadSummary.model_validate(one) for one in _of_key(request, key)], next=None)
+    after = None if cursor is None else Place(*http.after(cursor))
+    tenant_id, slug = request.scope(tenant)
+    if tenant_id is None:
+        with request.database.delivery() as connection:
+            found = upload_list.unassigned(connection, limit=limit, after=after)
+    else:
+        with request.database.tenant(tenant_id) as connection:
+            found = upload_list.page(connection, tenant_id, slug, limit=limit, after=after)
+    return UploadPage(
+        uploads=[UploadSummary.model_validate(one) for one in found.uploads],
+        next=None if found.next is None else http.cursor(found.next.received_at, found.next.id),
+    )
+
+
+def _of_key(request: Request, key: str) -> list[Upload]:
+    """Return the documents of a file, of all tenants that the caller may view."""
+    bucket, visible = settings().uploads_bucket, request.visible_tenants()
+    assert bucket is not None  # the stack sets it
+    with request.database.delivery() as connection:
+        owners = upload_list.owners(connection, File(bucket, key, None))
+    found = []
+    for owner in owners:
+        if visible is None or owner.tenant in visible:
+            with request.database.tenant(owner.tenant_id) as connection:
+                found += upload_list.of_jobs(connection, owner.tenant, owner.jobs)
+    if visible is None:
+        with request.database.delivery() as connection:
+            found += upload_list.unassigned(connection, limit=PAGE, key=key).uploads
+    return found

@@ -1,0 +1,225 @@
+"""Uploads and mail, each with one state that follows from the work that it caused.
+
+| state | meaning |
+|---|---|
+| waiting | its next attempt has not started |
+| working | an attempt is in progress |
+| succeeded | it was extracted, and matched if it can be |
+| kept | it is stored, but there is no data to match; the note says why |
+| seen-again | the tenant has a file with the same content, so there is no second document |
+| removed | it was deleted or replaced; the note names the person |
+| failed | its attempts are exhausted or useless; the note says why, and it has a dead letter |
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from counterfoil.db import Connection
+from counterfoil.documents import document_list
+from counterfoil.documents.document_list import Place
+from counterfoil.documents.files import File
+from counterfoil.documents.removal import STAYS
+from counterfoil.documents.structured import ROLES
+
+
+class State(StrEnum):
+    """States, as the module describes them."""
+
+    WAITING = "waiting"
+    WORKING = "working"
+    SUCCEEDED = "succeeded"
+    KEPT = "kept"
+    SEEN_AGAIN = "seen-again"
+    REMOVED = "removed"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        """True if the state changes only when someone acts."""
+        return self not in {State.WAITING, State.WORKING}
+
+
+class Stage(StrEnum):
+    """The worker that an upload has reached, or at which it ended."""
+
+    ACQUISITION = "acquisition"
+    INGESTION = "ingestion"
+    MATCHING = "matching"
+
+
+STAGES = tuple(Stage)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An upload or mail with the document that it became, if any.
+
+    Each document of a mail, an archive or a bundle is listed separately.
+    """
+
+    id: UUID
+    """Id of its acquisition job."""
+    tenant: str | None
+    """Slug. None if neither the key nor the mail names an existing tenant."""
+    file: str
+    key: str
+    received_at: datetime
+    stage: Stage
+    state: State
+    note: str | None
+    """Why: a reason or an error."""
+    document_id: UUID | None = None
+    type: str | None = None
+    number: str | None = None
+    sha256: str | None = None
+    """Hash of a document's file, hexadecimal."""
+    cluster_id: UUID | None = None
+
+
+class Page(NamedTuple):
+    """One page of uploads."""
+
+    uploads: Sequence[Upload]
+    next: Place | None
+    """None on the last page."""
+
+
+_NUMBERS = ", ".join(f"d.structured_data ->> '{roles.number}'" for roles in ROLES.values())
+_JOBS = "acquisition_job WHERE reason IS DISTINCT FROM 'The file was erased.'"
+_PLACES = f"""
+SELECT created_at, id FROM {_JOBS} AND tenant_id = %(tenant)s
+  AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) > (%(after_at)s, %(after_id)s::uuid))
+ORDER BY created_at, id LIMIT %(limit)s
+"""  # noqa: S608  # constants
+_UPLOADS = f"""
+WITH d AS (
+    SELECT id, source_id, file_name, type, coalesce({_NUMBERS}) AS number, content_hash, cluster_id, matching_status,
+           coalesce(matching_error, matching_reason) AS note, false AS is_removed, structured_data
+    FROM document d
+    UNION ALL
+    SELECT document_id, source_id, file_name, type, NULL, content_hash, NULL, NULL,
+           CASE WHEN replaced_by IS NULL THEN 'Deleted by ' ELSE 'Replaced by ' END || removed_by
+               || coalesce(': ' || reason, ''), true, NULL
+    FROM document_removal
+)
+SELECT a.id, a.key, a.created_at, a.status, coalesce(a.error, a.reason),
+       i.id IS NOT NULL, i.status, coalesce(i.error, i.reason), EXISTS (
+           SELECT FROM document_replacement r JOIN document replaced ON replaced.id = r.document_id
+           WHERE r.successor = d.id AND r.settled_at IS NULL
+       ),
+       d.matching_status, d.note, coalesce(d.is_removed, false),
+       d.id, d.file_name, d.type, d.number, encode(d.content_hash, 'hex'), d.cluster_id, d.structured_data
+FROM acquisition_job a
+LEFT JOIN source s ON s.job_id = a.id
+LEFT JOIN d ON d.source_id = s.id
+LEFT JOIN ingestion_job i ON i.id = d.id
+WHERE a.id = ANY(%(ids)s)
+ORDER BY a.created_at, a.id, d.id
+"""  # noqa: S608  # constants
+_UNASSIGNED = f"""
+SELECT id, key, created_at, status, coalesce(error, reason) FROM {_JOBS}
+  AND tenant_id IS NULL AND status IS DISTINCT FROM 'succeeded' AND (%(key)s::text IS NULL OR key = %(key)s)
+  AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) > (%(after_at)s, %(after_id)s::uuid))
+ORDER BY created_at, id LIMIT %(limit)s
+"""  # noqa: S608  # constants
+_OWNERS = """
+SELECT t.id, t.slug, array_agg(a.id) FROM acquisition_job a JOIN tenant t ON t.id = a.tenant_id
+WHERE a.bucket = %s AND a.key = %s GROUP BY t.id, t.slug ORDER BY t.slug
+"""
+
+
+class Owned(NamedTuple):
+    """Acquisition jobs of one tenant for one file."""
+
+    tenant_id: UUID
+    tenant: str
+    jobs: Sequence[UUID]
+
+
+def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, after: Place | None = None) -> Page:
+    """Return the documents of up to `limit` uploads of a tenant, in the order of arrival.
+
+    Runs in a transaction of the tenant, whose slug is `tenant`.
+    """
+    rows = connection.execute(_PLACES.encode(), {"tenant": tenant_id, "limit": limit + 1, **_after(after)}).fetchall()
+    shown = [Place(*row) for row in rows[:limit]]
+    return Page(of_jobs(connection, tenant, [place.id for place in shown]), shown[-1] if len(rows) > limit else None)
+
+
+def unassigned(connection: Connection, *, limit: int, after: Place | None = None, key: str | None = None) -> Page:
+    """Return up to `limit` uploads and mails without a tenant, as the delivery role.
+
+    A mail that was passed on belongs to its tenants only.
+    """
+    rows = connection.execute(_UNASSIGNED.encode(), {"key": key, "limit": limit + 1, **_after(after)}).fetchall()
+    found = [_upload(None, (*row, *[None] * 14)) for row in rows[:limit]]
+    return Page(found, Place(found[-1].received_at, found[-1].id) if len(rows) > limit else None)
+
+
+def owners(connection: Connection, file: File) -> list[Owned]:
+    """Return the acquisition jobs for every version of a file by tenant, as the delivery role."""
+    return [Owned(*row) for row in connection.execute(_OWNERS, [file.bucket, file.key])]
+
+
+def of_jobs(connection: Connection, tenant: str, jobs: Sequence[UUID]) -> list[Upload]:
+    """Return the documents of acquisition jobs, in the tenant's transaction."""
+    rows = connection.execute(_UPLOADS.encode(), {"ids": list(jobs)}).fetchall()
+    return [_upload(tenant, row) for row in rows]
+
+
+def _after(place: Place | None) -> dict[str, Any]:
+    return {"after_at": place and place.received_at, "after_id": place and place.id}
+
+
+def _upload(tenant: str | None, row: tuple[Any, ...]) -> Upload:
+    (
+        job,
+        key,
+        received_at,
+        acquired,
+        note,
+        has_ingestion,
+        ingested,
+        ingestion_note,
+        is_awaited,
+        matched,
+        matching_note,
+        is_removed,
+        document,
+        *rest,
+    ) = row
+    file, type_, number, sha256, cluster, data = rest
+    stage, status = Stage.ACQUISITION, acquired
+    if has_ingestion:
+        stage, status, note = Stage.INGESTION, ingested, ingestion_note
+        if ingested == "succeeded":
+            stage, status, note = Stage.MATCHING, matched, matching_note
+    states = {None: State.KEPT, "pending": State.WAITING, "in-progress": State.WORKING}
+    state = states.get(status) or State(status)
+    if is_removed:
+        stage, state, note = Stage.MATCHING, State.REMOVED, matching_note
+    elif stage is Stage.ACQUISITION and state is State.SUCCEEDED:
+        state = State.SEEN_AGAIN
+    elif is_awaited:
+        note = f"{note.rstrip('.')}. {STAYS}" if note else STAYS
+    if missing := document_list.missing(type_, data):
+        note = " ".join(filter(None, (note, f"Not read: {', '.join(missing)}.")))
+    return Upload(
+        job,
+        tenant,
+        file or key.rsplit("/", 1)[-1],
+        key,
+        received_at,
+        stage,
+        state,
+        note or None,
+        document,
+        type_,
+        number,
+        sha256,
+        cluster,
+    )
