@@ -31,7 +31,7 @@ from cli.dlq_options import (
     states_of,
 )
 from cli.output import aside, of_tenants, page, print_json
-from counterfoil.dead_letters.entries import STATUSES, Status
+from counterfoil.dead_letters.search import STATUSES, Status
 from functions.admin_api.api.dead_letters import (
     LastError,
     Letter,

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cli.client import Api
 from cli.failures import UsageError
-from counterfoil.dead_letters.entries import STATUSES, Status
+from counterfoil.dead_letters.search import STATUSES, Status
 from counterfoil.validation import Moment
 
 FINGERPRINT_SHOWN = 8

@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field
 from counterfoil import audit
 from counterfoil.db import retry_conflicts
 from counterfoil.dead_letters import export, exports
-from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.export import MEDIA_TYPES, Format
 from counterfoil.dead_letters.exports import LINK_SECONDS, Export, State, Wish
+from counterfoil.dead_letters.search import DeadLetterFilter
 from functions.admin_api import http
 from functions.admin_api.auth import Request, Role, item_id, owner_of
 from functions.admin_api.http import ForbiddenError, NotFoundError

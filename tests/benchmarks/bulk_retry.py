@@ -31,7 +31,7 @@ from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import Wish
 from counterfoil.dead_letters.bulk import MAX_RATE, Asked
 from counterfoil.dead_letters.bulk_steps import BulkSteps
-from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import store

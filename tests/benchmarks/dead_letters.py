@@ -21,8 +21,8 @@ import typer
 
 from cli.local.postgres import PostgresServer
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import entries, groups, search
-from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter, Place, Status
+from counterfoil.dead_letters import groups, search
+from counterfoil.dead_letters.search import STATUSES, DeadLetterCursor, DeadLetterFilter, Status
 from tests.benchmarks import letters_export
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
@@ -200,18 +200,12 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
         return now - timedelta(days=random.uniform(1, DAYS))
 
     def page(wanted: Callable[[], DeadLetterFilter], *, deep: bool = False) -> Call:
-        return lambda connection: entries.page(
-            connection, tenant, wanted(), limit=21, after=Place(some_time(), UUID(int=0)) if deep else None
+        return lambda connection: search.page(
+            connection, tenant, wanted(), limit=20, after=DeadLetterCursor(some_time(), UUID(int=0)) if deep else None
         )
 
     def found(text: Callable[[], str], *, status: tuple[Status, ...] = STATUSES, deep: bool = False) -> Call:
-        return lambda connection: search.page(
-            connection,
-            tenant,
-            DeadLetterFilter(text=text(), status=status),
-            limit=20,
-            after=Place(some_time(), UUID(int=0)) if deep else None,
-        )
+        return page(lambda: DeadLetterFilter(text=text(), status=status), deep=deep)
 
     def number() -> str:
         return str(random.randrange(letters))
@@ -223,7 +217,7 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
         "list, of a type": page(lambda: DeadLetterFilter(task_type="tasks"), deep=True),
         "list, of a group": page(lambda: DeadLetterFilter(fingerprint=random.choice(fingerprints)), deep=True),
         "list, of a time": page(lambda: DeadLetterFilter(from_date=some_time(), to_date=now)),
-        "list, five hundredth page": lambda connection: entries.page(
+        "list, five hundredth page": lambda connection: search.page(
             connection, tenant, DeadLetterFilter(), limit=20, offset=9_980
         ),
         "search, a file": found(lambda: f"invoice-{number()}.pdf"),

@@ -10,7 +10,7 @@ import pytest
 from cli.local.postgres import Server
 from counterfoil.db import Database
 from counterfoil.dead_letters import groups
-from counterfoil.dead_letters.entries import STATUSES
+from counterfoil.dead_letters.search import STATUSES
 from tests.benchmarks import dead_letters, letters_export
 from tests.benchmarks.scale import database as scale
 

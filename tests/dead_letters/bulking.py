@@ -13,7 +13,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk
 from counterfoil.dead_letters.bulk import Asked
 from counterfoil.dead_letters.bulk_steps import BulkSteps
-from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.work import Send
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Step

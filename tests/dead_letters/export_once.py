@@ -16,9 +16,9 @@ from uuid import UUID
 from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.export_steps import Bench
 from counterfoil.dead_letters.exports import Wish
+from counterfoil.dead_letters.search import DeadLetterFilter
 from tests.memory import peak_megabytes
 
 

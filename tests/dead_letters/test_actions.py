@@ -10,9 +10,9 @@ import pytest
 from counterfoil import audit, aws
 from counterfoil.audit import AuditEntry
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, entries
+from counterfoil.dead_letters import actions, search
 from counterfoil.dead_letters.actions import Done, NoLetterError, NotPendingError, NotRetriableError, Wish
-from counterfoil.dead_letters.entries import Details
+from counterfoil.dead_letters.search import Details
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
@@ -51,7 +51,7 @@ def wish(job_id: UUID, version: int = 1, note: str | None = "The service is back
 
 def shown(database: Database, tenant_id: UUID, job_id: UUID) -> Details:
     with database.tenant(tenant_id) as connection:
-        found = entries.show(connection, job_id)
+        found = search.show(connection, tenant_id, job_id)
     assert found is not None
     return found
 

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Database, keeper
 from counterfoil.dead_letters import bulk, groups
-from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.operations import store
 from counterfoil.operations.store import NoOperationError, OperationStateError

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import entries, export
-from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter, Details
+from counterfoil.dead_letters import export, search
 from counterfoil.dead_letters.export import COLUMNS, FIELDS
+from counterfoil.dead_letters.search import STATUSES, DeadLetterFilter, Details
 from tests.dead_letters.conftest import NOON, Die
 
 ALL = DeadLetterFilter()
@@ -77,7 +77,9 @@ def test_every_letter_is_read_once_the_newest_first(
 
     assert sorted(found) == sorted(died)
     with database.tenant(tenant_id) as connection:
-        assert found == [entry.job_id for entry in entries.page(connection, tenant_id, DeadLetterFilter(), limit=100)]
+        assert found == [
+            entry.job_id for entry in search.page(connection, tenant_id, DeadLetterFilter(), limit=100).entries
+        ]
 
 
 @pytest.mark.usefixtures("small_pages")

@@ -16,10 +16,10 @@ from moto import mock_aws
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export, export_steps, exports
-from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.export import Format
 from counterfoil.dead_letters.export_steps import Bench
 from counterfoil.dead_letters.exports import Export, TooManyExportsError, Wish
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import ConflictError, RejectedRequestError, ServiceUnavailableError
 from functions.watchdog.exports import write_exports
 from functions.watchdog.parts import PartsError

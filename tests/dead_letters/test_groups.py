@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.dead_letters import groups, search
-from counterfoil.dead_letters.entries import STATUSES, DeadLetterFilter
 from counterfoil.dead_letters.groups import Group
+from counterfoil.dead_letters.search import STATUSES, DeadLetterFilter
 from tests.dead_letters.conftest import NOON, Die
 
 Settle = Callable[[UUID, str], None]

@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database, keeper
-from counterfoil.dead_letters import entries, groups, keeping
-from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters import groups, keeping, search
 from counterfoil.dead_letters.keeping import PurgeSteps
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import RejectedStatementError
 from counterfoil.operations import engine, store
 from counterfoil.operations.store import Operation, OperationStateError
@@ -33,7 +33,7 @@ def died(die: Die, settle: Settle) -> list[UUID]:
 
 def shown(database: Database, tenant_id: UUID) -> set[UUID]:
     with database.tenant(tenant_id) as connection:
-        return {entry.job_id for entry in entries.page(connection, tenant_id, DeadLetterFilter(), limit=100)}
+        return {entry.job_id for entry in search.page(connection, tenant_id, DeadLetterFilter(), limit=100).entries}
 
 
 def counted(database: Database, tenant_id: UUID) -> int:

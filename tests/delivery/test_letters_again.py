@@ -6,9 +6,9 @@ import pytest
 
 from counterfoil import audit
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import actions, entries
+from counterfoil.dead_letters import actions, search
 from counterfoil.dead_letters.actions import NotRetriableError, Wish
-from counterfoil.dead_letters.entries import Details
+from counterfoil.dead_letters.search import Details
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message, begin
@@ -28,7 +28,7 @@ def breaks(attempt: TenantAttempt) -> Outcome:
 
 def letter_of(database: Database, tenant: UUID, message: Message) -> Details:
     with database.tenant(tenant) as connection:
-        found = entries.show(connection, KINDS["tasks"].job_id(message.work_id))
+        found = search.show(connection, tenant, KINDS["tasks"].job_id(message.work_id))
     assert found is not None
     return found
 

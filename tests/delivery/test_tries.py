@@ -10,8 +10,7 @@ import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import entries
-from counterfoil.dead_letters import entries as events
+from counterfoil.dead_letters import history, search
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
@@ -142,9 +141,9 @@ def test_the_success_after_a_failure_is_kept_and_none_of_the_successes_after_tha
         bodies.append(begin(admin, "matching", [message.work_id], clock())[0].message)
 
     with database.tenant(tenant) as connection:
-        letter = entries.show(connection, KINDS["matching"].job_id(message.work_id))
+        letter = search.show(connection, tenant, KINDS["matching"].job_id(message.work_id))
         assert letter is not None
-        told = [(one.kind, one.what, one.revision) for one in events.history(connection, tenant, letter, limit=9)]
+        told = [(one.kind, one.what, one.revision) for one in history.events(connection, tenant, letter, limit=9)]
     assert [one for one in told if one[0] == "try"] == [("try", "failed", 1), ("try", "succeeded", 2)]
 
 

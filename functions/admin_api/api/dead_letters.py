@@ -23,21 +23,21 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, S
 
 from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.dead_letters import actions, entries, groups, search
+from counterfoil.dead_letters import actions, groups, history, search
 from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
-from counterfoil.dead_letters.entries import (
+from counterfoil.dead_letters.redaction import redact, without_traceback
+from counterfoil.dead_letters.search import (
     LONGEST_TEXT,
     LONGEST_TYPE,
     STATUSES,
+    DeadLetterCursor,
     DeadLetterFilter,
     Details,
     Entry,
     Fingerprint,
     IdKind,
-    Place,
     Status,
 )
-from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.tasks import store as tasks
@@ -105,11 +105,11 @@ def _owned(request: Request, job_id: str) -> tuple[Scope, UUID]:
     """Return the tenant and id of a letter that the caller may see."""
     id_ = item_id(job_id, NO_LETTER)
     with request.database.delivery() as connection:
-        found = entries.owner(connection, id_)
-    scope = None if found is None else Scope(found[0], found[1] or UNASSIGNED)
-    if scope is None or not request.caller.may(Role.VIEWER, scope.slug):
-        raise NotFoundError(NO_LETTER)
-    return scope, id_
+        found = search.owners(connection, [id_])
+    for tenant_id, slug in found:
+        if request.caller.may(Role.VIEWER, slug or UNASSIGNED):
+            return Scope(tenant_id, slug or UNASSIGNED), id_
+    raise NotFoundError(NO_LETTER)
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
     cursor: Cursor = None,
 ) -> LetterPage:
     """Return a page of a tenant's dead letters."""
-    after = None if cursor is None else Place(*http.after(cursor))
+    after = None if cursor is None else DeadLetterCursor(*http.after(cursor))
     wanted = DeadLetterFilter(
         status=tuple(status or STATUSES),
         task_type=task_type,
@@ -284,17 +284,11 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
         _check_page(page * limit, cursor, text)
     scope = request.scope(tenant)
     with scope.transaction(request.database) as connection:
-        if page == 1:
-            found = search.page(connection, scope.tenant_id, wanted, limit=limit, after=after)
-            shown, last = found.entries, found.next
-        else:
-            offset = (page - 1) * limit
-            more = entries.page(connection, scope.tenant_id, wanted, limit=limit + 1, after=after, offset=offset)
-            shown = more[:limit]
-            last = Place(shown[-1].dlq_timestamp, shown[-1].job_id) if len(more) > limit else None
+        offset = (page - 1) * limit
+        found = search.page(connection, scope.tenant_id, wanted, limit=limit, after=after, offset=offset)
     return LetterPage(
-        letters=[summary(one, scope.slug, request.caller) for one in shown],
-        next=None if last is None else http.cursor(*last),
+        letters=[summary(one, scope.slug, request.caller) for one in found.entries],
+        next=None if found.next is None else http.cursor(*found.next),
     )
 
 
@@ -388,13 +382,13 @@ def find_named(
     request: Request,
     kind: Annotated[IdKind, Query(description="Kind of resource.")],
     part: Annotated[
-        Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{entries.MIN_END},36}}$")],
+        Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{search.MIN_END},36}}$")],
         Query(description="The end of an id; for a group, the beginning of its fingerprint."),
     ],
 ) -> NamedThings:
     """Find resources by a part of their id, as tables show it, among those that the caller may see."""
     with request.database.delivery() as connection:
-        found = entries.find_by_end(connection, kind, part, request.visible_tenants())
+        found = search.find_by_end(connection, kind, part, request.visible_tenants())
     if kind == "task" and request.caller.role < Role.ADMIN:
         found = [(id_, slug) for id_, slug in found if _owns_task(request, UUID(str(id_)))]
     return NamedThings(found=[NamedThing(id=id_, tenant=slug or UNASSIGNED) for id_, slug in found[:2]])
@@ -451,7 +445,7 @@ def show_dead_letter(request: Request, job_id: Id, known: IfNoneMatch = None) ->
 
 
 def _existing(connection: Connection, scope: Scope, id_: UUID) -> Details:
-    letter = (entries.show_nobodys if scope.tenant_id is None else entries.show)(connection, id_)
+    letter = search.show(connection, scope.tenant_id, id_)
     if letter is None:  # it has just been purged
         raise NotFoundError(NO_LETTER)
     return letter
@@ -514,7 +508,7 @@ def show_timeline(request: Request, job_id: Id) -> LetterTimeline:
     scope, id_ = _owned(request, job_id)
     with scope.transaction(request.database) as connection:
         letter = _existing(connection, scope, id_)
-        events = entries.history(connection, scope.tenant_id, letter, limit=LAST_EVENTS)
+        events = history.events(connection, scope.tenant_id, letter, limit=LAST_EVENTS)
     found = hide_secrets({"events": [asdict(event) for event in events]}, request.caller)
     at_aws = console(environ)
     for event, shown in zip(events, found["events"], strict=True):  # these links hold no text from outside
@@ -523,7 +517,7 @@ def show_timeline(request: Request, job_id: Id) -> LetterTimeline:
     return LetterTimeline.model_validate({"job_id": id_, "tenant": scope.slug, **found})
 
 
-def _log(event: entries.Event, letter: Details, console: str | None) -> TryLog | None:
+def _log(event: history.Event, letter: Details, console: str | None) -> TryLog | None:
     if event.kind != "try" or letter.work_id is None or event.revision is None or event.began_at is None:
         return None
     return of_try(letter.worker, letter.work_id, event.revision, event.began_at, event.at, console)

@@ -17,10 +17,10 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Que
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import retry_conflicts
-from counterfoil.dead_letters import bulk, entries, keeping
+from counterfoil.dead_letters import bulk, keeping, search
 from counterfoil.dead_letters.bulk import Asked
-from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.keeping import PurgeSteps
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.documents import reprocess
 from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
@@ -238,7 +238,7 @@ def _meant(action: bulk.Action, wanted: Bulk, request: Request) -> _Meant:
         return _Meant(tenant_id, slug, _pending(wanted.filter), ())
     ids = wanted.job_ids or []
     with request.database.delivery() as connection:
-        found = entries.owners(connection, ids)
+        found = search.owners(connection, ids)
     visible = [(owner, name) for owner, name in found if request.caller.may(Role.VIEWER, name or UNASSIGNED)]
     if not visible:
         raise NotFoundError("There are no such dead letters.")
@@ -375,7 +375,7 @@ def purge_dead_letters(
     before = min(before_date, request.now)
     if confirm is None:
         with request.database.tenant(tenant_id) as connection:
-            count = keeping.count(connection, tenant_id, before, statuses)
+            count = search.count(connection, tenant_id, keeping.settled(before, statuses))
         plan = PurgePlan(tenant=slug, died_before=before, statuses=statuses, count=count, confirm=slug)
         return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
     if confirm != slug:
@@ -384,7 +384,7 @@ def purge_dead_letters(
 
     def once() -> Operation:
         with request.database.tenant(tenant_id) as connection:
-            count = keeping.count(connection, tenant_id, before, statuses)
+            count = search.count(connection, tenant_id, keeping.settled(before, statuses))
             if count != shown:
                 raise VersionError(
                     f"Nothing is purged: the number of letters that would go is {count:,} by now, and was {shown:,}."

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from counterfoil.dead_letters.entries import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
 from counterfoil.dead_letters.export import MEDIA_TYPES, Format
+from counterfoil.dead_letters.search import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
 from counterfoil.settings import settings
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import exporting

@@ -13,8 +13,8 @@ from cli.console import EVERY_TENANT
 from cli.local.cloud import Cloud
 from cli.tenants import Tenant
 from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.exports import Wish
+from counterfoil.dead_letters.search import DeadLetterFilter
 from tests.e2e.chaos import watched
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.failing import Failing

@@ -12,8 +12,8 @@ import pytest
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.entries import DeadLetterFilter
 from counterfoil.dead_letters.exports import Wish
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.documents import files
 from counterfoil.settings import settings
 from functions.admin_api.auth import Role

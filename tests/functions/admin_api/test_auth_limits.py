@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk, keeping
-from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.settings import settings
 from functions.admin_api import auth, endpoint
 from functions.admin_api.auth import Allowance, Caller, Reads, Request, Role, TooManyError

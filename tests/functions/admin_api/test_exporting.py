@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.search import DeadLetterFilter
 from functions.admin_api import exporting
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import rows

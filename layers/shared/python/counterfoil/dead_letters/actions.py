@@ -21,7 +21,7 @@ from pydantic import JsonValue
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.dead_letters.entries import Status, transaction
+from counterfoil.dead_letters.search import Status, transaction
 from counterfoil.delivery import dead_letter
 from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.delivery.work import Send, begin, owe_body

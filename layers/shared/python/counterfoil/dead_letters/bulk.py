@@ -5,7 +5,7 @@ were settled in between, or failed again, are skipped. `bulk_steps` has the step
 of `Database.tenant`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -13,9 +13,9 @@ from uuid import UUID
 
 from counterfoil import audit
 from counterfoil.db import Connection
-from counterfoil.dead_letters import entries, search
+from counterfoil.dead_letters import search
 from counterfoil.dead_letters.actions import LONGEST_NOTE
-from counterfoil.dead_letters.entries import CONDITIONS, DeadLetterFilter, Entry, Place
+from counterfoil.dead_letters.search import DeadLetterCursor, DeadLetterFilter, Entry, filter_values, with_conditions
 from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import store
 from counterfoil.operations.store import COLUMNS, NewOperation, Operation
@@ -90,7 +90,7 @@ class Selected:
     """Result of a step of the selection."""
 
     number: int
-    last: Place | None
+    last: DeadLetterCursor | None
     """The next step begins behind it."""
     is_all: bool
 
@@ -155,21 +155,21 @@ def _name(connection: Connection, operation: Operation, ids: Sequence[UUID]) -> 
 def _more(connection: Connection, operation: Operation) -> Selected:
     wanted = DeadLetterFilter(**operation.filter or {}).pending
     at, last = operation.cursor_at, operation.cursor_id
-    after = None if at is None or last is None else Place(at, last)
+    after = None if at is None or last is None else DeadLetterCursor(at, last)
     of_operation = {"operation": operation.id, "tenant": operation.tenant_id, "selected": operation.selected}
+    wanted = wanted.before(operation.requested_at)
     if wanted.text is not None:
-        wanted = wanted.before(operation.requested_at)
         found = search.page(connection, operation.tenant_id, wanted, limit=SEARCHED, after=after)
         ids = [entry.job_id for entry in found.entries]
         connection.execute(_NAME, of_operation | {"ids": ids})
         return Selected(len(ids), found.next, is_all=found.next is None)
-    values = _values(operation.tenant_id, wanted, operation.requested_at, after) | of_operation | {"limit": AT_ONCE}
-    ((number, at, last),) = connection.execute(_with_conditions(_MORE, values), values).fetchall()
+    values = filter_values(operation.tenant_id, wanted, after) | of_operation | {"limit": AT_ONCE}
+    ((number, at, last),) = connection.execute(with_conditions(_MORE, values), values).fetchall()
     if number == AT_ONCE:
-        return Selected(number, Place(at, last), is_all=False)
+        return Selected(number, DeadLetterCursor(at, last), is_all=False)
     values |= {"selected": operation.selected + number, "after_at": None, "requested_at": operation.requested_at}
-    ((settled,),) = connection.execute(_with_conditions(_SETTLED_MEANWHILE, values), values).fetchall()
-    return Selected(number + settled, None if at is None else Place(at, last), is_all=True)
+    ((settled,),) = connection.execute(with_conditions(_SETTLED_MEANWHILE, values), values).fetchall()
+    return Selected(number + settled, None if at is None else DeadLetterCursor(at, last), is_all=True)
 
 
 # -- preview ----------------------------------------------------------------------------------------------------------
@@ -191,15 +191,13 @@ def preview(
 ) -> Preview:
     """What an operation would be about, of `selection` or the letters `job_ids`, as of now. Nothing is stored."""
     if selection is None:
-        found = entries.of_ids(
-            connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids, limit=len(job_ids)
-        )
+        found = search.of_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
         return Preview(len(found), True, found[:SAMPLE])
     wanted = selection.pending.before(now)
     if selection.text is None:
-        sample = entries.page(connection, tenant_id, wanted, limit=SAMPLE)
-        return Preview(_count(connection, tenant_id, selection, now), True, sample)
-    number, sample, after = 0, [], None
+        newest = search.page(connection, tenant_id, wanted, limit=SAMPLE)
+        return Preview(search.count(connection, tenant_id, wanted), True, newest.entries)
+    number, sample, after = 0, list[Entry](), None
     while number < COUNTED:
         part = search.page(connection, tenant_id, wanted, limit=SEARCHED, after=after)
         number += len(part.entries)
@@ -208,35 +206,3 @@ def preview(
         if after is None:
             return Preview(number, True, sample)
     return Preview(number, False, sample)
-
-
-_COUNT = """
-SELECT count(*) FROM dead_letter d
-WHERE d.tenant_id = %(tenant)s AND d.status = 'pending' AND d.purged_at IS NULL {conditions}
-"""
-
-
-def _count(connection: Connection, tenant_id: UUID, selection: DeadLetterFilter, now: datetime) -> int:
-    """Number of dead letters of a filter without a text, counted in an index."""
-    values = _values(tenant_id, selection, now, None)
-    ((number,),) = connection.execute(_with_conditions(_COUNT, values), values).fetchall()
-    return int(number)
-
-
-def _values(tenant_id: UUID, selection: DeadLetterFilter, now: datetime, after: Place | None) -> dict[str, Any]:
-    wanted = selection.before(now)
-    return {
-        "tenant": tenant_id,
-        "task_type": wanted.task_type,
-        "fingerprint": wanted.fingerprint,
-        "since": wanted.from_date,
-        "until": wanted.to_date,
-        "after_at": after and after.dlq_timestamp,
-        "after_id": after and after.job_id,
-    }
-
-
-def _with_conditions(statement: str, values: Mapping[str, Any]) -> bytes:
-    """The statement with one condition per value, so that each form is planned with its own index."""
-    conditions = " ".join(text for name, text in CONDITIONS.items() if values[name] is not None)
-    return statement.format(conditions=conditions).encode()

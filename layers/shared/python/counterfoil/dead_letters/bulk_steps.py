@@ -14,7 +14,7 @@ from uuid import UUID
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import NoLetterError, NotPendingError, NotRetriableError, Wish
-from counterfoil.dead_letters.entries import Status
+from counterfoil.dead_letters.search import Status
 from counterfoil.delivery.dead_letter import ClosedStatus, settle
 from counterfoil.delivery.work import Send
 from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError, VersionError

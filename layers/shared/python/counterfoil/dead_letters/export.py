@@ -22,9 +22,9 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.dead_letters import entries, search
-from counterfoil.dead_letters.entries import ALL_COLUMNS, DeadLetterFilter, Details, Place
+from counterfoil.dead_letters import search
 from counterfoil.dead_letters.redaction import redact, without_traceback
+from counterfoil.dead_letters.search import ALL_COLUMNS, DeadLetterCursor, DeadLetterFilter, Details
 from counterfoil.webhooks.payload import cell
 
 Format = Literal["csv", "json"]
@@ -66,7 +66,7 @@ class Batch(NamedTuple):
     """Letters that are behind one another."""
 
     letters: Sequence[Details]
-    after: Place
+    after: DeadLetterCursor
     """Behind which the next ones are."""
 
 
@@ -83,16 +83,18 @@ ORDER BY dlq_timestamp DESC, job_id DESC
 """  # noqa: S608  # the columns of the dataclass
 
 
-def batches(begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: Place | None = None) -> Iterator[Batch]:
+def batches(
+    begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: DeadLetterCursor | None = None
+) -> Iterator[Batch]:
     """A tenant's letters behind a place, the newest first. A batch holds MOST_BYTES of JSON, or one letter.
 
     Raises:
         ConflictError, DatabaseUnavailableError: go on behind the last batch.
     """
-    next_: Place | None = after
+    next_: DeadLetterCursor | None = after
     while True:
         with begin() as connection:
-            found, next_ = _page(connection, tenant_id, selection, next_)
+            found, next_ = search.page_cursors(connection, tenant_id, selection, limit=PAGE, after=next_)
             sizes: dict[UUID, int] = dict(connection.execute(_SIZES, [[place.job_id for place in found]]).fetchall())
         for few in _portions(found, sizes):
             with begin() as connection:
@@ -104,19 +106,8 @@ def batches(begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: Pl
         yield Batch((), next_)
 
 
-def _page(
-    connection: Connection, tenant_id: UUID, selection: DeadLetterFilter, after: Place | None
-) -> tuple[Sequence[Place], Place | None]:
-    """Where letters are, and where they end if there is more."""
-    if selection.text is not None:
-        found = search.page(connection, tenant_id, selection, limit=PAGE, after=after)
-        return [Place(entry.dlq_timestamp, entry.job_id) for entry in found.entries], found.next
-    more = entries.places(connection, tenant_id, selection, limit=PAGE, after=after)
-    return more, more[-1] if len(more) == PAGE else None
-
-
-def _portions(found: Sequence[Place], sizes: Mapping[UUID, int]) -> Iterator[Sequence[Place]]:
-    few: list[Place] = []
+def _portions(found: Sequence[DeadLetterCursor], sizes: Mapping[UUID, int]) -> Iterator[Sequence[DeadLetterCursor]]:
+    few: list[DeadLetterCursor] = []
     size = 0
     for place in found:
         more = sizes.get(place.job_id, 0)

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from counterfoil import aws
 from counterfoil.db import Database, keeper
 from counterfoil.dead_letters import export
-from counterfoil.dead_letters.entries import DeadLetterFilter, Place
 from counterfoil.dead_letters.export import MEDIA_TYPES
 from counterfoil.dead_letters.exports import COLUMNS, Export
+from counterfoil.dead_letters.search import DeadLetterCursor, DeadLetterFilter
 from counterfoil.errors import ConflictError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.http import within
 
@@ -60,7 +60,7 @@ _SLUG = "SELECT slug FROM tenant WHERE id = %s"
 class _Part(NamedTuple):
     content: bytes
     letters: int
-    after: Place | None
+    after: DeadLetterCursor | None
     is_last: bool
 
 

@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 from counterfoil import audit, aws
 from counterfoil.audit import Operation
 from counterfoil.db import Connection
-from counterfoil.dead_letters.entries import DeadLetterFilter, Place
 from counterfoil.dead_letters.export import ENDINGS, MEDIA_TYPES, Format
+from counterfoil.dead_letters.search import DeadLetterCursor, DeadLetterFilter
 from counterfoil.errors import RejectedRequestError
 
 State = Literal["writing", "ready", "failed"]
@@ -63,9 +63,11 @@ class Export:
         return f"{PREFIX}{self.tenant_id}/{self.id}.{ENDINGS[self.format]}"
 
     @property
-    def after(self) -> Place | None:
+    def after(self) -> DeadLetterCursor | None:
         """Behind which letter the next part begins."""
-        return None if self.after_at is None or self.after_id is None else Place(self.after_at, self.after_id)
+        return (
+            None if self.after_at is None or self.after_id is None else DeadLetterCursor(self.after_at, self.after_id)
+        )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Groups of dead letters that died of the same, and how many letters there are in all.
 
 Counts come from `dead_letter_count`, which a trigger keeps: what they cost grows with the number of groups, and not
-with that of letters. Each function but `add_up` runs in a transaction of `entries.transaction`.
+with that of letters. Each function but `add_up` runs in a transaction of `search.transaction`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.dead_letters.entries import Status, about
+from counterfoil.dead_letters.search import Status, for_tenant
 
 HOURS = 24
 """Of a group's trend."""
@@ -96,14 +96,14 @@ def page(
     """
     at, fingerprint = after or (None, None)
     rows = connection.execute(
-        about(_GROUPS, tenant_id),
+        for_tenant(_GROUPS, tenant_id),
         {"tenant": tenant_id, "statuses": list(statuses), "limit": limit, "after_at": at, "after": fingerprint},
     ).fetchall()
     this_hour = now.replace(minute=0, second=0, microsecond=0)
     hours = [this_hour - timedelta(hours=back) for back in reversed(range(HOURS))]
     died: dict[str, dict[datetime, int]] = {}
     asked = {"tenant": tenant_id, "fingerprints": [row[0] for row in rows], "since": hours[0] - timedelta(seconds=1)}
-    for key, hour, number in connection.execute(about(_TREND, tenant_id), asked):
+    for key, hour, number in connection.execute(for_tenant(_TREND, tenant_id), asked):
         died.setdefault(key, {})[hour] = number
     return [Group(*(*row, [died.get(row[0], {}).get(hour, 0) for hour in hours])) for row in rows]
 
@@ -117,7 +117,7 @@ WHERE tenant_id = %(tenant)s AND hour IS NULL GROUP BY task_type, status HAVING 
 def stats(connection: Connection, tenant_id: UUID | None) -> dict[str, dict[Status, int]]:
     """How many letters there are, by type of task and state."""
     found: dict[str, dict[Status, int]] = {}
-    for task_type, status, number in connection.execute(about(_STATS, tenant_id), {"tenant": tenant_id}):
+    for task_type, status, number in connection.execute(for_tenant(_STATS, tenant_id), {"tenant": tenant_id}):
         found.setdefault(task_type, {})[status] = number
     return found
 

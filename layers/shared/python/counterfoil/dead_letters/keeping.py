@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.dead_letters.entries import DeadLetterFilter
+from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.operations import store
@@ -21,17 +21,10 @@ SETTLED: tuple[ClosedStatus, ...] = ("retried", "resolved", "ignored")
 RESTORE_WITHIN = timedelta(days=7)
 """Time to restore a purge. The database prevents deletion before."""
 
-_MEANT = """
-SELECT count(*) FROM dead_letter
-WHERE tenant_id = %(tenant)s AND status = ANY(%(statuses)s) AND dlq_timestamp < %(before)s AND purged_at IS NULL
-"""
 
-
-def count(connection: Connection, tenant_id: UUID, died_before: datetime, statuses: Sequence[ClosedStatus]) -> int:
-    """Number of dead letters that a purge would hide, counted in an index."""
-    values = {"tenant": tenant_id, "statuses": list(statuses), "before": died_before}
-    ((number,),) = connection.execute(_MEANT, values).fetchall()
-    return int(number)
+def settled(died_before: datetime, statuses: Sequence[ClosedStatus]) -> DeadLetterFilter:
+    """Return the filter of a purge."""
+    return DeadLetterFilter(status=tuple(statuses), to_date=died_before)
 
 
 def request(
@@ -44,7 +37,7 @@ def request(
     now: datetime,
 ) -> Operation:
     """Store a purge of dead letters in these states that failed before, in the tenant's transaction."""
-    wanted = DeadLetterFilter(status=tuple(statuses), to_date=min(died_before, now))
+    wanted = settled(died_before, statuses).before(now)
     operation = store.insert(connection, tenant_id, NewOperation("purge", wanted.stored, None, None, None, by, now))
     detail = {"died_before": min(died_before, now).isoformat(), "statuses": list(statuses)}
     store.record(connection, operation, "request", by, now, detail)

@@ -1,79 +1,310 @@
-"""Search in dead letters: by words of their errors, of their files' names, and by the ids of letters and works.
+"""Dead letters in lists and searches, and single ones by their ids.
 
-What the errors of a group have alike is kept with the group, and the words that a letter has beside those in an index.
-A letter is found if each word of the search is among either. How much a page reads grows neither with the number of
-letters nor with how many are found. Each function runs in a transaction of `entries.transaction`.
+A search finds dead letters by words of their errors and file names, and by the ids of dead letters and work items. The
+words that the errors of a group share are stored with the group, and the other words of a dead letter in an index. A
+dead letter is found if each word of the search is in either. The cost of a page depends neither on the number of dead
+letters nor on the number of results.
+
+Each function runs in a transaction of one tenant or, for unassigned dead letters (tenant None), of the delivery role:
+see `transaction`.
 """
 
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, LiteralString, NamedTuple, Self
 from uuid import UUID
 
-from counterfoil.db import Connection
-from counterfoil.dead_letters import entries
-from counterfoil.dead_letters.entries import DeadLetterFilter, Entry, Place, about
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import words
+from counterfoil.documents.uploads import DECEPTIVE
 from counterfoil.kinds import KINDS
+from counterfoil.validation import IN_UTC, Moment, PrintableText
 
-MAX_WORDS = 8
-"""Of a search; further ones are left out."""
-RARE = 1_000
-"""Letters that have a word, at most, for all of them to be looked at."""
-SCANNED = (100, 1_000, 5_000)
-"""Letters that are looked at for a page, where a word is more frequent: more, where fewer do not fill it."""
-NEWEST = 500
-"""Letters that are looked at first, where a search means whole groups: most have many, or few letters."""
-_GROUPS_AT_ONCE = 100
+Status = Literal["pending", "retried", "resolved", "ignored"]
+STATUSES: tuple[Status, ...] = ("pending", "retried", "resolved", "ignored")
+LONGEST_TYPE = 100
+LONGEST_TEXT = 200
+Fingerprint = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 
 
-class Found(NamedTuple):
-    """A page of a search."""
+@dataclass(frozen=True)
+class Entry:
+    """A dead letter."""
+
+    job_id: UUID
+    worker: str
+    task_type: str
+    work_id: UUID | None
+    """None if the message did not name a work item."""
+    revision: int | None
+    attempts: int
+    fingerprint: str
+    dlq_reason: str
+    dlq_timestamp: datetime
+    """Time of the last failure."""
+    status: Status
+    resolution: Mapping[str, Any] | None
+    resolved_at: datetime | None
+    resolved_by: str | None
+    metadata: Mapping[str, Any]
+    version: int
+    file_name: str | None
+    """Name of the file that the work item processed; None if it processed no file."""
+
+    @property
+    def cursor(self) -> "DeadLetterCursor":
+        """DeadLetterCursor in the order of lists."""
+        return DeadLetterCursor(self.dlq_timestamp, self.job_id)
+
+
+@dataclass(frozen=True)
+class Details(Entry):
+    """A dead letter with its payload and history."""
+
+    payload: Mapping[str, Any]
+    lineage: Sequence[Mapping[str, Any]]
+    """Earlier failures, oldest first."""
+
+
+class DeadLetterCursor(NamedTuple):
+    """DeadLetterCursor of a dead letter in the order of lists: the newest first."""
+
+    dlq_timestamp: datetime
+    job_id: UUID
+
+
+class DeadLetterFilter(BaseModel):
+    """Dead letters of one tenant, for lists, searches, exports and bulk operations."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: tuple[Status, ...] = Field(default=STATUSES, description="All statuses by default.")
+    task_type: Annotated[PrintableText, StringConstraints(max_length=LONGEST_TYPE)] | None = None
+    from_date: Moment | None = Field(default=None, description=f"Died then or later. {IN_UTC}")
+    to_date: Moment | None = Field(default=None, description=f"Died before. {IN_UTC}")
+    text: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = Field(
+        default=None, description="Words of the error and of the file's name, all of which a letter has; or an id."
+    )
+    fingerprint: Fingerprint | None = Field(default=None, description="Of a group.")
+
+    @field_validator("status", mode="after")
+    @classmethod
+    def _in_order(cls, given: tuple[Status, ...]) -> tuple[Status, ...]:
+        return tuple(status for status in STATUSES if status in given) if given else STATUSES
+
+    def before(self, now: datetime) -> Self:
+        """The same without dead letters from `now` on."""
+        return self.model_copy(update={"to_date": now if self.to_date is None else min(self.to_date, now)})
+
+    @property
+    def pending(self) -> Self:
+        """The same of pending dead letters only."""
+        return self.model_copy(update={"status": ("pending",)})
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """JSON of the fields that are set."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @property
+    def hash(self) -> bytes:
+        """SHA-256, equal for equal filters."""
+        return hashlib.sha256(json.dumps(self.stored, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
+    """Begin a transaction that sees a tenant's dead letters or, for None, unassigned ones."""
+    return database.delivery() if tenant_id is None else database.tenant(tenant_id)
+
+
+def for_tenant(statement: str, tenant_id: UUID | None) -> bytes:
+    """Return a statement on `= %(tenant)s` for a tenant or, with IS NULL, for None."""
+    return (statement.replace("= %(tenant)s", "IS NULL") if tenant_id is None else statement).encode()
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+# Deceptive characters as escapes of PostgreSQL's regular expressions, whose texts hold no NUL.
+_DECEPTIVE = "".join(one if one == "-" else f"\\u{max(1, ord(one)):04x}" for one in DECEPTIVE)
+_FILE_NAME = "coalesce(payload #>> '{file,file_name}', regexp_replace(payload #>> '{file,key}', '^.*/', ''))"
+_EXPRESSIONS = {"file_name": f"regexp_replace({_FILE_NAME}, '[{_DECEPTIVE}]', '\N{REPLACEMENT CHARACTER}', 'g')"}
+
+
+def _select_list(form: type[Entry]) -> str:
+    return ", ".join(_EXPRESSIONS.get(name, name) for name in form.__dataclass_fields__)
+
+
+_COLUMNS = _select_list(Entry)
+ALL_COLUMNS = _select_list(Details)
+"""Select list of `Details`."""
+# Only the conditions of a filter are in its statement, so that each form is planned with its own index.
+_CONDITIONS = {
+    "task_type": "AND d.task_type = %(task_type)s",
+    "fingerprint": "AND d.fingerprint = %(fingerprint)s",
+    "since": "AND d.dlq_timestamp >= %(since)s",
+    "until": "AND d.dlq_timestamp < %(until)s",
+    "after_at": "AND (d.dlq_timestamp, d.job_id) < (%(after_at)s, %(after_id)s)",
+}
+
+
+def filter_values(
+    tenant_id: UUID | None, wanted: DeadLetterFilter, after: DeadLetterCursor | None = None
+) -> dict[str, Any]:
+    """Parameters of `with_conditions`."""
+    return {
+        "tenant": tenant_id,
+        "statuses": list(wanted.status),
+        "task_type": wanted.task_type,
+        "fingerprint": wanted.fingerprint,
+        "since": wanted.from_date,
+        "until": wanted.to_date,
+        "after_at": after and after.dlq_timestamp,
+        "after_id": after and after.job_id,
+    }
+
+
+def with_conditions(statement: str, values: Mapping[str, Any], columns: str = "") -> bytes:
+    """Return the statement with the conditions of `filter_values`."""
+    conditions = " ".join(text for name, text in _CONDITIONS.items() if values[name] is not None)
+    return for_tenant(statement.format(columns=columns, conditions=conditions), values["tenant"])
+
+
+# The rows of a page come from an index only. The other columns are read for the page alone.
+_SHOWN = """
+SELECT {{columns}} FROM ({few}) AS shown JOIN dead_letter d USING (job_id)
+ORDER BY d.dlq_timestamp DESC, d.job_id DESC
+"""
+_PAGE = _SHOWN.format(
+    few="""
+    SELECT few.job_id
+    FROM unnest(%(statuses)s::text[]) AS wanted (state)
+    CROSS JOIN LATERAL (
+        SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
+        WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
+        ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s::bigint + %(offset)s
+    ) AS few
+    ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(limit)s OFFSET %(offset)s"""
+)
+_OF_GROUPS = _SHOWN.format(
+    few="""
+    SELECT few.job_id
+    FROM unnest(%(statuses)s::text[]) AS wanted (state) CROSS JOIN unnest(%(fingerprints)s::text[]) AS alike (print)
+    CROSS JOIN LATERAL (
+        SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
+        WHERE d.tenant_id = %(tenant)s AND d.fingerprint = alike.print AND d.status = wanted.state
+          AND d.purged_at IS NULL {conditions}
+        ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
+    ) AS few
+    ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(limit)s"""
+)
+_OF_GROUPS_AMONG_NEWEST = _SHOWN.format(
+    few="""
+    SELECT newest.job_id FROM (
+        SELECT few.*
+        FROM unnest(%(statuses)s::text[]) AS wanted (state)
+        CROSS JOIN LATERAL (
+            SELECT d.job_id, d.dlq_timestamp, d.fingerprint FROM dead_letter d
+            WHERE d.tenant_id = %(tenant)s AND d.status = wanted.state AND d.purged_at IS NULL {conditions}
+            ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(among)s
+        ) AS few
+        ORDER BY few.dlq_timestamp DESC, few.job_id DESC LIMIT %(among)s
+    ) AS newest
+    WHERE newest.fingerprint = ANY(%(fingerprints)s)
+    ORDER BY newest.dlq_timestamp DESC, newest.job_id DESC LIMIT %(limit)s"""
+)
+_OF_IDS = """
+SELECT {columns} FROM dead_letter d
+WHERE d.job_id = ANY(%(ids)s) AND d.tenant_id = %(tenant)s AND d.status = ANY(%(statuses)s) AND d.purged_at IS NULL
+  {conditions}
+ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT %(limit)s
+"""
+
+
+class Page(NamedTuple):
+    """A page of dead letters."""
 
     entries: Sequence[Entry]
     """The newest first."""
-    next: Place | None
-    """Where the next page begins; None where there is nothing more. A page may be short, and another one follow."""
+    next: DeadLetterCursor | None
+    """Cursor of the next page; None: this page is the last. A page of a search may be short."""
 
 
 def page(
-    connection: Connection, tenant_id: UUID | None, wanted: DeadLetterFilter, *, limit: int, after: Place | None = None
-) -> Found:
-    """Return a page of dead letters: with all words of a text, or with an id of a job or of its work."""
+    connection: Connection,
+    tenant_id: UUID | None,
+    wanted: DeadLetterFilter,
+    *,
+    limit: int,
+    after: DeadLetterCursor | None = None,
+    offset: int = 0,
+) -> Page:
+    """Return at most `limit` dead letters behind `after`. Without a text, `offset` skips others behind it.
+
+    Each status is read in the order of its index, so the cost grows with `offset` only.
+    """
+    query = _Query(connection, tenant_id, wanted, limit + 1, after)
     text = wanted.text
     if text is None:
-        return _cut(entries.page(connection, tenant_id, wanted, limit=limit + 1, after=after), limit)
+        return _cut(query.entries(_PAGE, offset=offset), limit)
     if (id_ := _id(text)) is not None:
-        ids = [id_, *(kind.job_id(id_) for kind in KINDS.values())]
-        return _cut(entries.of_ids(connection, tenant_id, wanted, ids, limit=limit + 1, after=after), limit)
-    sought = sorted(words(text))[:MAX_WORDS]
-    if not sought:
-        return Found((), None)
-    grouped = _groups(connection, tenant_id, sought)
-    alike = [group for group in grouped if group.words.issuperset(sought)]
-    found = _of_groups(connection, tenant_id, wanted, alike, limit + 1, after)
-    until: Place | None = None
-    for word, is_rare in _leads(connection, tenant_id, sought, frozenset().union(*(group.words for group in grouped))):
-        for most in (RARE,) if is_rare else SCANNED:
-            ids, end = _having(connection, tenant_id, sought, word, most, after)
-            more = entries.of_ids(connection, tenant_id, wanted, ids, limit=limit + 1, after=after) if ids else []
-            if is_rare or end is None or len(more) > limit:
-                break
-        found += more
-        if end is not None and not is_rare:
-            until = end if until is None else max(until, end)
-    merged = sorted({entry.job_id: entry for entry in found}.values(), key=_place, reverse=True)
-    if until is not None:  # what is older may lie among letters that were not looked at
-        merged = [entry for entry in merged if _place(entry) >= until]
-    return _cut(merged, limit) if len(merged) > limit else Found(merged, until)
+        return _cut(query.of_ids([id_, *(kind.job_id(id_) for kind in KINDS.values())]), limit)
+    found, until = query.with_words(sorted(words(text))[:MAX_WORDS])
+    merged = sorted({entry.job_id: entry for entry in found}.values(), key=_cursor, reverse=True)
+    if until is not None:  # older ones may be among dead letters that were not read
+        merged = [entry for entry in merged if entry.cursor >= until]
+    return _cut(merged, limit) if len(merged) > limit else Page(merged, until)
 
 
-def _cut(found: Sequence[Entry], limit: int) -> Found:
+def page_cursors(
+    connection: Connection,
+    tenant_id: UUID | None,
+    wanted: DeadLetterFilter,
+    *,
+    limit: int,
+    after: DeadLetterCursor | None = None,
+) -> tuple[Sequence[DeadLetterCursor], DeadLetterCursor | None]:
+    """Return the positions of `page` and its `next`. Without a text, only an index is read."""
+    if wanted.text is not None:
+        found, following = page(connection, tenant_id, wanted, limit=limit, after=after)
+        return [entry.cursor for entry in found], following
+    query = _Query(connection, tenant_id, wanted, limit, after)
+    more = [DeadLetterCursor(*row) for row in query.rows(_PAGE, "d.dlq_timestamp, d.job_id", offset=0)]
+    return more, more[-1] if len(more) == limit else None
+
+
+def of_ids(
+    connection: Connection, tenant_id: UUID | None, wanted: DeadLetterFilter, ids: Sequence[UUID]
+) -> list[Entry]:
+    """Return the dead letters with these ids that match the filter, the newest first."""
+    return _Query(connection, tenant_id, wanted, len(ids), None).of_ids(ids)
+
+
+_COUNT = """
+SELECT count(*) FROM dead_letter d
+WHERE d.tenant_id = %(tenant)s AND d.status = ANY(%(statuses)s) AND d.purged_at IS NULL {conditions}
+"""
+
+
+def count(connection: Connection, tenant_id: UUID, wanted: DeadLetterFilter) -> int:
+    """Return the number of dead letters of a filter without a text, counted in an index."""
+    values = filter_values(tenant_id, wanted)
+    ((number,),) = connection.execute(with_conditions(_COUNT, values), values).fetchall()
+    return int(number)
+
+
+def _cut(found: Sequence[Entry], limit: int) -> Page:
     shown = found[:limit]
-    return Found(shown, _place(shown[-1]) if len(found) > limit else None)
+    return Page(shown, shown[-1].cursor if len(found) > limit else None)
 
 
-def _place(entry: Entry) -> Place:
-    return Place(entry.dlq_timestamp, entry.job_id)
+def _cursor(entry: Entry) -> DeadLetterCursor:
+    return entry.cursor
 
 
 def _id(text: str) -> UUID | None:
@@ -83,90 +314,33 @@ def _id(text: str) -> UUID | None:
         return None
 
 
-# -- what a group's letters have alike ------------------------------------------------------------------------------
+# -- words ------------------------------------------------------------------------------------------------------------
 
-
-class _Group(NamedTuple):
-    fingerprint: str
-    words: frozenset[str]
-    """Of the words that are sought, those that its letters have alike."""
-
+MAX_WORDS = 8
+"""Words of a search. Further ones are ignored."""
+RARE = 1_000
+"""Most dead letters of a rare word. A search reads them all."""
+SCANNED = (100, 1_000, 5_000)
+"""Dead letters read for a page if the word is more frequent: more, if fewer do not fill the page."""
+NEWEST = 500
+"""Dead letters read first for whole groups, because most groups have many dead letters or few."""
+_GROUPS_AT_ONCE = 100
 
 _GROUPS = """
 SELECT fingerprint, ARRAY(SELECT unnest(words) INTERSECT SELECT unnest(%(sought)s::text[]))
 FROM dead_letter_group WHERE tenant_id = %(tenant)s AND words && %(sought)s::text[]
 """
-# The newest letters of groups are among those of the groups whose last one is newest.
+# The newest dead letters are in the groups with the newest last failure.
 _LAST = """
 SELECT fingerprint, max(last_at) FROM dead_letter_count
 WHERE tenant_id = %(tenant)s AND fingerprint = ANY(%(fingerprints)s) AND hour IS NULL AND status = ANY(%(statuses)s)
 GROUP BY fingerprint ORDER BY 2 DESC
 """
-
-
-def _groups(connection: Connection, tenant_id: UUID | None, sought: Sequence[str]) -> list[_Group]:
-    """Groups that have any of these words."""
-    rows = connection.execute(about(_GROUPS, tenant_id), {"tenant": tenant_id, "sought": list(sought)})
-    return [_Group(fingerprint, frozenset(has)) for fingerprint, has in rows]
-
-
-def _of_groups(  # a page is this many facts
-    connection: Connection,
-    tenant_id: UUID | None,
-    wanted: DeadLetterFilter,
-    groups: Collection[_Group],
-    limit: int,
-    after: Place | None,
-) -> list[Entry]:
-    """The newest letters of groups."""
-    if wanted.fingerprint is not None:
-        groups = [group for group in groups if group.fingerprint == wanted.fingerprint]
-    if not groups:
-        return []
-    asked: dict[str, Any] = {
-        "tenant": tenant_id,
-        "fingerprints": [group.fingerprint for group in groups],
-        "statuses": list(wanted.status),
-    }
-    newest = entries.of_groups(
-        connection, tenant_id, wanted, asked["fingerprints"], limit=limit, after=after, among=NEWEST
-    )
-    if len(newest) == limit:
-        return newest
-    last = connection.execute(about(_LAST, tenant_id), asked).fetchall()
-    found: list[Entry] = []
-    for start in range(0, len(last), _GROUPS_AT_ONCE):
-        part = last[start : start + _GROUPS_AT_ONCE]
-        if len(found) >= limit and found[limit - 1].dlq_timestamp > part[0][1]:
-            break
-        found += entries.of_groups(connection, tenant_id, wanted, [row[0] for row in part], limit=limit, after=after)
-        found.sort(key=_place, reverse=True)
-    return found[:limit]
-
-
-# -- a letter's own words -------------------------------------------------------------------------------------------
-
 _FREQUENCY = """
 SELECT word, count(*) FROM unnest(%(words)s::text[]) AS word CROSS JOIN LATERAL (
     SELECT FROM dead_letter_word w WHERE w.tenant_id = %(tenant)s AND w.word = word.word LIMIT %(most)s
 ) AS few GROUP BY word
 """
-
-
-def _leads(
-    connection: Connection, tenant_id: UUID | None, sought: Sequence[str], alike: Collection[str]
-) -> Iterable[tuple[str, bool]]:
-    """The words by which letters with words of their own are found, and whether each is rare.
-
-    A word that no group has must be a letter's own: the rarest such one leads to all. Else any of them may be.
-    """
-    asked = {"tenant": tenant_id, "words": list(sought), "most": RARE + 1}
-    frequency: Mapping[str, int] = dict(connection.execute(about(_FREQUENCY, tenant_id), asked).fetchall())
-    own = [word for word in sought if word not in alike]
-    leads = [min(own, key=lambda word: frequency.get(word, 0))] if own else list(frequency)
-    return [(word, frequency[word] <= RARE) for word in leads if word in frequency]
-
-
 _SCAN = """
 SELECT dlq_timestamp, job_id FROM dead_letter_word w
 WHERE tenant_id = %(tenant)s AND word = %(word)s {after}
@@ -182,19 +356,169 @@ WHERE d.job_id = ANY(%(ids)s) AND NOT coalesce(sought.word = ANY(g.words), false
 """
 
 
-def _having(  # a page is this many facts
-    connection: Connection, tenant_id: UUID | None, sought: Sequence[str], word: str, most: int, after: Place | None
-) -> tuple[list[UUID], Place | None]:
-    """Of the newest letters that have `word`, at most so many, those that have all; and where it stopped."""
-    values: dict[str, Any] = {"tenant": tenant_id, "word": word, "most": most}
-    if after is not None:
-        values |= {"after_at": after.dlq_timestamp, "after_id": after.job_id}
-    scan = _SCAN.format(after="" if after is None else _AFTER)
-    places = [Place(*row) for row in connection.execute(about(scan, tenant_id), values)]
-    ids = [place.job_id for place in places]
-    others = [other for other in sought if other != word]
-    if ids and others:
-        asked = {"tenant": tenant_id, "ids": ids, "words": others}
-        lacking = {id_ for (id_,) in connection.execute(about(_LACKING, tenant_id), asked)}
-        ids = [id_ for id_ in ids if id_ not in lacking]
-    return ids, places[-1] if len(places) == most else None
+@dataclass(frozen=True)
+class _Query:
+    """Dead letters of a filter behind a cursor."""
+
+    connection: Connection
+    tenant_id: UUID | None
+    wanted: DeadLetterFilter
+    limit: int
+    after: DeadLetterCursor | None
+
+    def rows(self, statement: str, columns: str = "", **values: object) -> list[tuple[Any, ...]]:
+        values = {**filter_values(self.tenant_id, self.wanted, self.after), "limit": self.limit, **values}
+        return self.connection.execute(with_conditions(statement, values, columns), values).fetchall()
+
+    def entries(self, statement: str, **values: object) -> list[Entry]:
+        return [Entry(*row) for row in self.rows(statement, _COLUMNS, **values)]
+
+    def of_ids(self, ids: Sequence[UUID]) -> list[Entry]:
+        return self.entries(_OF_IDS, ids=list(ids)) if ids else []
+
+    def with_words(self, sought: Sequence[str]) -> tuple[list[Entry], DeadLetterCursor | None]:
+        """Return dead letters that have all words, and the last cursor read if there are more."""
+        if not sought:
+            return [], None
+        shared: dict[str, list[str]] = dict(self.rows(_GROUPS, sought=list(sought)))
+        found = self._of_groups([fingerprint for fingerprint, has in shared.items() if set(has).issuperset(sought)])
+        until: DeadLetterCursor | None = None
+        for word, is_rare in self._leads(sought, frozenset().union(*shared.values())):
+            for most in (RARE,) if is_rare else SCANNED:
+                ids, end = self._having(sought, word, most)
+                more = self.of_ids(ids)
+                if is_rare or end is None or len(more) >= self.limit:
+                    break
+            found += more
+            if end is not None and not is_rare:
+                until = end if until is None else max(until, end)
+        return found, until
+
+    def _of_groups(self, fingerprints: Sequence[str]) -> list[Entry]:
+        """Return the newest dead letters of groups.
+
+        Reading by group costs a lookup per group; reading the newest dead letters costs one for each of them.
+        """
+        if self.wanted.fingerprint is not None:
+            fingerprints = [one for one in fingerprints if one == self.wanted.fingerprint]
+        if not fingerprints:
+            return []
+        newest = self.entries(_OF_GROUPS_AMONG_NEWEST, fingerprints=fingerprints, among=NEWEST)
+        if len(newest) == self.limit:
+            return newest
+        last = self.rows(_LAST, fingerprints=fingerprints)
+        found: list[Entry] = []
+        for start in range(0, len(last), _GROUPS_AT_ONCE):
+            part = last[start : start + _GROUPS_AT_ONCE]
+            if len(found) >= self.limit and found[self.limit - 1].dlq_timestamp > part[0][1]:
+                break
+            found += self.entries(_OF_GROUPS, fingerprints=[row[0] for row in part])
+            found.sort(key=_cursor, reverse=True)
+        return found[: self.limit]
+
+    def _leads(self, sought: Sequence[str], shared: Collection[str]) -> Iterable[tuple[str, bool]]:
+        """Return the words that lead to all other dead letters, and whether each is rare.
+
+        A word that no group has is in the index of dead letters: the rarest of these is enough.
+        """
+        frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(sought), most=RARE + 1))
+        own = [word for word in sought if word not in shared]
+        leads = [min(own, key=lambda word: frequency.get(word, 0))] if own else list(frequency)
+        return [(word, frequency[word] <= RARE) for word in leads if word in frequency]
+
+    def _having(self, sought: Sequence[str], word: str, most: int) -> tuple[list[UUID], DeadLetterCursor | None]:
+        """Return dead letters with all words among the newest `most` with `word`, and where it stopped."""
+        scan = _SCAN.format(after="" if self.after is None else _AFTER)
+        scanned = [DeadLetterCursor(*row) for row in self.rows(scan, word=word, most=most)]
+        ids = [cursor.job_id for cursor in scanned]
+        others = [other for other in sought if other != word]
+        if ids and others:
+            lacking = {id_ for (id_,) in self.rows(_LACKING, ids=ids, words=others)}
+            ids = [id_ for id_ in ids if id_ not in lacking]
+        return ids, scanned[-1] if len(scanned) == most else None
+
+
+# -- ids --------------------------------------------------------------------------------------------------------------
+
+_OWNERS = """
+SELECT DISTINCT d.tenant_id, t.slug FROM dead_letter d LEFT JOIN tenant t ON t.id = d.tenant_id
+WHERE d.job_id = ANY(%s) AND d.purged_at IS NULL ORDER BY t.slug
+"""
+
+
+def owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID | None, str | None]]:
+    """Return ids and slugs of the tenants of dead letters; None if unassigned.
+
+    Runs as the delivery role.
+    """
+    return connection.execute(_OWNERS, [list(job_ids)]).fetchall()
+
+
+_SHOW = f"SELECT {ALL_COLUMNS} FROM dead_letter WHERE job_id = %(id)s AND purged_at IS NULL"  # noqa: S608
+
+
+def show(connection: Connection, tenant_id: UUID | None, job_id: UUID) -> Details | None:
+    """Return a dead letter of the tenant; None if it does not exist."""
+    values = {"id": job_id, "tenant": tenant_id}
+    row = connection.execute(for_tenant(f"{_SHOW} AND tenant_id = %(tenant)s", tenant_id), values).fetchone()
+    return None if row is None else Details(*row)
+
+
+IdKind = Literal["letter", "operation", "group", "task", "document"]
+MIN_END = 4
+"""Fewest characters that find an id."""
+_INDEXED = 8
+"""Last characters of an id in the indexes `dead_letter_by_end` and `task_by_end_of_id`, reversed."""
+
+# The index comes first in every plan, so that the dead letters of a large tenant are not all read.
+_LETTERS_BY_END = """
+WITH ending AS MATERIALIZED (
+    SELECT job_id, tenant_id FROM dead_letter
+    WHERE reverse(right(job_id::text, 8)) COLLATE "C" BETWEEN %(first)s AND %(last)s
+      AND right(job_id::text, length(%(part)s)) = %(part)s AND purged_at IS NULL
+)
+SELECT d.job_id, t.slug FROM ending d LEFT JOIN tenant t ON t.id = d.tenant_id
+WHERE %(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)
+LIMIT 2
+"""
+_OPERATIONS_BY_END = """
+SELECT o.id, t.slug FROM operation o JOIN tenant t ON t.id = o.tenant_id
+WHERE right(o.id::text, length(%(part)s)) = %(part)s AND (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s))
+LIMIT 2
+"""
+_GROUPS_BY_START = """
+SELECT g.fingerprint, min(t.slug) FROM dead_letter_group g LEFT JOIN tenant t ON t.id = g.tenant_id
+WHERE starts_with(g.fingerprint, %(part)s) AND (%(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s))
+GROUP BY g.fingerprint
+LIMIT 2
+"""
+_BY_END: LiteralString = """
+WITH ending AS MATERIALIZED (
+    SELECT id, tenant_id FROM {table}
+    WHERE reverse(right(id::text, 8)) COLLATE "C" BETWEEN %(first)s AND %(last)s
+      AND right(id::text, length(%(part)s)) = %(part)s
+)
+SELECT e.id, t.slug FROM ending e JOIN tenant t ON t.id = e.tenant_id
+WHERE %(slugs)s::text[] IS NULL OR t.slug = ANY(%(slugs)s)
+LIMIT {most}
+"""
+_QUERIES: dict[IdKind, LiteralString] = {
+    "letter": _LETTERS_BY_END,
+    "operation": _OPERATIONS_BY_END,
+    "group": _GROUPS_BY_START,
+    "task": _BY_END.format(table="task", most="20"),
+    "document": _BY_END.format(table="document", most="2"),
+}
+
+
+def find_by_end(
+    connection: Connection, kind: IdKind, part: str, slugs: Sequence[str] | None
+) -> list[tuple[UUID | str, str | None]]:
+    """Return up to two ids (of tasks, 20) that end with `part`, with their tenants' slugs.
+
+    Runs as the delivery role. `part` has at least MIN_END characters. `slugs` None means all tenants and unassigned
+    dead letters, which have no slug. Purged dead letters are not found.
+    """
+    backwards = part[::-1][:_INDEXED]
+    values = {"part": part, "first": backwards, "last": f"{backwards}~", "slugs": slugs and [*slugs]}
+    return connection.execute(_QUERIES[kind], values).fetchall()
