@@ -12,7 +12,7 @@ from cli.dlq_options import AsJson, OneTenant, moment
 from cli.failures import UsageError
 from cli.operations import sentence_of
 from cli.output import aside, page, print_json
-from counterfoil.dead_letters.keeping import RESTORE_WITHIN, SETTLED
+from counterfoil.dead_letters.purges import RESTORE_WITHIN, SETTLED
 from counterfoil.delivery.dead_letter import ClosedStatus
 from functions.admin_api.api.operations import OperationProgress, PurgePlan
 

@@ -4,8 +4,8 @@ from functools import cache
 from typing import Any
 
 from counterfoil.db import Database
-from counterfoil.dead_letters.bulk_steps import BulkSteps
-from counterfoil.dead_letters.keeping import PurgeSteps
+from counterfoil.dead_letters.bulk import BulkSteps
+from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.documents.reprocess import Reprocessing
 from counterfoil.operations.engine import Definition, Engine

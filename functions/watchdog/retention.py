@@ -14,7 +14,7 @@ from functools import partial
 
 from counterfoil import aws
 from counterfoil.db import Database, keeper
-from counterfoil.dead_letters import groups, keeping
+from counterfoil.dead_letters import groups, purges
 from counterfoil.errors import InvalidSettingsError, ServiceUnavailableError
 from counterfoil.http import within
 from counterfoil.operations import store
@@ -171,7 +171,7 @@ def keep_dead_letters(database: Database, clock: Callable[[], datetime], retenti
 
     def delete() -> int:
         with keeper(database) as connection:
-            return keeping.delete(connection, clock(), retention)
+            return purges.delete(connection, clock(), retention)
 
     def forget() -> int:
         with keeper(database) as connection:

@@ -11,13 +11,12 @@ from counterfoil import audit
 from counterfoil.audit import AuditEntry
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk
-from counterfoil.dead_letters.bulk import Asked
-from counterfoil.dead_letters.bulk_steps import BulkSteps
+from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.work import Send
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Step
-from counterfoil.operations.store import Item, Operation, Steer
+from counterfoil.operations.store import Item, NewOperation, Operation, Steer
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import rows
@@ -64,10 +63,10 @@ class Yard:
         **selection: Any,
     ) -> Operation:
         """An operation, of the letters that are named or else of all that are pending."""
-        chosen = DeadLetterFilter(**selection) if job_ids is None else None
-        asked = Asked(action, chosen, job_ids or (), note, rate, canary, "kim", self.now)
+        filter_ = DeadLetterFilter(**selection).stored if job_ids is None else None
+        new = NewOperation(action, filter_, "kim", self.now, note=note, rate=rate, canary=canary)
         with self.database.tenant(self.tenant_id) as connection:
-            return bulk.request(connection, self.tenant_id, asked)
+            return bulk.request(connection, self.tenant_id, new, job_ids or ())
 
     def step(self, operation: Operation, *, bucket: str | None = None, **how: Any) -> Step | None:
         """One step."""

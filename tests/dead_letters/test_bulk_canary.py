@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.dead_letters import actions, bulk_steps
+from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import Wish
 from counterfoil.operations import engine
 from counterfoil.operations.store import Operation
@@ -113,7 +113,7 @@ def test_a_canary_that_does_not_succeed_is_waited_for_so_long_and_then_the_opera
     operation = yard.request(canary=5)
     yard.run(operation)
     tried(yard, operation)
-    yard.now += bulk_steps.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).state == "canary"
     yard.now += timedelta(seconds=3)
@@ -137,7 +137,7 @@ def test_a_paused_canary_that_is_resumed_is_waited_for_as_long_again(yard: Yard)
     yard.run(operation)
     resumed = steer(yard, operation, "resume")
     assert (resumed.state, resumed.reason) == ("canary", None)
-    yard.now += bulk_steps.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).state == "canary"
     yard.now += timedelta(seconds=3)
@@ -158,7 +158,7 @@ def test_a_canary_that_nobody_has_tried_is_waited_for_however_long_that_takes(ya
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
     tried(yard, operation)
-    yard.now += bulk_steps.PATIENCE - timedelta(seconds=1)
+    yard.now += bulk.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
     yard.end(yard.works(operation), "succeeded")
@@ -228,7 +228,7 @@ def test_a_canary_of_one_letter_is_told_of_as_one(yard: Yard, ending: str, says:
         cancel(yard, yard.works(operation))
     else:
         yard.end(yard.works(operation), ending)
-    yard.now += bulk_steps.PATIENCE + timedelta(seconds=1)
+    yard.now += bulk.PATIENCE + timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).reason == says
 

@@ -11,7 +11,7 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters.bulk_steps import BulkSteps
+from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import ConflictError, DatabaseUnavailableError
 from counterfoil.operations import engine, store

@@ -17,15 +17,14 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Que
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import retry_conflicts
-from counterfoil.dead_letters import bulk, keeping, search
-from counterfoil.dead_letters.bulk import Asked
-from counterfoil.dead_letters.keeping import PurgeSteps
+from counterfoil.dead_letters import bulk, purges, search
+from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.documents import reprocess
 from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
 from counterfoil.operations import engine, store
-from counterfoil.operations.store import Action, Operation, Result, State, Steer
+from counterfoil.operations.store import Action, NewOperation, Operation, Result, State, Steer
 from counterfoil.validation import IN_UTC, Moment
 from functions.admin_api import http
 from functions.admin_api.api.dead_letters import LetterSummary, Note, Pointers, hide_secrets, summary
@@ -222,11 +221,12 @@ def _bulk(
     by = request.caller.named()
     note = wanted.reason if isinstance(wanted, BulkIgnoring) else wanted.notes
     canary = wanted.canary if isinstance(wanted, BulkRetry) else None
-    operation = Asked(action, meant.selection, meant.job_ids, note, wanted.rate, canary, by, request.now)
+    selection = None if meant.selection is None else meant.selection.stored
+    new = NewOperation(action, selection, by, request.now, note=note, rate=wanted.rate, canary=canary)
 
     def once() -> Operation:
         with request.database.tenant(meant.tenant_id) as connection:
-            return bulk.request(connection, meant.tenant_id, operation)
+            return bulk.request(connection, meant.tenant_id, new, meant.job_ids)
 
     return _told(retry_conflicts(once), meant.slug, request.caller)
 
@@ -279,7 +279,7 @@ def _told(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
 def _restorable_until(operation: Operation) -> datetime | None:
     if operation.action != "purge" or operation.restored_at is not None:
         return None
-    return operation.requested_at + keeping.RESTORE_WITHIN
+    return operation.requested_at + purges.RESTORE_WITHIN
 
 
 # -- requests on dead letters -----------------------------------------------------------------------------------------
@@ -371,11 +371,11 @@ def purge_dead_letters(
     """
     slug = request.slug(tenant)
     tenant_id = _admit_purge(slug, request)
-    statuses = [one for one in keeping.SETTLED if one in status]
+    statuses = [one for one in purges.SETTLED if one in status]
     before = min(before_date, request.now)
     if confirm is None:
         with request.database.tenant(tenant_id) as connection:
-            count = search.count(connection, tenant_id, keeping.settled(before, statuses))
+            count = search.count(connection, tenant_id, purges.settled(before, statuses))
         plan = PurgePlan(tenant=slug, died_before=before, statuses=statuses, count=count, confirm=slug)
         return answer(200, plan, {"ETag": etag(count), "Cache-Control": "no-store"})
     if confirm != slug:
@@ -384,13 +384,13 @@ def purge_dead_letters(
 
     def once() -> Operation:
         with request.database.tenant(tenant_id) as connection:
-            count = search.count(connection, tenant_id, keeping.settled(before, statuses))
+            count = search.count(connection, tenant_id, purges.settled(before, statuses))
             if count != shown:
                 raise VersionError(
                     f"Nothing is purged: the number of letters that would go is {count:,} by now, and was {shown:,}."
                 )
             by = request.caller.subject
-            return keeping.request(connection, tenant_id, before, statuses, by=by, now=request.now)
+            return purges.request(connection, tenant_id, before, statuses, by=by, now=request.now)
 
     return _stepped(retry_conflicts(once), slug, request)
 
@@ -406,7 +406,7 @@ def restore_purge(request: Request, operation_id: Id, condition: IfMatch = None)
 
     def once() -> Operation:
         with request.database.tenant(tenant_id) as connection:
-            return keeping.restore(connection, id_, version=version, by=request.caller.subject, now=request.now)
+            return purges.restore(connection, id_, version=version, by=request.caller.subject, now=request.now)
 
     return _stepped(retry_conflicts(once), slug, request)
 

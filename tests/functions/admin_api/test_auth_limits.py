@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import bulk, keeping
-from counterfoil.dead_letters.search import DeadLetterFilter
+from counterfoil.dead_letters import bulk, purges
+from counterfoil.operations.store import NewOperation
 from counterfoil.settings import settings
 from functions.admin_api import auth, endpoint
 from functions.admin_api.auth import Allowance, Caller, Reads, Request, Role, TooManyError
@@ -179,14 +179,14 @@ def bulk_bodies(office: Office) -> dict[str, tuple[str, Any]]:
 
 
 def bulk_operation(office: Office) -> UUID:
-    asked = bulk.Asked("retry", DeadLetterFilter(), (), None, 1, None, "kim", NOW)
+    new = NewOperation("retry", {}, "kim", NOW, rate=1)
     with office.database.tenant(office.tenant_id) as connection:
-        return bulk.request(connection, office.tenant_id, asked).id
+        return bulk.request(connection, office.tenant_id, new).id
 
 
 def purge_of(office: Office) -> UUID:
     with office.database.tenant(office.tenant_id) as connection:
-        return keeping.request(connection, office.tenant_id, NOW, ["resolved"], by=ANN, now=datetime.now(UTC)).id
+        return purges.request(connection, office.tenant_id, NOW, ["resolved"], by=ANN, now=datetime.now(UTC)).id
 
 
 def user_bodies(user_id: str) -> dict[str, tuple[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import bulk
-from counterfoil.dead_letters.bulk_steps import BulkSteps
+from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.operations import engine
 from tests.dead_letters.letters import NOON, Die, dying
 from tests.delivery.harness import rows

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters.keeping import PurgeSteps
+from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.errors import DatabaseUnavailableError
 from counterfoil.operations import engine
 from tests.dead_letters.letters import NOON, Die

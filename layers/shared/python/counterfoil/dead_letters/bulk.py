@@ -1,26 +1,42 @@
-"""Bulk operations on dead letters: requests, previews and the selection of dead letters.
+"""Bulk operations on dead letters: retry, resolve and ignore many.
 
-The time of the request fixes the selection: dead letters that were pending then. Later ones are excluded; those that
-were settled in between, or failed again, are skipped. `bulk_steps` has the steps. Each function requires a transaction
-of `Database.tenant`.
+The time of the request fixes the selection: dead letters that were pending then. Later ones are excluded. Dead letters
+that were settled or failed again after the request are skipped.
+
+Statements process most dead letters together. `actions.send_again` processes those with an edited payload, and those
+whose message names no work item, one at a time. Each function requires a transaction of `Database.tenant`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil import audit
-from counterfoil.db import Connection
-from counterfoil.dead_letters import search
-from counterfoil.dead_letters.actions import LONGEST_NOTE
-from counterfoil.dead_letters.search import DeadLetterCursor, DeadLetterFilter, Entry, filter_values, with_conditions
-from counterfoil.errors import RejectedRequestError
+from counterfoil.db import Connection, Database
+from counterfoil.dead_letters import actions, search
+from counterfoil.dead_letters.actions import LONGEST_NOTE, NoLetterError, NotPendingError, NotRetriableError, Wish
+from counterfoil.dead_letters.search import (
+    DeadLetterCursor,
+    DeadLetterFilter,
+    Entry,
+    Status,
+    filter_values,
+    with_conditions,
+)
+from counterfoil.delivery.dead_letter import ClosedStatus, settle
+from counterfoil.delivery.work import Send
+from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError, RejectedRequestError, VersionError
+from counterfoil.kinds import KINDS
 from counterfoil.operations import store
-from counterfoil.operations.store import COLUMNS, NewOperation, Operation
+from counterfoil.operations.engine import ACTOR, Applied, Definition, Outlook, Turns
+from counterfoil.operations.store import Item, NewOperation, Operation, Result
+from counterfoil.tasks.task_type import InvalidPayloadError
 
 Action = Literal["retry", "resolve", "ignore"]
+_BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
 MAX_RATE = 500
 """Dead letters per second."""
 MOST_NAMED = 1_000
@@ -34,66 +50,43 @@ SEARCHED = 500
 """The same for a search."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What somebody asks for: `selection`, or the letters `job_ids`."""
-
-    action: Action
-    selection: DeadLetterFilter | None
-    job_ids: Sequence[UUID]
-    note: str | None
-    rate: int
-    canary: int | None
-    actor: str
-    now: datetime
-
-
-def request(connection: Connection, tenant_id: UUID, asked: Asked) -> Operation:
+def request(connection: Connection, tenant_id: UUID, new: NewOperation, job_ids: Sequence[UUID] = ()) -> Operation:
     """Store an operation, select its first dead letters, and record it in the audit trail.
 
+    `job_ids` lists the dead letters if `new` has no filter.
+
     Raises:
-        RejectedRequestError: a note is required and missing, or the rate or the canary is out of bounds.
+        RejectedRequestError: a required note is missing, or the rate or the canary is out of bounds.
     """
-    _check(asked)
-    filter_ = None if asked.selection is None else asked.selection.stored
-    new = NewOperation(asked.action, filter_, asked.note, asked.rate, asked.canary, asked.actor, asked.now)
+    _check(new, job_ids)
     operation = store.insert(connection, tenant_id, new)
-    if asked.selection is None:
-        operation = _note(connection, operation, _name(connection, operation, asked.job_ids))
+    if new.filter is None:
+        values = {"operation": operation.id, "tenant": tenant_id, "ids": list(dict.fromkeys(job_ids)), "selected": 0}
+        number = connection.execute(_NAME, values).rowcount
+        operation = store.add_selected(connection, operation, number, None, is_all=True)
         meant: dict[str, Any] = {"letters": operation.selected}
     else:
-        operation = select(connection, operation)
-        meant = {"filter_hash": audit.keyed(connection, tenant_id, asked.selection.hash).hex()}
-    detail = {"rate": asked.rate, "canary": asked.canary, **meant}
-    store.record(connection, operation, "request", asked.actor, asked.now, detail)
+        operation = _select(connection, operation)
+        meant = {"filter_hash": audit.keyed(connection, tenant_id, DeadLetterFilter(**new.filter).hash).hex()}
+    detail = {"rate": new.rate, "canary": new.canary, **meant}
+    store.record(connection, operation, "request", new.requested_by, new.requested_at, detail)
     return operation
 
 
-def _check(asked: Asked) -> None:
-    if asked.note is not None and not 0 < len(asked.note.strip()) <= len(asked.note) <= LONGEST_NOTE:
+def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
+    if new.note is not None and not 0 < len(new.note.strip()) <= len(new.note) <= LONGEST_NOTE:
         raise RejectedRequestError(f"The note is empty, or longer than {LONGEST_NOTE} characters.")
-    if asked.action != "retry" and asked.note is None:
+    if new.action != "retry" and new.note is None:
         raise RejectedRequestError("A note is needed: say why.")
-    if not 1 <= asked.rate <= MAX_RATE:
-        raise RejectedRequestError(f"The rate is within 1 and {MAX_RATE} letters a second.")
-    if asked.canary is not None and (asked.action != "retry" or asked.canary < 1):
+    if new.rate is None or not 1 <= new.rate <= MAX_RATE:
+        raise RejectedRequestError(f"The rate must be between 1 and {MAX_RATE} dead letters per second.")
+    if new.canary is not None and (new.action != "retry" or new.canary < 1):
         raise RejectedRequestError("A canary is some letters, at least one, that are tried again first.")
-    if asked.selection is None and not 1 <= len(set(asked.job_ids)) <= MOST_NAMED:
+    if new.filter is None and not 1 <= len(set(job_ids)) <= MOST_NAMED:
         raise RejectedRequestError(f"Name 1 to {MOST_NAMED} letters, or say with a filter which ones.")
 
 
 # -- selection --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Selected:
-    """Result of a step of the selection."""
-
-    number: int
-    last: DeadLetterCursor | None
-    """The next step begins behind it."""
-    is_all: bool
-
 
 _INSERT = """
 INSERT INTO operation_item (operation_id, number, tenant_id, job_id)
@@ -125,51 +118,26 @@ INSERT INTO operation_item (operation_id, number, tenant_id, job_id)
 SELECT %(operation)s, %(selected)s + number, %(tenant)s, id
 FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (id, number)
 """
-_SELECTED = f"""
-UPDATE operation SET selected = selected + %(number)s, is_selected = %(is_all)s,
-    cursor_at = coalesce(%(at)s, cursor_at), cursor_id = coalesce(%(last)s, cursor_id),
-    state = CASE WHEN NOT %(is_all)s THEN state WHEN canary IS NULL THEN 'running' ELSE 'canary' END,
-    version = version + %(is_all)s::int
-WHERE id = %(id)s RETURNING {COLUMNS}
-"""  # noqa: S608  # the columns of the dataclass
 
 
-def select(connection: Connection, operation: Operation) -> Operation:
+def _select(connection: Connection, operation: Operation) -> Operation:
     """Select the next dead letters of an operation, whose row is locked. It runs once all are selected."""
-    return _note(connection, operation, _more(connection, operation))
-
-
-def _note(connection: Connection, operation: Operation, selected: Selected) -> Operation:
-    at, last = selected.last or (None, None)
-    values = {"id": operation.id, "number": selected.number, "is_all": selected.is_all, "at": at, "last": last}
-    (row,) = connection.execute(_SELECTED.encode(), values).fetchall()
-    return Operation(*row)
-
-
-def _name(connection: Connection, operation: Operation, ids: Sequence[UUID]) -> Selected:
-    """Select the listed dead letters, each once. Those of other tenants are skipped later."""
-    values = {"operation": operation.id, "tenant": operation.tenant_id, "ids": list(dict.fromkeys(ids)), "selected": 0}
-    return Selected(connection.execute(_NAME, values).rowcount, None, is_all=True)
-
-
-def _more(connection: Connection, operation: Operation) -> Selected:
-    wanted = DeadLetterFilter(**operation.filter or {}).pending
+    wanted = DeadLetterFilter(**operation.filter or {}).pending.before(operation.requested_at)
     at, last = operation.cursor_at, operation.cursor_id
     after = None if at is None or last is None else DeadLetterCursor(at, last)
-    of_operation = {"operation": operation.id, "tenant": operation.tenant_id, "selected": operation.selected}
-    wanted = wanted.before(operation.requested_at)
+    values = {"operation": operation.id, "tenant": operation.tenant_id, "selected": operation.selected}
     if wanted.text is not None:
         found = search.page(connection, operation.tenant_id, wanted, limit=SEARCHED, after=after)
-        ids = [entry.job_id for entry in found.entries]
-        connection.execute(_NAME, of_operation | {"ids": ids})
-        return Selected(len(ids), found.next, is_all=found.next is None)
-    values = filter_values(operation.tenant_id, wanted, after) | of_operation | {"limit": AT_ONCE}
+        connection.execute(_NAME, values | {"ids": [entry.job_id for entry in found.entries]})
+        return store.add_selected(connection, operation, len(found.entries), found.next, is_all=found.next is None)
+    values |= filter_values(operation.tenant_id, wanted, after) | {"limit": AT_ONCE}
     ((number, at, last),) = connection.execute(with_conditions(_MORE, values), values).fetchall()
+    cursor = None if at is None else (at, last)
     if number == AT_ONCE:
-        return Selected(number, DeadLetterCursor(at, last), is_all=False)
+        return store.add_selected(connection, operation, number, cursor, is_all=False)
     values |= {"selected": operation.selected + number, "after_at": None, "requested_at": operation.requested_at}
     ((settled,),) = connection.execute(with_conditions(_SETTLED_MEANWHILE, values), values).fetchall()
-    return Selected(number + settled, None if at is None else DeadLetterCursor(at, last), is_all=True)
+    return store.add_selected(connection, operation, number + settled, cursor, is_all=True)
 
 
 # -- preview ----------------------------------------------------------------------------------------------------------
@@ -206,3 +174,313 @@ def preview(
         if after is None:
             return Preview(number, True, sample)
     return Preview(number, False, sample)
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Letter:
+    """Dead letter of an operation, without status if it no longer exists."""
+
+    number: int
+    job_id: UUID
+    worker: str | None = None
+    work_id: UUID | None = None
+    revision: int | None = None
+    status: Status | None = None
+    version: int = 0
+    died_at: datetime | None = None
+    is_edited: bool = False
+
+    def item(self, result: Result, reason: str | None = None) -> Item:
+        """Return the item of the letter with its result."""
+        return Item(self.number, self.job_id, result, reason, None if self.status is None else self.version, None)
+
+
+Stored = Mapping[tuple[UUID, int], str | PermanentError | None]
+"""S3 keys of edited payloads, by dead letter and version; or why one cannot be stored."""
+
+
+@dataclass(frozen=True)
+class BulkSteps(Definition):
+    """Definition of retry, resolve and ignore."""
+
+    bucket: str | None
+    """Bucket of edited payloads that are too large for a message."""
+    actions = ("retry", "resolve", "ignore")
+
+    def prepare(self, database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, at_once: int) -> Stored:
+        """Store the large edited payloads of the next items."""
+        return _stored(database, operation_id, tenant_id, now, self.bucket, at_once)
+
+    def select(self, connection: Connection, operation: Operation) -> None:
+        """Select the next dead letters."""
+        _select(connection, operation)
+
+    def watch(self, connection: Connection, operation: Operation, now: datetime) -> Outlook:
+        """Decide about a canary."""
+        return _watch(connection, operation, now)
+
+    def apply(
+        self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Stored
+    ) -> Applied:
+        """Give the next items their results."""
+        is_retry = operation.action == "retry"
+        rows = connection.execute(_LETTERS.encode(), _behind(operation.id, operation.handled, limit))
+        letters, results = _not_refused(operation, [_Letter(*row) for row in rows])
+        letters, refused = (_lock_with_work if is_retry else _lock)(connection, operation, letters)
+        results += refused
+        sends: list[Send] = []
+        begun = 0
+        plain: list[_Letter] = []
+        for letter in letters:
+            if is_retry and (letter.is_edited or letter.work_id is None):
+                item, owed = _retry_alone(connection, operation, letter, turns, begun, prepared)
+                results.append(item)
+                begun += item.result == "done"
+                sends += owed
+            else:
+                plain.append(letter)
+        if plain:
+            detail = {"operation": str(operation.id)}
+            becomes, by, note = _BECOMES[operation.action], operation.requested_by, operation.note
+            ids = [letter.job_id for letter in plain]
+            versions = settle(connection, ids, becomes, turns.now, actor=by, note=note, detail=detail)
+            works = [(one.worker, one.work_id) for one in plain if is_retry and one.worker and one.work_id]
+            owed = turns.begin(connection, works, begun)
+            revisions = {send.message.work_id: send.message.revision for send in owed}
+            sends += owed
+            for letter in plain:
+                revision = None if letter.work_id is None else revisions.get(letter.work_id)
+                results.append(replace(letter.item("done"), version=versions[letter.job_id], revision=revision))
+        store.write_results(connection, operation.id, results)
+        return Applied(Counter(item.result for item in results if item.result is not None), sends)
+
+    def end(self, connection: Connection, operation: Operation) -> None:
+        """Settle the group, if the operation was about all of one."""
+        group = (operation.filter or {}).get("fingerprint")
+        if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
+            settled = {"as": _BECOMES[operation.action], "at": operation.requested_at}
+            connection.execute(_SETTLE_GROUP, settled | {"tenant": operation.tenant_id, "fingerprint": group})
+
+
+_SETTLE_GROUP = """
+UPDATE dead_letter_group SET settled_as = %(as)s, settled_at = %(at)s
+WHERE tenant_id = %(tenant)s AND fingerprint = %(fingerprint)s
+"""
+
+
+_IS_EDITED = "coalesce(d.edited_payload IS NOT NULL AND NOT d.edit ? 'settled', false)"
+_LETTERS = f"""
+SELECT i.number, i.job_id, d.worker, d.work_id, d.revision, d.status, coalesce(d.version, 0), d.dlq_timestamp,
+       {_IS_EDITED}
+FROM operation_item i
+LEFT JOIN dead_letter d ON d.job_id = i.job_id AND d.tenant_id = i.tenant_id AND d.purged_at IS NULL
+WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
+ORDER BY i.number
+"""  # noqa: S608  # the expression above
+
+
+def _behind(operation_id: UUID, handled: int, limit: int) -> dict[str, Any]:
+    """Return the bounds of the next numbers.
+
+    PostgreSQL would add two small parameters as smallints, which end at 32,767.
+    """
+    return {"id": operation_id, "after": handled, "last": handled + limit}
+
+
+def _not_refused(operation: Operation, letters: Iterable[_Letter]) -> tuple[list[_Letter], list[Item]]:
+    """Return the dead letters that may be processed, and results for the others. Pure."""
+    good: list[_Letter] = []
+    skipped: list[Item] = []
+    for letter in letters:
+        if letter.status is None or letter.died_at is None:
+            skipped.append(letter.item("skipped", "There is no such dead letter."))
+        elif letter.died_at >= operation.requested_at:
+            skipped.append(letter.item("skipped", "It died after the request."))
+        elif letter.status != "pending":
+            skipped.append(letter.item("skipped", f"It is {letter.status} already."))
+        else:
+            good.append(letter)
+    return good, skipped
+
+
+_LOCK_WORKS = "SELECT id, {status}, {revision} FROM {table} WHERE id = ANY(%(ids)s) ORDER BY id FOR NO KEY UPDATE"
+_LOCK_LETTERS = f"""
+SELECT job_id, status, version, dlq_timestamp, revision, {_IS_EDITED}
+FROM dead_letter d WHERE job_id = ANY(%(ids)s) AND tenant_id = %(tenant)s AND purged_at IS NULL
+ORDER BY job_id FOR NO KEY UPDATE
+"""  # noqa: S608
+
+
+def _lock_with_work(
+    connection: Connection, operation: Operation, letters: Sequence[_Letter]
+) -> tuple[list[_Letter], list[Item]]:
+    """Lock the work items and then their dead letters, in the order of delivery.
+
+    Returns the dead letters whose work item is failed, and results for the others. Dead letters without a work item
+    are returned, too: `_retry_alone` checks them.
+    """
+    works: dict[tuple[str | None, UUID | None], tuple[str | None, int]] = {}
+    named: dict[str, list[UUID]] = defaultdict(list)
+    for letter in letters:
+        if letter.work_id is not None and letter.worker in KINDS:
+            named[letter.worker].append(letter.work_id)
+    for worker in sorted(named):
+        locked = connection.execute(KINDS[worker].sql(_LOCK_WORKS), {"ids": named[worker]})
+        works |= {(worker, id_): (status, revision) for id_, status, revision in locked}
+    good, refused = _lock(connection, operation, letters)
+    failed: list[_Letter] = []
+    for letter in good:
+        status, revision = works.get((letter.worker, letter.work_id), (actions.GONE, 0))
+        if letter.work_id is None or (status, revision) == ("failed", letter.revision):
+            failed.append(letter)
+        else:
+            refused.append(letter.item("failed", actions.why_not_failed(status)))
+    return failed, refused
+
+
+def _lock(connection: Connection, operation: Operation, letters: Sequence[_Letter]) -> tuple[list[_Letter], list[Item]]:
+    """Lock dead letters. Returns the pending ones, as they are now, and results for the others."""
+    values = {"ids": [letter.job_id for letter in letters], "tenant": operation.tenant_id}
+    rows = {row[0]: row[1:] for row in connection.execute(_LOCK_LETTERS.encode(), values)} if letters else {}
+    found: list[_Letter] = []
+    for letter in letters:
+        status, version, died_at, revision, is_edited = rows.get(letter.job_id, (None, 0, None, None, False))
+        found.append(
+            replace(letter, revision=revision, status=status, version=version, died_at=died_at, is_edited=is_edited)
+        )
+    return _not_refused(operation, found)
+
+
+def _retry_alone(
+    connection: Connection, operation: Operation, letter: _Letter, turns: Turns, place: int, stored: Stored
+) -> tuple[Item, Sequence[Send]]:
+    """Retry a dead letter with an edited payload or without a work item. Its message is due at its turn."""
+    wish = Wish(letter.job_id, letter.version, operation.requested_by, turns.now, operation.note)
+    key: str | None = None
+    if letter.is_edited:
+        if (letter.job_id, letter.version) not in stored:
+            raise ConflictError("A payload was edited in between")
+        at = stored[letter.job_id, letter.version]
+        if isinstance(at, PermanentError):
+            return letter.item("failed", "Its edited payload cannot be stored."), ()
+        key = at
+    try:
+        done = actions.send_again(connection, operation.tenant_id, wish, payload_key=key, not_before=turns.due(place))
+    except NotRetriableError as error:
+        return letter.item("failed", str(error)), ()
+    except InvalidPayloadError:
+        return letter.item("failed", "The edited payload no longer matches its task type."), ()
+    revision = done.sends[0].message.revision if done.sends and letter.work_id is not None else None
+    return replace(letter.item("done"), version=done.version, revision=revision), done.sends
+
+
+# -- canary -----------------------------------------------------------------------------------------------------------
+
+PATIENCE = timedelta(minutes=45)
+"""Longest wait for attempts of a canary: longer than the 35 minutes between all attempts of a document. Time without an
+attempt, such as in a paused queue, does not count."""
+
+
+# A message that names no work is not known to have succeeded: it has not failed as long as its letter is not back.
+_BEGUN = """
+SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
+FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
+WHERE i.operation_id = %(id)s AND i.result = 'done'
+"""
+
+
+def _watch(connection: Connection, operation: Operation, now: datetime) -> Outlook:
+    """Decide about a canary by the states of its work items."""
+    asked = {"id": operation.id, "requested_at": operation.requested_at}
+    begun = connection.execute(_BEGUN, asked).fetchall()
+    works = [(worker, id_) for worker, id_, _ in begun if id_ is not None and worker in KINDS]
+    are = _states(connection, works)
+    ends = Counter("failed" if is_dead else are.get((worker, id_)) for worker, id_, is_dead in begun)
+    since = operation.canary_begun_at or now
+    tried = sum(ends[end] for end in _TRIED)
+    if ends["failed"]:
+        return Outlook("stopped", since, f"{_some(ends['failed'], tried, 'tried')} died again.")
+    if ends["untried"]:
+        return Outlook("canary", max(since, now))
+    if ends["tried"]:
+        if now < since + PATIENCE:
+            return Outlook("canary", since)
+        which, minutes = _some(ends["tried"], tried, "tried"), PATIENCE // timedelta(minutes=1)
+        told = f"{which} did not succeed within {minutes} minutes of attempts."
+        return Outlook("paused", since, f"{told} See why; resume the operation to wait as long again, or cancel it.")
+    if works and not ends["succeeded"]:
+        which, is_one = _some("none", len(begun), "begun"), len(begun) == 1
+        told = f"{which} did not succeed: it was" if is_one else f"{which} succeeded: they were"
+        told += " cancelled, or there was nothing to do. Cancel the operation, and try others."
+        return Outlook("paused", since, told)
+    return Outlook("running", since)
+
+
+_TRIED = ("failed", "tried", "succeeded", "ended")
+"""States of work items with an attempt."""
+
+
+def _some(number: int | Literal["none"], of: int, how: str) -> str:
+    """Subject of a sentence about the first dead letters."""
+    return f"The letter that was {how} first" if of == 1 else f"Of {of} letters that were {how} first, {number}"
+
+
+_STATES = """
+SELECT id, CASE WHEN {status} = 'pending' AND {attempts} = 0 THEN 'untried'
+                WHEN {status} IN ('pending', 'in-progress') THEN 'tried'
+                WHEN {status} IS NULL AND {attempts} > 0 THEN 'ended' ELSE {status} END
+FROM {table} WHERE id = ANY(%(ids)s)
+"""
+
+
+def _states(connection: Connection, works: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
+    """Return untried, tried, succeeded, failed or ended for each work item that exists.
+
+    None: it was cancelled before any attempt. It makes no difference whether it was begun again since.
+    """
+    ids: dict[str, list[UUID]] = defaultdict(list)
+    for worker, id_ in works:
+        ids[worker].append(id_)
+    return {
+        (worker, id_): state
+        for worker, of_worker in ids.items()
+        for id_, state in connection.execute(KINDS[worker].sql(_STATES), {"ids": of_worker})
+    }
+
+
+# -- edited payloads --------------------------------------------------------------------------------------------------
+
+_SO_FAR = "SELECT handled FROM operation WHERE id = %s AND action = 'retry' AND is_selected"
+_EDITED = f"""
+SELECT d.job_id, d.version FROM operation_item i
+JOIN dead_letter d ON d.job_id = i.job_id AND d.tenant_id = i.tenant_id AND d.purged_at IS NULL
+WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
+  AND d.status = 'pending' AND {_IS_EDITED}
+"""  # noqa: S608
+
+
+def _stored(
+    database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, bucket: str | None, at_once: int
+) -> Stored:
+    """Store the large edited payloads of the next items."""
+    with database.tenant(tenant_id) as connection:
+        row = connection.execute(_SO_FAR, [operation_id]).fetchone()
+        if row is None:
+            return {}
+        edited = connection.execute(_EDITED.encode(), _behind(operation_id, row[0], at_once)).fetchall()
+    stored: dict[tuple[UUID, int], str | PermanentError | None] = {}
+    for job_id, version in edited:
+        try:
+            stored[job_id, version] = actions.store_large(
+                database, tenant_id, Wish(job_id, version, ACTOR, now), bucket
+            )
+        except (NoLetterError, NotPendingError, VersionError):
+            continue  # it has changed, and `apply` finds out why
+        except InvalidSettingsError:
+            raise
+        except PermanentError as error:
+            stored[job_id, version] = error
+    return stored

@@ -44,7 +44,7 @@ def request(  # the facts of a request
     if received_from is not None and received_from >= until:
         raise RejectedRequestError("The documents' time must begin before its end, and before now.")
     filter_ = {"received_from": received_from and received_from.isoformat(), "received_until": until.isoformat()}
-    operation = store.insert(connection, tenant_id, NewOperation(kind, filter_, None, rate, None, by, now))
+    operation = store.insert(connection, tenant_id, NewOperation(kind, filter_, by, now, rate=rate))
     store.record(connection, operation, "request", by, now)
     return operation
 

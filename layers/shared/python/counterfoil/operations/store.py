@@ -141,11 +141,11 @@ class NewOperation:
 
     action: Action
     filter: Mapping[str, Any] | None
-    note: str | None
-    rate: int | None
-    canary: int | None
     requested_by: str
     requested_at: datetime
+    note: str | None = None
+    rate: int | None = None
+    canary: int | None = None
 
 
 _INSERT = f"""
@@ -177,6 +177,48 @@ def record(
     entry = operation.audit_entry(event, by, at, dict(detail or {}))
     if entry is not None:
         audit.record(connection, operation.tenant_id, entry)
+
+
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+_SELECTED = f"""
+UPDATE operation SET selected = selected + %(number)s, is_selected = %(is_all)s,
+    cursor_at = coalesce(%(at)s, cursor_at), cursor_id = coalesce(%(last)s, cursor_id),
+    state = CASE WHEN NOT %(is_all)s THEN state WHEN canary IS NULL THEN 'running' ELSE 'canary' END,
+    version = version + %(is_all)s::int
+WHERE id = %(id)s RETURNING {COLUMNS}
+"""  # noqa: S608  # the columns of the dataclass
+
+
+def add_selected(
+    connection: Connection, operation: Operation, number: int, cursor: tuple[datetime, UUID] | None, *, is_all: bool
+) -> Operation:
+    """Note that `number` more items are selected, up to `cursor`. The operation runs once all are."""
+    at, last = cursor or (None, None)
+    values = {"id": operation.id, "number": number, "is_all": is_all, "at": at, "last": last}
+    (row,) = connection.execute(_SELECTED.encode(), values).fetchall()
+    return Operation(*row)
+
+
+_WRITE = """
+UPDATE operation_item i SET result = v.result, reason = v.reason, version = v.version, revision = v.revision
+FROM unnest(%(numbers)s::int[], %(results)s::text[], %(reasons)s::text[], %(versions)s::int[], %(revisions)s::int[])
+    AS v (number, result, reason, version, revision)
+WHERE i.operation_id = %(id)s AND i.number = v.number
+"""
+
+
+def write_results(connection: Connection, operation_id: UUID, done: Sequence[Item]) -> None:
+    """Store the results of items."""
+    values = {
+        "id": operation_id,
+        "numbers": [item.number for item in done],
+        "results": [item.result for item in done],
+        "reasons": [item.reason for item in done],
+        "versions": [item.version for item in done],
+        "revisions": [item.revision for item in done],
+    }
+    connection.execute(_WRITE, values)
 
 
 # -- looking ----------------------------------------------------------------------------------------------------------

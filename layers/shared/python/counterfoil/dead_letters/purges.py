@@ -38,7 +38,7 @@ def request(
 ) -> Operation:
     """Store a purge of dead letters in these states that failed before, in the tenant's transaction."""
     wanted = settled(died_before, statuses).before(now)
-    operation = store.insert(connection, tenant_id, NewOperation("purge", wanted.stored, None, None, None, by, now))
+    operation = store.insert(connection, tenant_id, NewOperation("purge", wanted.stored, by, now))
     detail = {"died_before": min(died_before, now).isoformat(), "statuses": list(statuses)}
     store.record(connection, operation, "request", by, now, detail)
     return operation
@@ -71,7 +71,7 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
     if now >= purge.requested_at + RESTORE_WITHIN:
         raise OperationStateError(f"A purge can be undone for {RESTORE_WITHIN.days} days.")
     connection.execute(_RESTORED, {"id": purge_id, "now": now})
-    new = NewOperation("restore", {"purge": str(purge_id)}, None, None, None, by, now)
+    new = NewOperation("restore", {"purge": str(purge_id)}, by, now)
     operation = store.insert(connection, purge.tenant_id, new)
     store.record(connection, operation, "request", by, now)
     return operation

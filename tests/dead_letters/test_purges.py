@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from counterfoil.db import Connection, Database, keeper
-from counterfoil.dead_letters import groups, keeping, search
-from counterfoil.dead_letters.keeping import PurgeSteps
+from counterfoil.dead_letters import groups, purges, search
+from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import RejectedStatementError
 from counterfoil.operations import engine, store
@@ -46,7 +46,7 @@ def request(
 ) -> Operation:
     before = NOON + timedelta(minutes=minute)
     with database.tenant(tenant_id) as connection:
-        return keeping.request(connection, tenant_id, before, statuses, by="anna", now=NOW)  # type: ignore[arg-type]
+        return purges.request(connection, tenant_id, before, statuses, by="anna", now=NOW)  # type: ignore[arg-type]
 
 
 def step(database: Database, operation: Operation, at_once: int = 2) -> engine.Step | None:
@@ -65,7 +65,7 @@ def steps(database: Database, tenant_id: UUID, at_once: int = 2) -> int:
 
 def restore(database: Database, purge: Operation, *, version: int = 1, now: datetime = NOW) -> Operation:
     with database.tenant(purge.tenant_id) as connection:
-        return keeping.restore(connection, purge.id, version=version, by="bert", now=now)
+        return purges.restore(connection, purge.id, version=version, by="bert", now=now)
 
 
 def of_tenant(database: Database, tenant_id: UUID) -> Operation:
@@ -170,7 +170,7 @@ def test_work_that_dies_again_is_in_sight_again(
 
 def delete(keeper_database: Database, now: datetime) -> int:
     with keeper(keeper_database) as connection:
-        return keeping.delete(connection, now, timedelta(days=30))
+        return purges.delete(connection, now, timedelta(days=30))
 
 
 def test_what_was_purged_a_week_ago_is_deleted_with_all_that_it_is_found_by(
@@ -248,7 +248,7 @@ def looked_at(node: dict[str, Any]) -> int:
 def round_looks_at(keeper_database: Database, admin: Connection, now: datetime) -> int:
     admin.execute("ANALYZE dead_letter")
     asked = Written()
-    keeping.delete(asked, now, timedelta(days=30))  # type: ignore[arg-type]  # as far as it is one
+    purges.delete(asked, now, timedelta(days=30))  # type: ignore[arg-type]  # as far as it is one
     with keeper(keeper_database) as connection:
         connection.execute("SAVEPOINT before")
         explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.statement}"
