@@ -35,18 +35,26 @@ COMMANDS = {
         WORK,
     ),
     "people": Command("cli.commands.people:app", "Invite people, and change their roles and tenants.", WORK),
-    "ingest": Command("cli.ingest:ingest", "Upload files for a tenant, or mail for whom it names.", WORK),
+    "ingest": Command(
+        "cli.commands.ingest:ingest", "Upload files for a tenant, or mail for the tenants that it names.", WORK
+    ),
     "documents": Command(
-        "cli.documents:app", "Show what became of every uploaded file; delete or replace a document.", WORK
+        "cli.commands.documents:app",
+        "Show the state of every upload; list, show, delete and replace documents.",
+        WORK,
     ),
     "clusters": Command(
-        "cli.clusters:app",
+        "cli.commands.clusters:app",
         "List clusters by status: what needs a person. Show one with its variances, accept or dispute them.",
         WORK,
     ),
     "mail": Command("cli.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
-    "review": Command("cli.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
-    "reprocess": Command("cli.reprocess:reprocess", "Extract or match a tenant's documents again.", WORK),
+    "review": Command("cli.commands.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
+    "reprocess": Command(
+        "cli.commands.reprocess:reprocess",
+        "Extract or match a tenant's documents again, after a release that changes the results.",
+        WORK,
+    ),
     "tasks": Command("cli.commands.tasks:app", "Submit tasks for the workers; show, list and cancel them.", TASKS),
     "chat": Command("cli.commands.chat:talk", "Talk to the language model, message by message.", TASKS),
     "offers": Command("cli.offers:app", "Queue the daily offers of a date in a time zone, where they are not.", TASKS),

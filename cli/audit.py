@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import typer
 
 from cli.client import Api, reach
-from cli.dlq_options import AnyTenant, AsJson
 from cli.failures import UsageError
+from cli.options import AnyTenant, AsJson
 from cli.output import page, print_json
 from counterfoil import audit
 from functions.admin_api.api.dead_letters import AuditPage, AuditRecord

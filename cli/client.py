@@ -35,7 +35,7 @@ UNASSIGNED = "-"
 PROBLEM = "application/problem+json"
 LONGEST_NAME, LONGEST_REASON = 254, 2000
 """Characters of the audit trail."""
-Kind = Literal["letter", "operation", "group", "task"]
+Kind = Literal["letter", "operation", "group", "task", "document"]
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 Query = Mapping[str, Any]

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from cli.local.cloud import Cloud
 from cli.local.place import place_of
+from cli.local.tenants import chosen
 from cli.output import page, print_json
-from cli.tenants import chosen
 
 Role = Literal["viewer", "operator", "admin"]
 EVERY_TENANT = "*"

@@ -18,9 +18,6 @@ from cli.client import Api, reach
 from cli.dlq_options import (
     FINGERPRINT_SHOWN,
     SEVERAL_STATES,
-    AnyTenant,
-    AsJson,
-    Limit,
     OfGroup,
     OfType,
     Since,
@@ -30,6 +27,7 @@ from cli.dlq_options import (
     fingerprint_of,
     states_of,
 )
+from cli.options import AnyTenant, AsJson, Limit
 from cli.output import aside, of_tenants, page, print_json
 from counterfoil.dead_letters.search import STATUSES, Status
 from functions.admin_api.api.dead_letters import (

@@ -12,9 +12,10 @@ import typer
 from cli import ids
 from cli.client import Api, By, Reason, after, reach
 from cli.dlq import plain, show_list
-from cli.dlq_options import AsJson, OfGroup, OfType, OneTenant, Since, Until, WithText, fingerprint_of
+from cli.dlq_options import OfGroup, OfType, OneTenant, Since, Until, WithText, fingerprint_of
 from cli.failures import UsageError
 from cli.operations import handled, look, sentence_of
+from cli.options import AsJson
 from cli.output import Counters, aside, page, print_json
 from counterfoil.dead_letters.bulk import MAX_RATE, Action
 from functions.admin_api.api.operations import RETRY_RATE, BulkPreview, OperationProgress

@@ -12,8 +12,8 @@ from cli import ids
 from cli.client import Api, By, Reason, reach
 from cli.commands.tasks import read_payload
 from cli.dlq import path_of, plain
-from cli.dlq_options import AnyTenant, AsJson, Limit
 from cli.failures import UsageError
+from cli.options import AnyTenant, AsJson, Limit
 from cli.output import of_tenants, page, print_json
 from functions.admin_api.api.dead_letters import AuditPage, AuditRecord, Letter, LetterChanged, LetterPayload
 

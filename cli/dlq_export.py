@@ -18,20 +18,9 @@ from rich.text import Text
 from cli import ids
 from cli.client import Api, By, after, reach, read
 from cli.dlq import plain
-from cli.dlq_options import (
-    AnyTenant,
-    AsJson,
-    Limit,
-    OfGroup,
-    OfType,
-    Since,
-    States,
-    Until,
-    WithText,
-    fingerprint_of,
-    states_of,
-)
+from cli.dlq_options import OfGroup, OfType, Since, States, Until, WithText, fingerprint_of, states_of
 from cli.failures import CommandError, UsageError
+from cli.options import AnyTenant, AsJson, Limit
 from cli.output import aside, of_tenants, page, print_json
 from counterfoil.dead_letters.export import ENDINGS, Format
 from functions.admin_api.exporting import LetterExport, LetterExportPage, ListedExport

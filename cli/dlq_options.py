@@ -5,33 +5,14 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from cli.client import Api
 from cli.failures import UsageError
+from cli.options import moment
 from counterfoil.dead_letters.search import STATUSES, Status
-from counterfoil.validation import Moment
 
 FINGERPRINT_SHOWN = 8
-_MOMENT = TypeAdapter[datetime](Moment)
-
-
-def moment(text: str) -> datetime:
-    """A time as an option says it, read as the API reads it: UTC, where it says nothing else.
-
-    Raises:
-        UsageError: it is none.
-    """
-    try:
-        return _MOMENT.validate_python(text)
-    except ValidationError:
-        raise UsageError(f"'{text}' is no time: write 2026-01-31, or 2026-01-31T09:00 (UTC).") from None
-
-
 SEVERAL_STATES = f"{', '.join(STATUSES)}. It may be given several times."
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many, at most.")]
-AnyTenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's, by its slug.", show_default=False)]
 OneTenant = Annotated[
     str | None, typer.Option("--tenant", help="The tenant, by its slug, where there are several.", show_default=False)
 ]

@@ -8,9 +8,10 @@ import typer
 from cli import ids
 from cli.client import By, reach
 from cli.dlq import plain
-from cli.dlq_options import AsJson, OneTenant, moment
+from cli.dlq_options import OneTenant
 from cli.failures import UsageError
 from cli.operations import sentence_of
+from cli.options import AsJson, moment
 from cli.output import aside, page, print_json
 from counterfoil.dead_letters.purges import RESTORE_WITHIN, SETTLED
 from counterfoil.delivery.dead_letter import ClosedStatus

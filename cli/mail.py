@@ -7,7 +7,7 @@ from rich.table import Column
 from rich.text import Text
 
 from cli.client import Api, By, Reason, reach
-from cli.dlq_options import AnyTenant, AsJson, Limit
+from cli.options import AnyTenant, AsJson, Limit
 from cli.output import of_tenants, page, print_json
 from counterfoil.documents.mail.holds import DmarcPolicy, Hold
 from functions.admin_api.api.mail import HeldMail, HeldMailPage, MailDecided, MailPolicy

@@ -12,7 +12,7 @@ from rich.text import Text
 from cli import ids
 from cli.client import Api, By, reach
 from cli.dlq import plain
-from cli.dlq_options import AnyTenant, AsJson, Limit
+from cli.options import AnyTenant, AsJson, Limit
 from cli.output import aside, is_wanted, of_tenants, page, print_json
 from counterfoil.operations.store import LISTING, REPROCESSING, Result, State, Steer
 from functions.admin_api.api.operations import (

@@ -7,8 +7,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli.client import Api, By, Reason, reach
-from cli.dlq_options import AnyTenant
 from cli.failures import UsageError
+from cli.options import AnyTenant
 from cli.output import aside, is_wanted, page, print_json
 from functions.admin_api.api.queues import QueueMinutes, QueueOverview, QueuesOverview, QueueState
 

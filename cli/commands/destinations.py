@@ -6,8 +6,8 @@ import typer
 from rich.table import Table
 
 from cli.client import Api, By, reach
-from cli.dlq_options import AsJson
 from cli.failures import UsageError
+from cli.options import AsJson
 from cli.output import page, print_json
 
 

@@ -9,9 +9,9 @@ from rich.table import Table
 from cli.client import Api, By, after, reach
 from cli.commands.destinations import destinations
 from cli.commands.tolerances import tolerances
-from cli.dlq_options import AsJson
 from cli.failures import UsageError
 from cli.mail import dmarc
+from cli.options import AsJson
 from cli.output import aside, page, print_json
 
 PATH = "/api/admin/tenants"

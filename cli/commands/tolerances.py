@@ -10,8 +10,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli.client import Api, By, Reason, reach
-from cli.dlq_options import AsJson
 from cli.failures import UsageError
+from cli.options import AsJson
 from cli.output import page, print_json
 
 KEYS = ("price", "billed_quantity", "delivered_quantity", "total", "tax")

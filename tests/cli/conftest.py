@@ -3,9 +3,10 @@
 import pytest
 
 from tests.cli.reaching import let_them_ask
+from tests.cli.storage import storage
 from tests.functions.admin_api.conftest import Ask, ask, queue
 
-__all__ = ["ask", "queue"]
+__all__ = ["ask", "queue", "storage"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cli import console
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 
 URL = "http://127.0.0.1:4566/_aws/execute-api/abc/$default/console"
 

@@ -203,7 +203,7 @@ def test_what_there_is_not_is_told(die: Die) -> None:
             run(*words)
     with pytest.raises(UsageError, match="no such tenant"):
         run("stats", "--tenant", "nobody")
-    with pytest.raises(UsageError, match="'soon' is no time"):
+    with pytest.raises(UsageError, match="'soon' is not a time"):
         run("list", "--from", "soon")
 
 

@@ -1,42 +1,32 @@
-"""Uploading on the command line: whose key a file gets, and what is refused before anything is uploaded."""
+"""`counterfoil ingest` uploads files by forms of the API and waits for their states."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli import ingest
-from cli.failures import UsageError
-from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.client import Api
+from cli.commands import uploads
+from cli.commands.ingest import ingest
+from cli.failures import CommandError, UsageError
+from counterfoil.db import Connection
+from tests.cli.reaching import reach
+from tests.cli.storage import Storage
+from tests.documents.test_upload_list import upload
+from tests.functions.admin_api.conftest import BUCKET
 from tests.mails import PDF, mail
 
-
-@dataclass
-class CloudOf:
-    """As much of a cloud as uploading needs."""
-
-    outputs: dict[str, str] = field(default_factory=lambda: {"UploadsBucketName": "uploads"})
-    stored: dict[str, bytes] = field(default_factory=dict)
-
-    def client(self, _service: str) -> "CloudOf":
-        return self
-
-    def put_object(self, *, Bucket: str, Key: str, Body: Any) -> None:  # noqa: N803
-        assert Bucket == "uploads"
-        self.stored[Key] = Body.read()
+pytestmark = pytest.mark.usefixtures("api", "storage")
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> CloudOf:
-    made = CloudOf()
-    monkeypatch.setattr(Cloud, "at", lambda _: made)
-    monkeypatch.setattr(ingest, "chosen", lambda _cloud, slug: [Tenant(None, slug)])  # type: ignore[arg-type]
-    return made
+def acme(make_tenant: Callable[..., UUID]) -> UUID:
+    return make_tenant("acme")
 
 
 @pytest.fixture
@@ -46,33 +36,91 @@ def letter(tmp_path: Path) -> Path:
     return path
 
 
-def call(*arguments: object) -> Any:
+def call(*arguments: object) -> str:
     app = typer.Typer()
-    app.command()(ingest.ingest)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    app.command()(ingest)
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+    if result.exception is not None:
+        raise result.exception
+    return result.output
 
 
-def test_a_mail_without_a_tenant_goes_to_the_inbox_and_with_one_to_its_uploads(cloud: CloudOf, letter: Path):
-    (uploaded,) = json.loads(call(letter, "--json").output)
+def test_mail_goes_to_the_inbox_or_to_its_tenant(acme: UUID, letter: Path, storage: Storage) -> None:
+    (uploaded,) = json.loads(call(letter, "--json"))
     assert uploaded["key"].startswith("inbox/")
-    assert cloud.stored[uploaded["key"]] == letter.read_bytes()
+    assert storage.files[uploaded["key"]] == letter.read_bytes()
 
-    (uploaded,) = json.loads(call(letter, "--tenant", "acme", "--json").output)
+    (uploaded,) = json.loads(call(letter, "--tenant", "acme", "--json"))
     assert uploaded["key"].startswith("uploads/acme/")
     assert uploaded["key"].endswith("/Ihre Rechnung.eml")
 
 
-def test_a_file_that_is_no_mail_needs_a_tenant_and_none_is_uploaded(cloud: CloudOf, letter: Path, tmp_path: Path):
+def test_file_requires_a_tenant_and_nothing_is_uploaded(letter: Path, tmp_path: Path, storage: Storage) -> None:
     other = tmp_path / "invoice.pdf"
     other.write_bytes(PDF)
-
-    done = call(letter, other)
-
-    assert isinstance(done.exception, UsageError)
-    assert "invoice.pdf is no mail, which would say whom it is for: add --tenant SLUG." in str(done.exception)
-    assert cloud.stored == {}
+    with pytest.raises(UsageError, match=r"invoice\.pdf is not a mail \(\.eml\), so it does not name its tenant"):
+        call(letter, other)
+    assert storage.files == {}
 
 
-def test_it_is_said_where_to_look(cloud: CloudOf, letter: Path):
-    assert "counterfoil documents\n" in call(letter).output
-    assert "counterfoil documents --tenant acme\n" in call(letter, "--tenant", "acme").output.replace("\n ", " ")
+def test_folder_is_uploaded_without_hidden_files(acme: UUID, letter: Path, tmp_path: Path, storage: Storage) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("x")
+    call(tmp_path, "--tenant", "acme")
+    assert [key.rsplit("/", 1)[1] for key in storage.files] == ["Ihre Rechnung.eml"]
+
+
+def test_refused_upload_is_an_error(acme: UUID, letter: Path, storage: Storage) -> None:
+    with pytest.raises(UsageError, match="There is no such tenant"):
+        call(letter, "--tenant", "globex")
+    storage.status = 403
+    with pytest.raises(CommandError, match="was not uploaded: the storage answers 403"):
+        call(letter, "--tenant", "acme")
+
+
+def test_output_names_the_next_command(acme: UUID, letter: Path) -> None:
+    assert call(letter) == "1 uploaded. Their states: counterfoil documents\n"
+    assert call(letter, "--tenant", "acme").endswith("counterfoil documents --tenant acme\n")
+
+
+def test_failed_file_is_an_exit_code(
+    acme: UUID, letter: Path, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = uploads.upload
+
+    def acquired(api: Api, path: Path, **wanted: str | None) -> str:
+        key = put(api, path, **wanted)
+        upload(admin, acme, bucket=BUCKET, key=key, status="failed", error="The mail has no attachment.")
+        return key
+
+    monkeypatch.setattr(uploads, "upload", acquired)
+    app = typer.Typer()
+    app.command()(ingest)
+    result = CliRunner().invoke(app, [str(letter), "--tenant", "acme", "--wait"], env={"COLUMNS": "200"})
+    assert result.exit_code == 1
+    assert "The mail has no attachment." in result.output
+    assert "1 failed" in result.output
+
+
+def test_wait_ends_with_the_last_final_state(acme: UUID, admin: Connection) -> None:
+    keys = ["uploads/acme/1/a.xml", "uploads/acme/2/b.xml"]
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            for key in keys:
+                upload(admin, acme, bucket=BUCKET, key=key)
+        if len(pauses) == 2:
+            admin.execute("UPDATE acquisition_job SET status = NULL, reason = 'No document.'")
+
+    def wait(seconds: float) -> list[Any]:
+        context = typer.Context(typer.main.get_command(typer.Typer(callback=lambda: None)))
+        with context:
+            return list(uploads.wait_for(reach(context), keys, seconds, sleep, lambda: len(pauses) * 1.0))
+
+    assert [one["state"] for one in wait(10)] == ["kept", "kept"]
+    assert len(pauses) == 2
+    admin.execute("UPDATE acquisition_job SET status = 'pending', reason = NULL")
+    with pytest.raises(CommandError, match="After 1 s, 2 of 2 uploads have no final state"):
+        wait(1)

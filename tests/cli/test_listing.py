@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli import clusters, documents, review
+from cli.commands import clusters, documents, review
 from cli.failures import UsageError
 
 

@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from cli.commands.reprocess import reprocess
 from cli.failures import UsageError
 from cli.operations import app as operations
-from cli.reprocess import reprocess
 from counterfoil.db import Connection
 from tests.delivery.harness import rows
 
@@ -61,7 +61,6 @@ def test_operations_lists_and_steers_reprocessing(call: Callable[..., str], admi
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("acme", "--what", "read"), "--what takes extract or match"),
         (("acme", "--what", "match", "--from", "2026-02-01", "--to", "2026-02-01"), "must begin before its end"),
         (("nobody", "--what", "match"), "There is no such tenant"),
     ],

@@ -13,12 +13,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cli.ingest import upload, wait_for
 from cli.local.cloud import Cloud
 from cli.local.place import ROOT, Place
-from cli.outcomes import Outcome
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
+from cli.local.uploads import upload, wait_for
 from counterfoil.db import Connection
+from counterfoil.documents.upload_list import Upload
 from tools.demo.sample_run import Run
 from tools.sample_generator import generate
 
@@ -87,11 +87,11 @@ def tenant(cloud: Cloud) -> Tenant:
 
 
 @pytest.fixture
-def ingest(cloud: Cloud, tenant: Tenant) -> Callable[..., list[Outcome]]:
+def ingest(cloud: Cloud, tenant: Tenant) -> Callable[..., list[Upload]]:
     """`ingest(paths) -> outcomes`: uploads files for the tenant and waits for what becomes of them."""
 
-    def ingested(paths: Sequence[Path], seconds: float = 120) -> list[Outcome]:
-        return wait_for(cloud, tenant, list(upload(cloud, tenant, paths)), seconds)
+    def ingested(paths: Sequence[Path], seconds: float = 120) -> list[Upload]:
+        return wait_for(cloud, list(upload(cloud, tenant, paths)), seconds)
 
     return ingested
 

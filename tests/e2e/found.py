@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 
 _STATES = """
 SELECT a.status, i.status, d.matching_status FROM acquisition_job a

@@ -7,11 +7,11 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from cli.ingest import Uploaded, wait_for
 from cli.local.cloud import Cloud
-from cli.outcomes import State
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
+from cli.local.uploads import Uploaded, wait_for
 from counterfoil.documents.extraction import MAX_FILE_BYTES
+from counterfoil.documents.upload_list import State
 from tests.e2e.conftest import SignIn
 from tests.e2e.waiting import until
 from tools.demo.sample_run import Run
@@ -39,7 +39,7 @@ def test_a_file_posted_with_a_form_becomes_a_document(
     posted = post(form.json()["url"], data=form.json()["fields"], files={"file": file.content})
 
     assert posted.status_code == 204, posted.text
-    (outcome,) = wait_for(cloud, tenant, [Uploaded(tmp_path, form.json()["key"])], 120)
+    (outcome,) = wait_for(cloud, [Uploaded(tmp_path, form.json()["key"])], 120)
     assert (outcome.state, outcome.file) == (State.SUCCEEDED, wanted["file_name"])
 
 

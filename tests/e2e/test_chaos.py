@@ -20,7 +20,7 @@ import pytest
 
 from cli.local.cloud import Cloud
 from cli.local.postgres import temporary_server
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
 from counterfoil.db import Database
 from counterfoil.deadline import Deadline
 from counterfoil.documents.extraction import extract

@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 
 from cli.local.cloud import Cloud
-from cli.outcomes import Outcome, State
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
+from counterfoil.documents.upload_list import State, Upload
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import COMMAND, CommandLine, SignIn
 from tests.e2e.test_queues import mappings
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def letters(ingest: Callable[..., list[Outcome]], tmp_path: Path) -> None:
+def letters(ingest: Callable[..., list[Upload]], tmp_path: Path) -> None:
     """Two letters of the tenant: files that nobody can read."""
     files = [tmp_path / f"{number}.pdf" for number in range(2)]
     for file in files:

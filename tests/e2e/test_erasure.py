@@ -12,13 +12,13 @@ import httpx
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from cli.ingest import upload
 from cli.local.cloud import Cloud
-from cli.outcomes import Outcome
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
+from cli.local.uploads import upload
 from counterfoil import aws, tenant_erasure
 from counterfoil.db import Connection, Database
 from counterfoil.documents.erasure import LONGEST_ATTEMPT
+from counterfoil.documents.upload_list import Upload
 from counterfoil.webhooks.destinations import NewDestination
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import CommandLine, SignIn
@@ -163,7 +163,7 @@ def test_erased_tenant_leaves_nothing(
     tenant: Tenant,
     command_line: CommandLine,
     admin: Connection,
-    ingest: Callable[..., list[Outcome]],
+    ingest: Callable[..., list[Upload]],
     sign_in: SignIn,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

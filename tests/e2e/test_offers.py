@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
 from counterfoil.db import Connection
 from counterfoil.offers import pinning
 from counterfoil.offers.schedule import Rules, of_date

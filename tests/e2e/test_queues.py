@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import SignIn

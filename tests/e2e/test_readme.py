@@ -15,7 +15,7 @@ import pytest
 
 from cli.local.cloud import Cloud
 from cli.local.place import ROOT
-from cli.tenants import chosen
+from cli.local.tenants import chosen
 from tests.e2e.chaos import watched
 from tests.e2e.conftest import COMMAND, UP_SECONDS, CommandLine
 from tests.e2e.waiting import until

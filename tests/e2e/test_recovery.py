@@ -12,13 +12,12 @@ import psutil
 import psycopg
 import pytest
 
-from cli import outcomes
-from cli.ingest import upload
-from cli.local import processes
+from cli.local import processes, uploads
 from cli.local.cloud import Cloud
-from cli.outcomes import Outcome, Stage, State
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
+from cli.local.uploads import upload
 from counterfoil.db import Connection
+from counterfoil.documents.upload_list import Stage, State, Upload
 from tests.e2e.chaos import watched
 from tests.e2e.waiting import until
 from tools.demo.sample_run import Run
@@ -76,14 +75,14 @@ def test_uploads_without_events_are_acquired(cloud: Cloud, run: Run, tenant: Ten
         sqs, queue = cloud.client("sqs"), cloud.outputs["AcquisitionQueueUrl"]
         until(lambda: depth(cloud, queue) >= len(paths))
         sqs.purge_queue(QueueUrl=queue)
-    assert list(outcomes.of_tenant(cloud, tenant)) == []
+    assert list(uploads.of_tenant(cloud, tenant)) == []
 
     with told(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"):
 
-        def acquired() -> list[Outcome]:
+        def acquired() -> list[Upload]:
             admin.execute("DELETE FROM upload_listing")  # a scheduled run may have listed with the default settings
             cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
-            return [one for one in outcomes.of_tenant(cloud, tenant) if one.state.is_final]
+            return [one for one in uploads.of_tenant(cloud, tenant) if one.state.is_final]
 
         found = until(lambda: done if len(done := acquired()) == len(paths) else [])
     assert {outcome.state for outcome in found} == {State.SUCCEEDED}
@@ -109,7 +108,7 @@ def test_work_whose_process_is_killed_and_whose_message_is_lost_is_done_by_anoth
         with psycopg.connect(cloud.database_url("postgres")) as blocker:
             with paused(cloud, "ingestion"):
                 list(upload(cloud, tenant, [path]))
-                until(lambda: [one for one in outcomes.of_tenant(cloud, tenant) if one.stage is Stage.INGESTION])
+                until(lambda: [one for one in uploads.of_tenant(cloud, tenant) if one.stage is Stage.INGESTION])
                 blocker.execute("LOCK TABLE document IN SHARE ROW EXCLUSIVE MODE")
             # The attempt has begun and has read the file; what it read it cannot write.
             until(lambda: admin.execute(WAITING_WORKERS).fetchall())
@@ -118,7 +117,7 @@ def test_work_whose_process_is_killed_and_whose_message_is_lost_is_done_by_anoth
                 cloud.client("sqs").purge_queue(QueueUrl=cloud.outputs["IngestionQueueUrl"])
 
         with watched(cloud):
-            (outcome,) = until(lambda: [one for one in outcomes.of_tenant(cloud, tenant) if one.state.is_final])
+            (outcome,) = until(lambda: [one for one in uploads.of_tenant(cloud, tenant) if one.state.is_final])
     assert outcome.state is State.SUCCEEDED
     attempts = admin.execute("SELECT attempts FROM ingestion_job WHERE tenant_id = %s", [tenant.id]).fetchall()
     assert attempts == [(2,)]

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from cli.outcomes import State
 from counterfoil.db import Connection
+from counterfoil.documents.upload_list import State
 from tools.demo.sample_run import Run
 from tools.demo.verdict import deviations
 
@@ -13,17 +13,17 @@ pytestmark = pytest.mark.e2e
 
 
 def test_every_document_becomes_what_the_sample_says(run: Run):
-    assert [deviation.record for deviation in deviations(run.sample, run.outcomes())] == []
+    assert [deviation.record for deviation in deviations(run.sample, run.found())] == []
 
 
 def test_names_with_blanks_and_letters_beyond_ascii_arrive_as_they_were(run: Run):
-    names = {name for (_, name), outcome in run.outcomes().items() if outcome.file == name}
+    names = {name for (_, name), outcome in run.found().items() if outcome.file == name}
     assert names == {file.name for file in run.sample.files}
     assert any(" " in name and not name.isascii() for name in names)
 
 
 def test_each_failed_file_has_one_dead_letter_that_says_where_it_is_and_why(run: Run, admin: Connection):
-    failed = {outcome.key: outcome for outcome in run.outcomes().values() if outcome.state is State.FAILED}
+    failed = {outcome.key: outcome for outcome in run.found().values() if outcome.state is State.FAILED}
     letters = admin.execute(
         """
         SELECT payload -> 'file' ->> 'key', metadata -> 'last_error' ->> 'message', dlq_reason, worker FROM dead_letter
@@ -36,7 +36,7 @@ def test_each_failed_file_has_one_dead_letter_that_says_where_it_is_and_why(run:
 
 
 def test_each_failure_is_notified_once(run: Run, admin: Connection):
-    failed = [outcome for outcome in run.outcomes().values() if outcome.state is State.FAILED]
+    failed = [outcome for outcome in run.found().values() if outcome.state is State.FAILED]
     counted = admin.execute(
         "SELECT count(*) FROM notification WHERE tenant_id = ANY(%s)", [[one.id for one in run.tenants.values()]]
     ).fetchone()

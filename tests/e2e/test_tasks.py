@@ -22,7 +22,7 @@ import psycopg
 import pytest
 
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox

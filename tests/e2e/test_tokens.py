@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from cli.console import Person, make_person
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.waiting import until
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.tenants import LOCAL_ALLOWLIST
+from cli.local.tenants import LOCAL_ALLOWLIST
 from counterfoil.settings import Settings
 from infra.packaging import Package
 from infra.worker_table import WORKERS, Row

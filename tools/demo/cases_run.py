@@ -10,14 +10,17 @@ from threading import Thread
 from typing import Any
 from uuid import UUID
 
-from cli import outcomes
-from cli.case import Case as Shown
-from cli.case import case_of
+import httpx
+
+from cli.client import PATIENCE, Api
+from cli.commands.clusters import Cluster, documents_of, read
+from cli.commands.documents import name_of
 from cli.failures import CommandError
-from cli.ingest import POLL_SECONDS, upload
 from cli.local.cloud import Cloud
-from cli.outcomes import Outcome, State
-from cli.tenants import Tenant, add_tenant, remove_destination
+from cli.local.sign_in import SignedIn
+from cli.local.tenants import Tenant, add_tenant, remove_destination
+from cli.local.uploads import POLL_SECONDS, of_tenant, upload
+from counterfoil.documents.upload_list import State, Upload
 from counterfoil.webhooks.destinations import NewDestination
 from tools.demo.receiver import Handler, Inbox, Receiver
 from tools.demo.verdict import Deviation
@@ -95,7 +98,7 @@ class CasesRun:
         """
         deadline = time.monotonic() + seconds
         while True:
-            found = [one for one in outcomes.of_tenant(self.cloud, self.tenant) if one.key in self.keys]
+            found = [one for one in of_tenant(self.cloud, self.tenant) if one.key in self.keys]
             open_ = sum(not one.state.is_final for one in found)
             waiting = self._waiting() if not open_ and {one.key for one in found} == self.keys else 1
             if not open_ and not waiting:
@@ -119,12 +122,11 @@ class CasesRun:
             ).fetchall()
         return int(rows[0][0])
 
-    def _found(self, found: Sequence[Outcome]) -> "Found":
-        shown: dict[UUID, Shown] = {}
-        for one in found:
-            if one.state is State.SUCCEEDED and one.cluster_id is not None and one.cluster_id not in shown:
-                assert one.document_id is not None  # it is in a cluster
-                shown[one.cluster_id] = case_of(self.cloud, self.tenant, one.document_id)
+    def _found(self, found: Sequence[Upload]) -> "Found":
+        ids = {one.cluster_id for one in found if one.state is State.SUCCEEDED and one.cluster_id is not None}
+        auth = SignedIn(self.cloud, "demo")
+        with httpx.Client(base_url=self.cloud.api_url, auth=auth, timeout=PATIENCE) as client:
+            shown = {id_: read(Api(client), str(id_)) for id_ in sorted(ids)}
         told = {
             body["subject_id"]: body["data"] for body in self.receiver.inbox.results() if body["event"] == "cluster"
         }
@@ -136,14 +138,14 @@ class CasesRun:
 class Found:
     """What became of the cases."""
 
-    documents: Sequence[Outcome]
-    clusters: Mapping[UUID, Shown]
+    documents: Sequence[Upload]
+    clusters: Mapping[UUID, Cluster]
     told: Mapping[str, Mapping[str, Any] | None]
     """What the receiver was told last of each cluster."""
     states: int
     """Documents whose state it has been told so far."""
 
-    def cluster_of(self, case: Case) -> Shown | None:
+    def cluster_of(self, case: Case) -> Cluster | None:
         """The cluster that the case's first document is in."""
         wanted = case.papers[0].name
         return next((one for one in self.clusters.values() if wanted in _names(one)), None)
@@ -154,13 +156,13 @@ class Found:
         return sum(one.state is State.SUCCEEDED and " Rechnungen " in one.file for one in self.documents)
 
 
-def _names(cluster: Shown) -> Counter[Name]:
-    return Counter((paper.type, paper.number or "") for paper in cluster.papers)
+def _names(cluster: Cluster) -> Counter[Name]:
+    return Counter((one["type"] or "other", one["number"] or "") for one in documents_of(cluster))
 
 
-def open_codes(cluster: Shown) -> set[Name]:
+def open_codes(cluster: Cluster) -> set[Name]:
     """Number and code of what somebody has to look at."""
-    variances = cluster.result["variances"] if cluster.result is not None else ()
+    variances = cluster["comparison"]["variances"] if cluster["comparison"] is not None else ()
     return {
         _placed(one["number"], one["code"])
         for one in variances
@@ -178,10 +180,10 @@ def deviations(cases: Cases, found: Found) -> list[Deviation]:
     failed = [one for one in found.documents if one.state is State.FAILED]
     told += [Deviation("cases", [one.file], "no failure", f"{one.state}: {one.note}") for one in failed]
     for id_, cluster in found.clusters.items():
-        outcome = None if cluster.result is None else cluster.result["outcome"]
+        outcome = None if cluster["comparison"] is None else cluster["comparison"]["outcome"]
         heard = (found.told.get(str(id_)) or {}).get("outcome")
         if heard != outcome:
-            files = [paper.file for paper in cluster.papers]
+            files = [one["file_name"] for one in documents_of(cluster)]
             told.append(Deviation("cases", files, f"the receiver is told: {outcome}", f"it heard: {heard}"))
     return told
 
@@ -194,7 +196,9 @@ def _of_case(case: Case, found: Found) -> Iterator[Deviation]:
         return
     names = Counter(paper.name for paper in case.papers)
     if _names(cluster) != names:
-        yield Deviation("cases", files, "one cluster of these", ", ".join(paper.title for paper in cluster.papers))
+        yield Deviation(
+            "cases", files, "one cluster of these", ", ".join(name_of(one) for one in documents_of(cluster))
+        )
     expected = {_placed(paper.document.number, code) for paper in case.papers for code in paper.wrong}
     if open_codes(cluster) != expected:
         yield Deviation("cases", files, _words(expected), _words(open_codes(cluster)))

@@ -1,22 +1,24 @@
 """`counterfoil demo`: sample documents go through the deployed app; what comes of each is compared with its truth."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from secrets import token_hex
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cli.case import OUTCOMES, show_case
-from cli.clusters import Cluster, show_clusters_in_short
+from cli.commands.clusters import OUTCOMES, place_of_type, show_cluster
+from cli.commands.uploads import STATES, summary
 from cli.failures import CloudError, ExitCode
 from cli.local.cloud import Cloud, visited
 from cli.local.place import ROOT, Place, place_of
-from cli.outcomes import STYLES, Outcome, State, summary
 from cli.output import DONE, FAILED, Counters, label, page, print_json, write_json
+from counterfoil.documents.upload_list import State, Upload
 from tools.demo import cases_run
 from tools.demo.cases_run import CasesRun, Found, open_codes, receiving
 from tools.demo.sample_run import Run
@@ -25,6 +27,8 @@ from tools.sample_generator import Sample, generate
 from tools.sample_generator.cases import IN_ONE_FILE
 
 OUTPUT = ROOT / "build"
+Members = Sequence[Upload]
+"""Documents of a cluster."""
 
 
 def demo(
@@ -53,7 +57,7 @@ def demo(
         finally:
             cases.end()
         seconds = time.monotonic() - began
-        grouped = run.clusters()
+        grouped = _clusters(found)
     wrong = [*deviations(sample, found), *cases_run.deviations(cases.cases, held)]
     report = _report(run, found, grouped, wrong, seconds) | {"cases": _cases_record(cases, held)}
     write_json(OUTPUT / "demo.json", report)
@@ -94,8 +98,8 @@ def _show_next_steps(place: Place, slug: str) -> None:
 
 def _report(
     run: Run,
-    found: Mapping[tuple[str, str], Outcome],
-    grouped: Sequence[Cluster],
+    found: Mapping[tuple[str, str], Upload],
+    grouped: Sequence[Members],
     wrong: Sequence[Deviation],
     seconds: float,
 ) -> dict[str, Any]:
@@ -108,10 +112,12 @@ def _report(
         "tenants": {slug: tenant.slug for slug, tenant in run.tenants.items()},
         "counts": dict(Counter(outcome.state for outcome in found.values())),
         "documents": [
-            {**outcome.record, "expected": expected[place], "because": reason[place]}
+            {**asdict(outcome), "expected": expected[place], "because": reason[place]}
             for place, outcome in found.items()
         ],
-        "clusters": [cluster.record for cluster in grouped],
+        "clusters": [
+            {"cluster": members[0].cluster_id, "members": [asdict(one) for one in members]} for members in grouped
+        ],
         "deviations": [deviation.record for deviation in wrong],
     }
 
@@ -120,7 +126,7 @@ def _cases_record(run: CasesRun, held: Found) -> dict[str, Any]:
     return {
         "tenant": run.tenant.slug,
         "cases": [
-            {"case": case.title, "by_mail": case.by_mail, "cluster": cluster and cluster.record}
+            {"case": case.title, "by_mail": case.by_mail, "cluster": cluster}
             for case in run.cases.cases
             for cluster in [held.cluster_of(case)]
         ],
@@ -137,7 +143,7 @@ def _show_cases(run: CasesRun, held: Found) -> None:
     single = [case for case in run.cases.cases if case.title != IN_ONE_FILE]
     for case in single:
         cluster = held.cluster_of(case)
-        result = cluster.result if cluster is not None else None
+        result = cluster["comparison"] if cluster is not None else None
         found = sorted({code.replace("_", " ") for _, code in open_codes(cluster)}) if cluster is not None else []
         outcome = result["outcome"] if result is not None else "not computed"
         title = Text(case.title).append("  by mail" if case.by_mail else "", "dim")
@@ -149,7 +155,7 @@ def _show_cases(run: CasesRun, held: Found) -> None:
     )
     if example is not None:
         screen.print(Text("\nOne of them, as 'counterfoil clusters show' has it:\n", "bold"))
-        show_case(screen, example)
+        show_cluster(screen, example)
     mails, many = len(run.cases.mails()), len(run.cases.bundle.documents)
     screen.print(
         f"\n{mails} deals came by mail, {held.parts} of {many} invoices out of one file. The receiver got the results "
@@ -159,14 +165,14 @@ def _show_cases(run: CasesRun, held: Found) -> None:
 
 def _show(
     sample: Sample,
-    found: Mapping[tuple[str, str], Outcome],
-    grouped: Sequence[Cluster],
+    found: Mapping[tuple[str, str], Upload],
+    grouped: Sequence[Members],
     wrong: Sequence[Deviation],
     seconds: float,
 ) -> None:
     screen = page()
     screen.rule("Clusters", align="left")
-    show_clusters_in_short(grouped)
+    _show_clusters(grouped)
     screen.rule("Not matched, and why", align="left")
     _show_notes(found, (State.KEPT, State.SEEN_AGAIN))
     screen.rule("Failed, and why", align="left")
@@ -184,21 +190,47 @@ def _show(
         screen.print(Text(f"    found:    {one.found}", "red"))
 
 
-def _show_notes(found: Mapping[tuple[str, str], Outcome], states: Sequence[State]) -> None:
+def _clusters(found: Mapping[tuple[str, str], Upload]) -> list[Members]:
+    """Return the documents of each cluster, the largest cluster first."""
+    members: dict[UUID, list[Upload]] = defaultdict(list)
+    for one in found.values():
+        if one.state is State.SUCCEEDED and one.cluster_id is not None:
+            members[one.cluster_id].append(one)
+    return sorted(members.values(), key=lambda inside: (-len(inside), inside[0].received_at, inside[0].key))
+
+
+def _show_clusters(grouped: Sequence[Members]) -> None:
+    """Print a row for each cluster of several documents, then the other documents with the reasons."""
+    several, single = [one for one in grouped if len(one) > 1], [one for one in grouped if len(one) == 1]
+    table = Table("tenant", Column("documents that belong together", overflow="fold"), box=None, pad_edge=False)
+    for members in several:
+        in_order = sorted(members, key=lambda one: (place_of_type(one.type), one.number or ""))
+        names = (Text(f"{label(one.type)} {one.number}") for one in in_order)
+        table.add_row(members[0].tenant, Text(" · ").join(names))
+    page().print(table)
+    if single:
+        page().print(Text("\nAlone", "bold"))
+    for (one,) in single:
+        line = Text(f"  {label(one.type)} {one.number or ''}").append(f"  {one.file}", "cyan")
+        page().print(line.append(f"  {one.tenant}", "dim").append(f"  {one.note or ''}", "yellow"))
+    page().print(f"{len(several)} clusters of several documents, {len(single)} documents alone.")
+
+
+def _show_notes(found: Mapping[tuple[str, str], Upload], states: Sequence[State]) -> None:
     columns = (Column("tenant", no_wrap=True), Column("file", overflow="fold"), "state", "why")
     table = Table(*columns, box=None, pad_edge=False)
     for (tenant, file), outcome in found.items():
         if outcome.state in states:
-            table.add_row(tenant, Text(file), Text(outcome.state, STYLES[outcome.state]), Text(outcome.note))
+            table.add_row(tenant, Text(file), Text(outcome.state, STATES[outcome.state]), Text(outcome.note or ""))
     page().print(table)
 
 
-def _show_counts(found: Mapping[tuple[str, str], Outcome]) -> None:
+def _show_counts(found: Mapping[tuple[str, str], Upload]) -> None:
     final = [state for state in State if state.is_final]
-    table = Table("type", *(Column(Text(state, STYLES[state]), justify="right") for state in final), box=None)
+    table = Table("type", *(Column(Text(state, STATES[state]), justify="right") for state in final), box=None)
     counts = Counter((outcome.type, outcome.state) for outcome in found.values())
     for type_ in sorted({type_ for type_, _ in counts}, key=lambda one: one or "~"):
         cells = [counts[type_, state] for state in final]
         table.add_row(label(type_) or "not a document", *(str(cell or "") for cell in cells))
     page().print(table)
-    page().print(summary(list(found.values())))
+    page().print(summary(one.state for one in found.values()))

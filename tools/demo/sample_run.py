@@ -7,14 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli import clusters, outcomes
-from cli.clusters import Cluster
 from cli.failures import CommandError
-from cli.ingest import POLL_SECONDS, upload
 from cli.local import emulator
 from cli.local.cloud import Cloud
-from cli.outcomes import STAGES, Outcome, Stage
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
+from cli.local.uploads import POLL_SECONDS, of_tenant, upload
+from counterfoil.documents.upload_list import STAGES, Stage, Upload
 from tools.demo.verdict import Found
 from tools.sample_generator import Sample, SampleFile
 
@@ -57,7 +55,7 @@ class Run:
             while uploading and time.monotonic() - looked < POLL_SECONDS:
                 uploading = next(uploads, None) is not None
             looked = time.monotonic()
-            found = self.outcomes()
+            found = self.found()
             show([len(self.uploaded), *(_passed(found.values(), stage) for stage in STAGES)])
             if not uploading and len(found) == len(self.uploaded) and all(one.state.is_final for one in found.values()):
                 return found
@@ -72,18 +70,14 @@ class Run:
                 self.uploaded[one.key] = file
             yield file
 
-    def outcomes(self) -> dict[tuple[str, str], Outcome]:
-        """What has become of the files so far, by the sample's tenant and the file's name."""
-        found = {}
-        for slug, tenant in self.tenants.items():
-            for outcome in outcomes.of_tenant(self.cloud, tenant):
-                if outcome.key in self.uploaded:
-                    found[slug, self.uploaded[outcome.key].name] = outcome
-        return found
-
-    def clusters(self) -> list[Cluster]:
-        """The clusters of all its tenants."""
-        return [cluster for tenant in self.tenants.values() for cluster in clusters.of_tenant(self.cloud, tenant)]
+    def found(self) -> dict[tuple[str, str], Upload]:
+        """Return the uploads so far, by the sample's name of the tenant and the name of the file."""
+        return {
+            (slug, self.uploaded[one.key].name): one
+            for slug, tenant in self.tenants.items()
+            for one in of_tenant(self.cloud, tenant)
+            if one.key in self.uploaded
+        }
 
     def _unfinished(self, found: Found, seconds: float) -> str:
         open_ = [one for one in found.values() if not one.state.is_final]
@@ -99,7 +93,7 @@ class Run:
         )
 
 
-def _passed(found: Collection[Outcome], stage: Stage) -> int:
+def _passed(found: Collection[Upload], stage: Stage) -> int:
     """How many have left a stage behind, or ended before it."""
     place = STAGES.index(stage)
-    return sum(outcome.state.is_final or STAGES.index(outcome.stage) > place for outcome in found)
+    return sum(one.state.is_final or STAGES.index(one.stage) > place for one in found)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cli.outcomes import Outcome, State
+from counterfoil.documents.upload_list import State, Upload
 from tools.sample_generator import Sample, SampleFile
 
 STATE_OF_TRUTH = {
@@ -17,7 +17,7 @@ STATE_OF_TRUTH = {
 }
 """The states of documents by the words of the sample's truth."""
 
-Found = Mapping[tuple[str, str], Outcome]
+Found = Mapping[tuple[str, str], Upload]
 """What became of each file, by the sample's tenant and the file's name."""
 
 
@@ -52,15 +52,15 @@ def _of_files(files: Sequence[SampleFile], found: Found) -> Iterator[Deviation]:
     tenant, names = files[0].tenant, [file.name for file in files]
     expected = Counter(STATE_OF_TRUTH[file.truth.state] for file in files)
     seen = [found[tenant, name] for name in names if (tenant, name) in found]
-    states = Counter(outcome.state for outcome in seen)
+    states = Counter(upload.state for upload in seen)
     if states != expected:
-        notes = "; ".join(outcome.note for outcome in seen if outcome.note)
+        notes = "; ".join(upload.note for upload in seen if upload.note)
         yield Deviation(tenant, names, _words(expected), _words(states) + (f" ({notes})" if notes else ""))
-    for outcome in seen:
+    for upload in seen:
         truth = files[0].truth
-        if outcome.state is State.SUCCEEDED and (outcome.type, outcome.number) != (truth.type, truth.number):
-            read_as = f"{outcome.type} {outcome.number}"
-            yield Deviation(tenant, [outcome.file], f"{truth.type} {truth.number}", read_as)
+        if upload.state is State.SUCCEEDED and (upload.type, upload.number) != (truth.type, truth.number):
+            read_as = f"{upload.type} {upload.number}"
+            yield Deviation(tenant, [upload.file], f"{truth.type} {truth.number}", read_as)
 
 
 def _words(states: Counter[State]) -> str:
@@ -76,9 +76,9 @@ def _of_clusters(sample: Sample, tenant: str, found: Found) -> Iterator[Deviatio
         if file.tenant == tenant and file.truth.cluster is not None:
             truth[file.truth.cluster].add(file.sha256)
     clusters: dict[UUID | None, set[str]] = defaultdict(set)
-    for (owner, _), outcome in found.items():
-        if owner == tenant and outcome.state is State.SUCCEEDED and outcome.content_hash is not None:
-            clusters[outcome.cluster_id].add(outcome.content_hash)
+    for (owner, _), upload in found.items():
+        if owner == tenant and upload.state is State.SUCCEEDED and upload.sha256 is not None:
+            clusters[upload.cluster_id].add(upload.sha256)
     true = {frozenset(members) for members in truth.values()}
     for members in sorted(true - {frozenset(one) for one in clusters.values()}, key=sorted):
         meeting = [sorted(names[one] for one in cluster) for cluster in clusters.values() if cluster & members]

@@ -12,11 +12,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cli.failures import CommandError, ExitCode
-from cli.ingest import POLL_SECONDS, upload
 from cli.local.cloud import Cloud, visited
 from cli.local.place import ROOT, place_of
+from cli.local.tenants import Tenant, add_tenant
+from cli.local.uploads import POLL_SECONDS, upload
 from cli.output import DONE, FAILED, Counters, page, print_json, write_json
-from cli.tenants import Tenant, add_tenant
 from counterfoil.aws import errors_mapped
 from tools.replay import evidence, findings
 from tools.replay.evidence import Record

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from cli.local.cloud import Cloud
-from cli.tenants import list_tenants
+from cli.local.tenants import list_tenants
 from counterfoil.db import Connection
 from counterfoil.documents.matching import keys as keyed
 from counterfoil.documents.matching import sql

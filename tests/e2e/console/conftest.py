@@ -35,10 +35,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from playwright.sync_api import Error as BrowserError
 
 from cli.console import EVERY_TENANT, Role
-from cli.ingest import upload, wait_for
 from cli.local.cloud import Cloud
 from cli.local.place import ROOT
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
+from cli.local.uploads import upload, wait_for
 from tests.e2e.console.doubt import SEED
 from tests.e2e.console.failing import Failing, Model, tell
 from tests.e2e.console.looks import PICTURES, WIDE, picture
@@ -242,7 +242,7 @@ def matched(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Matched:
     for name, content in files:
         (folder / name).write_bytes(content)
     uploaded = list(upload(cloud, tenant, [folder / name for name, _ in files]))
-    assert all(outcome.state.is_final for outcome in wait_for(cloud, tenant, uploaded, 120))
+    assert all(outcome.state.is_final for outcome in wait_for(cloud, uploaded, 120))
     return Matched(tenant, files[0][0].removeprefix("purchase_order-").removesuffix(".xml"))
 
 

@@ -6,14 +6,14 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from cli.outcomes import Outcome
+from counterfoil.documents.upload_list import Upload
 from tools.sample_generator.cases import generate_cases
 from tools.sample_generator.model import Document, Kind
 from tools.sample_generator.ubl import write_ubl
 
 SEED = 77
 WORDS = ("Sonderanfertigung", "Muster", "Ersatzteil")
-Ingest = Callable[..., list[Outcome]]
+Ingest = Callable[..., list[Upload]]
 
 
 def doubtful(ingest: Ingest, folder: Path, count: int) -> list[str]:

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import psycopg
 
-from cli.ingest import upload
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
+from cli.local.uploads import upload
 from tests.e2e.console.people import People
 from tests.e2e.waiting import until
 from tests.llm.server import Failure, Raw, Request, Server, Step

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from counterfoil.kinds import KINDS
 from tests.factories import make_jobs, make_pool, make_profile, make_shard

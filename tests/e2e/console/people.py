@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 from cli.console import EVERY_TENANT, Person, Role, make_person
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 
 SESSION = "counterfoil.session"
 """Where a tab keeps its tokens."""

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.failing import NOBODY, Failing
 from tests.e2e.console.looks import looks

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from cli.console import Role
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import ACCOUNT, Console
 from tests.e2e.console.looks import looks
 from tests.e2e.console.reading import fact, happened, rows

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.failing import Failing
 from tests.e2e.console.looks import looks

@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from cli import outcomes
+from cli.local import uploads
 from cli.local.cloud import Cloud
-from cli.outcomes import State
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
+from counterfoil.documents.upload_list import State
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.looks import looks
 from tests.e2e.waiting import until
@@ -35,7 +35,7 @@ def test_dropped_files_arrive_and_what_cannot_is_told(console: Console, cloud: C
     expect(panel.get_by_role("status")).to_have_text("1 file handed in, 1 not")
     expect(panel.locator("li.failed")).to_contain_text("It is empty")
     looks(page, "handed-in")
-    (found,) = until(lambda: [one for one in outcomes.of_tenant(cloud, tenant) if one.state.is_final], 60)
+    (found,) = until(lambda: [one for one in uploads.of_tenant(cloud, tenant) if one.state.is_final], 60)
     assert (found.file, found.state) == ("Größe.xml", State.KEPT)
 
 

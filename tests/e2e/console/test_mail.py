@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from cli.ingest import upload
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
+from cli.local.uploads import upload
 from counterfoil.db import Connection
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.doubt import SEED

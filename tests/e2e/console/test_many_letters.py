@@ -11,7 +11,7 @@ from playwright.sync_api import Page, Route, expect
 
 from cli.console import EVERY_TENANT
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from counterfoil.dead_letters import exports
 from counterfoil.dead_letters.exports import Wish
 from counterfoil.dead_letters.search import DeadLetterFilter

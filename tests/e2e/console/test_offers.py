@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.looks import looks

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from cli.local.cloud import Cloud
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from tests.e2e.chaos import watched
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.looks import looks

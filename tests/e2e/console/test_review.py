@@ -8,10 +8,10 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Page, expect
 
-from cli.ingest import upload, wait_for
 from cli.local.cloud import Cloud
-from cli.outcomes import Outcome
-from cli.tenants import Tenant, add_tenant
+from cli.local.tenants import Tenant, add_tenant
+from cli.local.uploads import upload, wait_for
+from counterfoil.documents.upload_list import Upload
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.doubt import doubtful
 from tests.e2e.console.looks import looks
@@ -36,8 +36,8 @@ class Doubts:
 def doubts(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Doubts:
     tenant = add_tenant(cloud, f"doubts-{uuid4().hex[:6]}")[0]
 
-    def ingest(paths: Sequence[Path]) -> list[Outcome]:
-        return wait_for(cloud, tenant, list(upload(cloud, tenant, paths)), 120)
+    def ingest(paths: Sequence[Path]) -> list[Upload]:
+        return wait_for(cloud, list(upload(cloud, tenant, paths)), 120)
 
     return Doubts(tenant, doubtful(ingest, tmp_path_factory.mktemp("doubts"), 3))
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.looks import looks
 from tests.e2e.console.people import SESSION, People, sign_in

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from cli.tenants import Tenant
+from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.looks import looks
 from tests.e2e.console.people import People

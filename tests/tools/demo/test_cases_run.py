@@ -1,6 +1,6 @@
 """What became of the cases is held against their truth: nothing that differs goes unseen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -8,20 +8,25 @@ from uuid import UUID
 
 import pytest
 
-from cli.case import Case as Shown
-from cli.case import Paper as ShownPaper
-from cli.outcomes import Outcome, Stage, State
+from counterfoil.documents.upload_list import Stage, State, Upload
 from tools.demo.cases_run import Found, deviations
 from tools.sample_generator.cases import Cases, generate_cases
 
+Change = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 CASES = generate_cases(1, "rechnung@cases.example")
 
 
-def shown(place: int, cases: Cases) -> Shown:
-    """A cluster as it must be."""
+def shown(place: int, cases: Cases) -> dict[str, Any]:
+    """Return the cluster of a case, as the API describes it, without deviations."""
     case = cases.cases[place]
-    papers = [
-        ShownPaper(UUID(int=(place + 1) * 100 + n), paper.document.kind, "file", paper.document.number, None, None, ())
+    documents = [
+        {
+            "id": str(UUID(int=(place + 1) * 100 + n)),
+            "type": paper.document.kind,
+            "number": paper.document.number,
+            "file_name": "file",
+            "dead_letter": None,
+        }
         for n, paper in enumerate(case.papers)
     ]
     variances = [
@@ -29,25 +34,25 @@ def shown(place: int, cases: Cases) -> Shown:
         for paper in case.papers
         for code in paper.wrong
     ]
-    outcome = "exception" if variances else "matched"
-    return Shown(papers[0].id, "cases", papers, [], {"outcome": outcome, "variances": variances}, None, False, None)
+    comparison = {"outcome": "exception" if variances else "matched", "variances": variances}
+    return {"id": documents[0]["id"], "documents": documents, "contracts": [], "comparison": comparison}
 
 
 def all_well() -> Found:
-    clusters = {cluster.id: cluster for cluster in (shown(place, CASES) for place in range(len(CASES.cases)))}
-    told = {str(id_): {"outcome": cluster.result["outcome"]} for id_, cluster in clusters.items() if cluster.result}
+    clusters = {UUID(one["id"]): one for one in (shown(place, CASES) for place in range(len(CASES.cases)))}
+    told = {str(id_): {"outcome": one["comparison"]["outcome"]} for id_, one in clusters.items()}
     return Found((), clusters, told, 0)
 
 
-def changed(found: Found, change: Callable[[Shown], Shown]) -> Found:
+def changed(found: Found, change: Change) -> Found:
     """The first cluster is another one."""
     (id_, first), *rest = found.clusters.items()
     return replace(found, clusters={id_: change(first), **dict(rest)})
 
 
-def with_variance(**more: Any) -> Callable[[Shown], Shown]:
+def with_variance(**more: Any) -> Change:
     variance = {"number": "1", "code": "price_mismatch", "within_tolerance": False, "settled_by": None, **more}
-    return lambda one: replace(one, result={"outcome": "matched", "variances": [variance]})
+    return lambda one: {**one, "comparison": {"outcome": "matched", "variances": [variance]}}
 
 
 def test_where_all_is_as_it_must_be_nothing_is_told():
@@ -62,13 +67,13 @@ def expected_of(found: Found) -> Sequence[str]:
     ("change", "expected"),
     [
         (with_variance(), "nothing wrong"),
-        (lambda one: replace(one, papers=one.papers[:-1]), "one cluster of these"),
-        (lambda one: replace(one, result=None), "the receiver is told: None"),
-        (lambda one: replace(one, papers=one.papers[1:]), "a cluster: all agrees"),
+        (lambda one: {**one, "documents": one["documents"][:-1]}, "one cluster of these"),
+        (lambda one: {**one, "comparison": None}, "the receiver is told: None"),
+        (lambda one: {**one, "documents": one["documents"][1:]}, "a cluster: all agrees"),
     ],
     ids=["something else is wrong", "a paper is missing", "nothing was computed", "the first paper is missing"],
 )
-def test_what_differs_is_told(change: Callable[[Shown], Shown], expected: str):
+def test_difference_is_a_deviation(change: Change, expected: str):
     assert expected in expected_of(changed(all_well(), change))
 
 
@@ -79,8 +84,8 @@ def test_what_nobody_has_to_look_at_is_no_deviation(settled: dict[str, Any]):
 
 def test_a_missing_variance_is_told():
     found = all_well()
-    wrong = next(id_ for id_, one in found.clusters.items() if one.result and one.result["variances"])
-    silent = replace(found.clusters[wrong], result={"outcome": "exception", "variances": []})
+    wrong = next(id_ for id_, one in found.clusters.items() if one["comparison"]["variances"])
+    silent = {**found.clusters[wrong], "comparison": {"outcome": "exception", "variances": []}}
     (one,) = deviations(CASES, replace(found, clusters={**found.clusters, wrong: silent}))
     assert one.found == "nothing wrong"
 
@@ -93,8 +98,8 @@ def test_a_receiver_that_heard_something_else_is_told():
 
 
 def test_a_failed_document_is_told():
-    failed = Outcome(
-        "cases", "a.pdf", "key", UUID(int=1), datetime.now(UTC), Stage.INGESTION, State.FAILED, "The file is empty."
+    failed = Upload(
+        UUID(int=1), "cases", "a.pdf", "key", datetime.now(UTC), Stage.INGESTION, State.FAILED, "The file is empty."
     )
     (one,) = deviations(CASES, replace(all_well(), documents=[failed]))
     assert (one.files, one.found) == (["a.pdf"], "failed: The file is empty.")

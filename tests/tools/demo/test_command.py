@@ -14,7 +14,7 @@ from cli.app import app
 from cli.failures import CloudError, CommandError
 from cli.local.cloud import Cloud
 from cli.local.postgres import Server
-from cli.tenants import add_tenant
+from cli.local.tenants import add_tenant
 from counterfoil.db import Connection, Database
 from counterfoil.webhooks.destinations import NewDestination
 from tests.cli.clouds import CloudOf

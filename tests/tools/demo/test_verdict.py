@@ -6,12 +6,12 @@ from uuid import UUID, uuid5
 
 import pytest
 
-from cli.outcomes import Outcome, Stage, State
+from counterfoil.documents.upload_list import Stage, State, Upload
 from tools.demo.verdict import STATE_OF_TRUTH, deviations
 from tools.sample_generator import Sample, SampleFile, generate
 
 NAMESPACE = UUID(int=1)
-Found = dict[tuple[str, str], Outcome]
+Found = dict[tuple[str, str], Upload]
 
 
 @pytest.fixture(scope="module")
@@ -19,21 +19,21 @@ def sample() -> Sample:
     return generate(1)
 
 
-def perfect(file: SampleFile) -> Outcome:
+def perfect(file: SampleFile) -> Upload:
     """What must become of a file."""
     truth = file.truth
-    return Outcome(
+    return Upload(
         tenant=file.tenant,
         file=file.name,
         key=f"uploads/{file.tenant}/{file.name}",
-        job_id=uuid5(NAMESPACE, file.name),
+        id=uuid5(NAMESPACE, file.name),
         received_at=datetime(2026, 1, 1, tzinfo=UTC),
         stage=Stage.MATCHING,
         state=STATE_OF_TRUTH[truth.state],
-        note="",
+        note=None,
         type=truth.type,
         number=truth.number,
-        content_hash=file.sha256,
+        sha256=file.sha256,
         cluster_id=uuid5(NAMESPACE, f"{file.tenant} {truth.cluster}") if truth.cluster else None,
     )
 

@@ -1,4 +1,4 @@
-"""What a language model was asked about a document is found from the document, its review and its cluster."""
+"""Questions to a language model are shown for a document, with its review and with its cluster."""
 
 import json
 from typing import Any
@@ -7,14 +7,11 @@ import pytest
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
-from cli import clusters
+from cli.commands import clusters
+from cli.commands.review import app
 from cli.failures import UsageError
-from cli.local.cloud import Cloud
-from cli.local.postgres import Server as Postgres
-from cli.review import app
 from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
-from tests.cli.clouds import CloudOf
 from tests.cli.test_review import run
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.test_judge import CHOICE, TWICE, Ask, again, answer, asked, scripted
@@ -24,30 +21,21 @@ __all__ = ["asked", "scripted"]
 
 
 @pytest.fixture
-def office(
-    postgres: Postgres,
-    migrated_database: str,
-    database: Database,
-    admin: Connection,
-    asked: Ask,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Office:
-    cloud = CloudOf(postgres, migrated_database, database)
-    monkeypatch.setattr(Cloud, "at", lambda _: cloud)
+def office(api: None, database: Database, admin: Connection, asked: Ask) -> Office:
     office = Office(database, admin, TWICE, asked)
     office.match_all([0, 1])
     return office
 
 
 def questions(office: Office) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(run("asked", office.ids[2], "--json"))["questions"]
+    found: list[dict[str, Any]] = json.loads(run("questions", office.ids[2], "--json"))["questions"]
     return found
 
 
 def test_a_question_is_shown_with_its_candidates_and_the_answer(office: Office, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
-    shown = run("asked", office.ids[2])
+    shown = run("questions", office.ids[2])
     assert "2026-06-01 00:00  the-model  prompt matching-1, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
     assert f"It chose A1, {str(office.ids[0])[-8:]} (high): Both lines are the same." in shown
@@ -62,8 +50,9 @@ def test_what_was_sent_can_be_sent_again(office: Office, scripted: Server) -> No
     assert (question["system"], question["user"]) == (request.system, request.user)
     assert (question["prompt"], question["model"], question["temperature"]) == ("matching-1", "the-model", 0)
     assert question["answer"] == {"matches": [CHOICE]}
-    assert question["candidates"] == {"A1": str(office.ids[0]), "A2": str(office.ids[1])}
-    assert "".join(request.user.split()) in "".join(run("asked", office.ids[2], "--text").split())
+    candidates = [(label, paper["id"]) for label, paper in question["candidates"].items()]
+    assert candidates == [("A1", str(office.ids[0])), ("A2", str(office.ids[1]))]
+    assert "".join(request.user.split()) in "".join(run("questions", office.ids[2], "--text").split())
 
 
 def test_no_stranger_commands_the_terminal(office: Office, scripted: Server, admin: Connection) -> None:
@@ -73,22 +62,22 @@ def test_no_stranger_commands_the_terminal(office: Office, scripted: Server, adm
     )
     scripted.then(answer(CHOICE))
     office.match(2)
-    assert not {"\x9b", "\u202e"} & set(run("asked", office.ids[2], "--text"))
+    assert not {"\x9b", "\u202e"} & set(run("questions", office.ids[2], "--text"))
 
 
 def test_a_document_in_doubt_is_shown_with_what_was_answered(office: Office, scripted: Server) -> None:
     scripted.then(answer(CHOICE | {"confidence": "low"}))
     office.match(2)
     shown = run("show", office.ids[2])
-    assert "Asked of a language model" in shown
+    assert "Questions to a language model" in shown
     assert f"It chose A1, {str(office.ids[0])[-8:]} (low): Both lines are the same." in shown
-    assert f"counterfoil review asked {str(office.ids[2])[-8:]}" in shown
+    assert f"counterfoil review questions {str(office.ids[2])[-8:]}" in shown
 
 
 def test_an_answer_that_is_none_is_told(office: Office, scripted: Server) -> None:
     scripted.then(answer())
     office.match(2)
-    assert "It chose none." in run("asked", office.ids[2])
+    assert "It chose no candidate." in run("questions", office.ids[2])
 
 
 def test_a_refusal_is_told(office: Office, scripted: Server) -> None:
@@ -97,7 +86,7 @@ def test_a_refusal_is_told(office: Office, scripted: Server) -> None:
     office.judge = judge
     scripted.then(Failure(400))
     office.match(office.file(again(2)))
-    shown = run("asked", office.ids[2])
+    shown = run("questions", office.ids[2])
     assert "It was refused: 127.0.0.1 answered with HTTP 400" in shown
     assert "tokens" not in shown
 
@@ -107,9 +96,9 @@ def test_a_candidate_that_is_gone_is_not_quoted_any_more(office: Office, scripte
     office.match(2)
     with office.database.tenant(office.tenant_id) as connection:
         removal.remove(connection, office.tenant_id, office.ids[0], NOW, by="clerk")
-    shown = run("asked", office.ids[2], "--text")
-    assert "It chose A1, a document that is gone (high)" in shown
-    assert "The words of the question are not kept any more." in shown
+    shown = run("questions", office.ids[2], "--text")
+    assert "It chose A1, a deleted document (high)" in shown
+    assert "The text of the question is no longer stored." in shown
     assert "<case>" not in shown
     assert questions(office)[0]["user"] is None
 
@@ -118,14 +107,14 @@ def test_a_link_leads_to_its_question(office: Office, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(office.ids[2])], env={"COLUMNS": "160"})
-    assert f"What it was asked: counterfoil review asked {str(office.ids[2])[-8:]}" in result.output
-    with pytest.raises(UsageError, match="'counterfoil review asked' what a language model was asked"):
+    assert f"The question: counterfoil review questions {str(office.ids[2])[-8:]}" in result.output
+    with pytest.raises(UsageError, match="There is no such review"):
         run("show", office.ids[2])
 
 
 def test_who_was_never_asked_about_is_told_so(office: Office) -> None:
-    assert "No language model was asked about this document" in run("asked", office.ids[0])
-    assert "asked" in CliRunner().invoke(app, ["--help"]).output
+    assert "There are no questions to a language model about this document." in run("questions", office.ids[0])
+    assert "questions" in CliRunner().invoke(app, ["--help"]).output
 
 
 def test_a_review_says_that_the_budget_was_used_up(office: Office, admin: Connection) -> None:

@@ -1,21 +1,15 @@
-"""One cluster as people see it: what it comes to, and what that rests on."""
+"""One cluster on the command line: its status, then the evidence."""
 
 import json
 from collections.abc import Sequence
-from io import StringIO
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from cli import clusters
-from cli.case import case_of, show_case
-from cli.local.cloud import Cloud
-from cli.output import Screen
-from cli.tenants import Tenant
+from cli.commands.clusters import app
+from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from counterfoil.documents import diagnostics
-from tests.cli.test_documents import CloudOf
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
 
@@ -32,8 +26,9 @@ CASE = [
 
 
 @pytest.fixture
-def office(database: Database, admin: Connection) -> Office:
+def office(api: None, database: Database, admin: Connection) -> Office:
     office = Office(database, admin, CASE)
+    admin.execute("UPDATE tenant SET slug = 'acme'")
     office.match_all()
     return office
 
@@ -51,19 +46,13 @@ def compute(office: Office, position: int = 0) -> None:
     office.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
 
 
-def shown(office: Office, position: int = 0, width: int = 80) -> list[str]:
-    cloud: Any = CloudOf(office.database)
-    page = StringIO()
-    show_case(
-        Screen(file=page, width=width, highlight=False, markup=False),
-        case_of(cloud, Tenant(office.tenant_id, "acme"), office.ids[position]),
-    )
-    return [line.rstrip() for line in page.getvalue().splitlines()]
+def shown(office: Office, position: int = 0, width: int = 100) -> list[str]:
+    page = call(str(office.ids[position]), width=width)
+    return [line.rstrip() for line in page.splitlines() if "Decide:" not in line]
 
 
-def call(monkeypatch: pytest.MonkeyPatch, office: Office, *words: str) -> Any:
-    monkeypatch.setattr(Cloud, "at", lambda _: CloudOf(office.database))
-    result = CliRunner().invoke(clusters.app, ["show", *words])
+def call(*words: str, width: int = 100) -> str:
+    result = CliRunner().invoke(app, ["show", *words], env={"COLUMNS": str(width)})
     if result.exception is not None:
         raise result.exception
     return result.output
@@ -134,7 +123,7 @@ def test_no_text_of_a_document_gives_the_terminal_a_command(office: Office):
 
 def test_no_line_is_wider_than_a_terminal(office: Office):
     compute(office)
-    assert max(map(len, shown(office))) <= 80
+    assert max(map(len, shown(office))) <= 100
 
 
 def test_any_document_of_a_cluster_shows_it(office: Office):
@@ -154,35 +143,28 @@ def test_a_cluster_that_nothing_was_computed_of_shows_its_documents(office: Offi
     assert find(lines, "delivery", "2026-03-09").split()[1:4] == ["delivery", "note", "LS-500"]
 
 
-def test_as_json_it_has_all_of_it(office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_json_is_the_answer_of_the_api(office: Office):
     compute(office)
-    found = json.loads(call(monkeypatch, office, str(office.ids[1]), "--json"))
-    assert found["cluster"] == str(office.ids[0])
-    assert {paper["number"] for paper in found["documents"]} == {"4711", "LS-500", "R-81", "RV-60"}
-    assert len(found["links"]) == 4
-    assert found["result"]["outcome"] == "exception"
+    found = json.loads(call(str(office.ids[1]), "--json"))
+    assert found["id"] == str(office.ids[0])
+    assert {one["number"] for one in (*found["documents"], *found["contracts"])} == {"4711", "LS-500", "R-81", "RV-60"}
+    assert len(found["edges"]) == 4
+    assert found["comparison"]["outcome"] == "exception"
 
 
-def test_a_document_that_was_not_matched_is_in_none(office: Office, monkeypatch: pytest.MonkeyPatch):
+def test_show_refuses_a_document_before_its_matching(office: Office):
     papers: list[Paper] = [order("9000", 300)]
     position = office.file(papers[0])
-    with pytest.raises(Exception, match="is in no cluster: it has not been matched"):
-        call(monkeypatch, office, str(office.ids[position]))
+    with pytest.raises(UsageError, match="has no cluster, because it has not been matched"):
+        call(str(office.ids[position]))
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("zzzz", "is not the id of a document"),
-        ("abc", "is not the id of a document"),
-        ("ffffffff", "No document has the id"),
-    ],
-)
-def test_an_id_that_names_nothing_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch, text: str, told: str):
-    with pytest.raises(Exception, match=told):
-        call(monkeypatch, office, text)
+@pytest.mark.parametrize("text", ["zzzz", "abc", "ffffffff"])
+def test_unknown_id_is_refused(office: Office, text: str):
+    with pytest.raises(UsageError, match=f"whose id ends with '{text}'"):
+        call(text)
 
 
-def test_the_end_of_an_id_has_to_name_one_document(office: Office, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(Exception, match="More than one document's id ends with"):
-        call(monkeypatch, office, str(office.ids[0])[-4:])
+def test_end_of_an_id_must_name_one_document(office: Office):
+    with pytest.raises(UsageError, match="More than one document's id ends with"):
+        call(str(office.ids[0])[-4:])

@@ -1,0 +1,395 @@
+"""`counterfoil clusters`: list clusters by status, show one, and accept or dispute its differences."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Annotated, Any, Literal, get_args
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import ids
+from cli.client import Api, By, Reason, reach
+from cli.commands.documents import DocumentType, name_of, total_of
+from cli.options import AnyTenant, AsJson, Limit, Supersede
+from cli.output import aside, is_wanted, page, print_json
+
+PATH = "/api/admin/clusters"
+SUMMARY = "List clusters by status: what needs a person. Show one with its variances, accept or dispute them."
+Status = Literal["exception", "needs-review", "disputed", "incomplete", "accepted", "matched"]
+STATUSES: Mapping[str, str] = {
+    "exception": "red",
+    "needs-review": "yellow",
+    "disputed": "yellow",
+    "incomplete": "cyan",
+    "accepted": "green",
+    "matched": "green",
+}
+"""Style of each status."""
+Sort = Literal["oldest", "newest", "amount"]
+SORTS: dict[Sort, str] = {"oldest": "waiting_since", "newest": "waiting_since", "amount": "at_stake"}
+"""Key of each order."""
+ORDER_OF_TYPES = get_args(DocumentType)
+OUTCOMES = {"matched": "green", "within-tolerance": "green", "exception": "red", "incomplete": "yellow"}
+"""Style of each outcome of a comparison."""
+QUANTITIES = ("ordered", "delivered", "received", "rejected", "billed", "credited")
+SHOWN = 100
+"""Documents of a cluster that are shown."""
+
+Cluster = Mapping[str, Any]
+"""A cluster as the API describes it."""
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    A cluster is an order with its deliveries and invoices. Its status is exception, needs-review, disputed, incomplete,
+    accepted or matched. Amounts are net.
+    """,
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+Id = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The id of the cluster or any of its documents, or its end.", show_default=False),
+]
+
+
+@app.callback()
+def clusters(  # one for each option
+    context: typer.Context,
+    *,
+    tenant: AnyTenant = None,
+    status: Annotated[
+        Literal["open", "all", Status],
+        typer.Option(help="A status; open: all that are not finished; all."),
+    ] = "open",
+    supplier: Annotated[
+        str | None, typer.Option(help="The beginning of the supplier's name.", show_default=False)
+    ] = None,
+    number: Annotated[
+        str | None, typer.Option(help="The number of an order, invoice or other document.", show_default=False)
+    ] = None,
+    sort: Annotated[Sort, typer.Option(help="By age, or by amount: the largest at stake first.")] = "oldest",
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List clusters by status: what needs a person, the oldest first."""
+    if not is_wanted(context, "clusters"):
+        return
+    api = reach(context)
+    asked = {"status": None if status == "all" else status, "supplier": supplier, "number": number, "sort": sort}
+    merged = [
+        one
+        for slug in api.tenants(tenant)
+        for one in api.items(PATH, "clusters", limit=limit + 1, tenant=slug, **asked)
+    ]
+    key = SORTS[sort]
+    merged.sort(
+        key=lambda one: (Decimal(one[key]) if sort == "amount" else str(one[key]), one["id"]), reverse=sort != "oldest"
+    )
+    found = merged[:limit]
+    if as_json:
+        print_json(found)
+        return
+    _show_list(found)
+    if len(merged) > limit:
+        aside().print("There are more: narrow the list with other options, or raise --limit.")
+
+
+def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
+    if not found:
+        page().print("No cluster matches. 'counterfoil clusters --status all' lists all of them.")
+        return
+    several = len({one["tenant"] for one in found}) > 1
+    amounts = (Column(name, justify="right") for name in ("ordered", "delivered", "billed", "at stake"))
+    table = Table(
+        "id",
+        *(["tenant"] if several else []),
+        Column("status", no_wrap=True),
+        Column("supplier", overflow="fold"),
+        Column("order", overflow="fold"),
+        *amounts,
+        "",
+        Column("since", no_wrap=True),
+        Column("reason", overflow="fold"),
+        box=None,
+        pad_edge=False,
+    )
+    for one in found:
+        sums = (Text(one[name] or "") for name in ("ordered", "delivered", "billed", "at_stake"))
+        table.add_row(
+            Text(ids.short(one["id"])),
+            *([Text(one["tenant"])] if several else []),
+            _status(one["status"]),
+            Text(one["supplier"] or ""),
+            Text(", ".join(one["order_numbers"])),
+            *sums,
+            Text(one["currency"] or ""),
+            Text(one["waiting_since"][:10]),
+            Text(one["reason"] + (" It is being recomputed." if one["is_being_computed"] else "")),
+        )
+    page().print(table)
+
+
+def _status(status: str) -> Text:
+    return Text(status.replace("-", " "), STATUSES[status])
+
+
+@app.command("show")
+def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
+    """Show one cluster: its documents, the reasons of their links, and their comparison line by line."""
+    found = read(reach(context), id_)
+    if as_json:
+        print_json(found)
+        return
+    show_cluster(page(), found)
+    if found["comparison"] is not None and found["comparison"]["can_be_accepted"]:
+        end = ids.short(found["id"])
+        page().print(f"\nDecide: counterfoil clusters accept {end}, or dispute {end}")
+
+
+def read(api: Api, id_: str) -> Cluster:
+    """Return the cluster with this id or end of an id, or the cluster of a document with it.
+
+    Raises:
+        UsageError: there is no such document, or it has no cluster.
+    """
+    path = f"{PATH}/{api.named('document', id_, 'documents')}"
+    found: Cluster = api.send("GET", path, query={"limit": SHOWN}).json()
+    return found
+
+
+def show_cluster(screen: Console, found: Cluster) -> None:
+    """Print a cluster: its status, then its documents, links, lines and variances."""
+    comparison = found["comparison"]
+    title = Text(f"Cluster {ids.short(found['id'])}", "bold").append(f"  {found['tenant']}  ", "dim")
+    if found["status"] is not None:
+        title.append(_status(found["status"]))
+    screen.print(title)
+    for sentence in _state(found):
+        screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
+    _heading(screen, "Documents")
+    _show_documents(screen, found)
+    if found["edges"]:
+        _heading(screen, "Links, and why")
+        _show_links(screen, found)
+    if comparison is None:
+        return
+    if comparison["lines"]:
+        _heading(screen, "Lines, side by side")
+        _show_lines(screen, comparison["lines"])
+    if comparison["variances"]:
+        _heading(screen, "Variances")
+        for variance in comparison["variances"]:
+            _show_variance(screen, variance)
+    if comparison["remarks"]:
+        _heading(screen, "Remarks")
+        for remark in comparison["remarks"]:
+            screen.print(Padding(Text(remark), (0, 0, 0, 2)))
+    _show_rest(screen, found)
+
+
+def _show_rest(screen: Console, found: Cluster) -> None:
+    """Say how many documents, lines and variances the API left out."""
+    comparison = found["comparison"]
+    lists = {"documents": found, "lines": comparison, "variances": comparison}
+    left_out = [
+        f"{of[f'{name}_total'] - len(of[name])} {name}"
+        for name, of in lists.items()
+        if of[f"{name}_total"] > len(of[name])
+    ]
+    if left_out:
+        screen.print(f"\nNot shown, because there are too many: {', '.join(left_out)}.")
+
+
+def _state(found: Cluster) -> list[str]:
+    if found["error"] is not None:
+        return [f"It could not be computed: {found['error']}"]
+    reasons = list(found["comparison"]["reasons"]) if found["comparison"] is not None else []
+    if found["is_being_computed"]:
+        return [*reasons, "It is being recomputed." if reasons else "It is being computed."]
+    if found["computed_at"] is None:
+        return ["It has not been computed."]
+    return reasons or ["There are no documents to compare."]
+
+
+def _heading(screen: Console, text: str) -> None:
+    screen.print()
+    screen.print(Text(text, "bold"))
+
+
+def place_of_type(type_: str | None) -> int:
+    """Return the place of a document's type in a cluster."""
+    return ORDER_OF_TYPES.index(type_) if type_ in ORDER_OF_TYPES else len(ORDER_OF_TYPES)
+
+
+def documents_of(found: Cluster) -> list[dict[str, Any]]:
+    """Return the documents of a cluster and their contracts, in the order of a business case."""
+    documents: list[dict[str, Any]] = [*found["documents"], *found["contracts"]]
+    return sorted(documents, key=lambda one: place_of_type(one["type"]))
+
+
+def _show_documents(screen: Console, found: Cluster) -> None:
+    documents = documents_of(found)
+    has_missing = any(one["missing"] for one in documents)
+    table = Table("id", "document", "date", Column("total", justify="right"), box=None)
+    if has_missing:
+        table.add_column("not read")
+    table.add_column("file", overflow="fold")
+    for one in documents:
+        cells = [ids.short(one["id"]), _title(one), one["date"] or "", total_of(one)]
+        missing = [", ".join(one["missing"])] if has_missing else []
+        table.add_row(*map(Text, [*cells, *missing, one["file_name"]]))
+    screen.print(table)
+
+
+def _title(document: dict[str, Any]) -> str:
+    return name_of({**document, "number": document["number"] or ids.short(document["id"])})
+
+
+def _show_links(screen: Console, found: Cluster) -> None:
+    documents = documents_of(found)
+    titles = {one["id"]: _title(one) for one in documents}
+    places = {one["id"]: place for place, one in enumerate(documents)}
+    pairs = [
+        (sorted((edge["document_a_id"], edge["document_b_id"]), key=lambda id_: -places.get(id_, 0)), edge)
+        for edge in found["edges"]
+    ]
+    for (one, other), edge in sorted(pairs, key=lambda pair: sorted(places.get(id_, 0) for id_ in pair[0])):
+        shown = [titles.get(id_, ids.short(id_)) for id_ in (one, other)]
+        line = Text(" ↔ ".join(shown)).append(f"  {edge['confidence']}, {edge['decided_by']}", "cyan")
+        screen.print(Padding(line, (0, 0, 0, 1)))
+        screen.print(Padding(Text(edge["reasoning"], "dim"), (0, 0, 0, 3)))
+        if edge["question_about"] is not None:
+            question = f"The question: counterfoil review questions {ids.short(edge['question_about'])}"
+            screen.print(Padding(Text(question, "dim"), (0, 0, 0, 3)))
+
+
+def _show_lines(screen: Console, lines: Sequence[Mapping[str, Any]]) -> None:
+    shown = [name for name in QUANTITIES if any(line[name] is not None for line in lines)]
+    billed_at = [_billed_at(line) for line in lines]
+    differ = any(price not in {"", line["price"]} for line, price in zip(lines, billed_at, strict=True))
+    columns = [*shown, *(["price", "billed at"] if differ else ["price"])]
+    right = (Column(name, justify="right") for name in columns)
+    table = Table("line", Column("article", overflow="fold"), "unit", *right, box=None)
+    for line, billed in zip(lines, billed_at, strict=True):
+        is_different = None not in {line["billed"], line["ordered"]} and line["billed"] != line["ordered"]
+        cells = [Text(line[name] or "", "red" if name == "billed" and is_different else "") for name in shown]
+        cells.append(Text(_price(line["price"], line["currency"])))
+        if differ:
+            cells.append(Text(_price(billed, line["currency"]), "red" if billed != line["price"] else ""))
+        article = " ".join(text for text in (line["article"], line["description"]) if text)
+        table.add_row(line["line"], Text(article), line["unit"] or "", *cells)
+    screen.print(table)
+
+
+def _billed_at(line: Mapping[str, Any]) -> str:
+    """Return the unit price that all invoices of a line agree on, or an empty text."""
+    prices = {part["unit_price"] for part in line["parts"] if part["role"] == "billed" and part["unit_price"]}
+    return str(prices.pop()) if len(prices) == 1 else ""
+
+
+def _price(price: str | None, currency: str | None) -> str:
+    if not price:
+        return ""
+    whole, _, places = price.partition(".")
+    return f"{whole}.{places:0<2} {currency or ''}".rstrip()
+
+
+def _show_variance(screen: Console, variance: Mapping[str, Any]) -> None:
+    if variance["settled_by"] is not None:
+        sign, style, more = "✓", "green", f" {variance['settled_by']}"
+    elif variance["within_tolerance"]:
+        sign, style, more = "✓", "green", " Within tolerance."
+    elif variance["awaits"]:
+        sign, style, more = "…", "yellow", f" {variance['awaits']}"
+    else:
+        sign, style, more = "✗", "red", ""
+    screen.print(Padding(Text(sign, style).append(f" {variance['code'].replace('_', ' ')}", "bold"), (0, 0, 0, 1)))
+    screen.print(Padding(Text(variance["sentence"] + more), (0, 0, 0, 3)))
+
+
+# -- decisions --------------------------------------------------------------------------------------------------------
+
+OfDocument = Annotated[
+    str | None, typer.Option("--document", metavar="ID", help="Only of this document.", show_default=False)
+]
+OfCode = Annotated[
+    str | None, typer.Option("--code", metavar="CODE", help="Only with this code: price_mismatch.", show_default=False)
+]
+OfLine = Annotated[str | None, typer.Option("--line", help="Only of this line.", show_default=False)]
+
+
+@app.command("accept")
+def accept(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    id_: Id,
+    *,
+    document: OfDocument = None,
+    code: OfCode = None,
+    line: OfLine = None,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Accept a cluster's open differences in prices, quantities, totals and tax.
+
+    No one has to act on them then. It holds for these figures: if another document changes them, the differences are
+    open again. Differences that are often accepted for a supplier can become a tolerance:
+    counterfoil tenants tolerances TENANT --suggest
+    """
+    _settle(reach(context, by), "accept", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
+
+
+@app.command("dispute")
+def dispute(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    id_: Id,
+    *,
+    document: OfDocument = None,
+    code: OfCode = None,
+    line: OfLine = None,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Dispute a cluster's differences: someone has to act on them, whatever the tolerances are.
+
+    A suggested tolerance for the supplier stays below them.
+    """
+    _settle(reach(context, by), "dispute", id_, (document, code, line), reason, supersede=supersede, as_json=as_json)
+
+
+def _settle(
+    api: Api,
+    verb: Literal["accept", "dispute"],
+    id_: str,
+    which: tuple[str | None, str | None, str | None],
+    reason: str | None,
+    *,
+    supersede: bool,
+    as_json: bool,
+) -> None:
+    document, code, line = which
+    wanted = {
+        "cluster": read(api, id_)["id"],
+        "document": None if document is None else api.named("document", document, "documents"),
+        "code": code,
+        "line": line,
+        "reason": reason,
+        "supersedes": None if supersede else [],
+    }
+    done = api.send("POST", f"/api/admin/reviews/{verb}", body=wanted).json()
+    if as_json:
+        print_json(done)
+        return
+    for sentence in done["differences"]:
+        page().print(Text(f"{done['verdict'].capitalize()}: ", "bold").append(sentence, "default"))
+    for sentence in done["open"]:
+        page().print(Text(f"Still open: {sentence}"))
+    page().print("The cluster is being recomputed: counterfoil clusters show ID")

@@ -1,0 +1,52 @@
+"""`counterfoil ingest`: upload files, and wait for their results."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.client import reach
+from cli.commands import uploads
+from cli.failures import ExitCode, UsageError
+from cli.options import AsJson
+from cli.output import page, print_json
+
+
+def ingest(
+    context: typer.Context,
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders.", show_default=False)],
+    *,
+    tenant: Annotated[
+        str | None, typer.Option(help="The tenant, by slug. Only mail finds its tenant without.", show_default=False)
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the final state of each document.")] = False,
+    timeout: Annotated[int, typer.Option(min=1, help="Maximum number of seconds to wait.")] = 300,
+    as_json: AsJson = False,
+) -> None:
+    """Upload files for a tenant, or mail for the tenants that it names.
+
+    Without --tenant, the files must be mail (.eml). They are stored where Amazon SES stores mail: each tenant gets the
+    mail to one of its addresses. With --tenant, a mail belongs to that tenant, whatever its addresses are.
+
+    Each upload has its own key, so files with the same name never replace each other. Hidden files in folders are left
+    out. With --wait, the exit code is 1 if a file failed.
+    """
+    files = list(uploads.files_in(paths))
+    if tenant is None and (other := next((path for path in files if path.suffix.lower() != ".eml"), None)):
+        raise UsageError(f"{other} is not a mail (.eml), so it does not name its tenant: add --tenant SLUG.")
+    api = reach(context)
+    keys = [uploads.upload(api, path, tenant=tenant) for path in files]
+    if not wait:
+        if as_json:
+            print_json([{"file": str(path), "key": key} for path, key in zip(files, keys, strict=True)])
+        else:
+            shown = f" --tenant {tenant}" if tenant else ""
+            page().print(f"{len(keys)} uploaded. Their states: counterfoil documents{shown}")
+        return
+    found = uploads.wait_for(api, keys, timeout)
+    if as_json:
+        print_json(found)
+    else:
+        uploads.show_uploads(found)
+    if any(one["state"] == "failed" for one in found):
+        raise typer.Exit(ExitCode.UNWANTED)

@@ -1,0 +1,44 @@
+"""`counterfoil reprocess`: extract or match a tenant's documents again, at a bounded rate."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from cli import ids
+from cli.client import By, reach
+from cli.options import AsJson, Since, Until
+from cli.output import page, print_json
+
+RATE, MAX_RATE = 60, 1000
+
+
+def reprocess(  # one for each option
+    context: typer.Context,
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
+    *,
+    what: Annotated[
+        Literal["extract", "match"], typer.Option(help="extract: read the files again, then match. match: only that.")
+    ],
+    since: Since = None,
+    until: Until = None,
+    rate: Annotated[int, typer.Option(min=1, max=MAX_RATE, help="Documents per minute.")] = RATE,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Extract or match a tenant's documents again, after a release that changes the results.
+
+    Documents received later are excluded.
+    """
+    asked = {
+        "tenant": tenant,
+        "action": what,
+        "received_from": since and since.isoformat(),
+        "received_until": until and until.isoformat(),
+        "rate": rate,
+    }
+    operation = reach(context, by).send("POST", "/api/admin/operations", body=asked).json()
+    if as_json:
+        print_json(operation)
+    else:
+        short = ids.short(operation["operation_id"])
+        page().print(f"Operation {short} begins within a minute. Its progress: counterfoil operations show {short}")

@@ -1,0 +1,374 @@
+"""`counterfoil review`: documents in doubt with their evidence, and the decisions of people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import ids
+from cli.client import Api, By, Reason, reach
+from cli.commands.documents import PATH as DOCUMENTS
+from cli.commands.documents import DocumentType
+from cli.failures import UsageError
+from cli.options import AnyTenant, AsJson, Limit, Supersede
+from cli.output import is_wanted, label, page, print_json
+
+PATH = "/api/admin/reviews"
+SUMMARY = "Decide what matching left in doubt, or decided wrongly."
+SIDE_BY_SIDE = 3
+"""Candidates in columns next to each other. The others have one line each."""
+State = Literal["open", "decided", "gone"]
+STATES: dict[State, str] = {
+    "open": "in doubt",
+    "decided": "decided by a person",
+    "gone": "no longer in doubt, without a decision",
+}
+"""Sentence about each state."""
+_FACTS = ("number", "date", "seller", "buyer", "total", "file")
+
+Paper = Mapping[str, Any]
+Review = Mapping[str, Any]
+"""A review as the API describes it."""
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    Without a command, it lists the documents in doubt, the longest waiting first: several others fit, or one fits, but
+    not surely. A decision is final whatever arrives later: a confirmed pair stays together and a rejected pair apart,
+    until someone decides about the pair again.
+    """,
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+Which = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of the document, or the end of it.", show_default=False)
+]
+
+
+@app.callback()
+def review(  # one for each option
+    context: typer.Context,
+    *,
+    tenant: AnyTenant = None,
+    kind: Annotated[DocumentType | None, typer.Option(help="Only of this type.", show_default=False)] = None,
+    min_chance: Annotated[float, typer.Option(min=0, max=1, help="Minimum for the likeliest candidate.")] = 0,
+    max_chance: Annotated[float, typer.Option(min=0, max=1, help="Maximum for the likeliest candidate.")] = 1,
+    state: Annotated[State, typer.Option(help="open; decided: by a person; gone: without a decision.")] = "open",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List documents in doubt."""
+    if not is_wanted(context, "documents in doubt"):
+        return
+    asked = {"tenant": tenant, "kind": kind, "min_chance": min_chance, "max_chance": max_chance, "state": state}
+    found = list(reach(context).items(PATH, "reviews", limit=limit + 1, **asked))
+    shown = found[:limit]
+    if as_json:
+        print_json(shown)
+    elif not shown:
+        page().print(f"No document is {STATES[state]}.")
+    else:
+        _show_list(shown)
+        more = ", and there are more: raise --limit" if len(found) > limit else ""
+        page().print(f"{len(shown)} {STATES[state]}{more}. One of them with its evidence: counterfoil review show ID")
+
+
+def _show_list(found: Sequence[Review]) -> None:
+    several = len({one["tenant"] for one in found}) > 1
+    columns = [Column("tenant", no_wrap=True)] if several else []
+    columns += [Column("id", no_wrap=True), Column("document", overflow="fold"), Column("seller", overflow="fold")]
+    columns += [Column("total", justify="right"), Column("not read"), Column("may belong to", overflow="fold")]
+    table = Table(*columns, Column("chance", justify="right"), Column("since", no_wrap=True), box=None, pad_edge=False)
+    for one in found:
+        paper = one["document"]
+        cells = [one["tenant"]] if several else []
+        cells += [ids.short(one["id"]), title(paper), paper["seller"] or "", paper["total"] or ""]
+        cells += [", ".join(paper["missing"]), _candidates(one), f"{one['chance']:.0%}", one["opened_at"][:10]]
+        table.add_row(*map(Text, cells))
+    page().print(table)
+
+
+def title(paper: Paper) -> str:
+    """Return type and number of a document, as people name it."""
+    if paper["type"] is None:
+        return "a deleted document"
+    return f"{label(paper['type'])} {paper['number'] or ids.short(paper['id'])}"
+
+
+def _candidates(found: Review) -> str:
+    shown = []
+    for doubt in found["doubts"]:
+        some = [title(one["document"]) for one in doubt["candidates"][:SIDE_BY_SIDE]]
+        left = doubt["count"] - len(some)
+        shown.append(" or ".join(some) + (f" or {left} more" if left else ""))
+    return "; ".join(shown)
+
+
+@app.command("show")
+def show(context: typer.Context, document: Which, *, as_json: AsJson = False) -> None:
+    """Show a document in doubt next to its candidates, with the evidence of each feature."""
+    api = reach(context)
+    id_ = api.named("document", document, "documents")
+    found = api.send("GET", f"{PATH}/{id_}").json()
+    if as_json:
+        print_json(found)
+    else:
+        _show(found, _questions(api, id_)["questions"])
+
+
+def _show(found: Review, questions: Sequence[Mapping[str, Any]]) -> None:
+    heading = Text(title(found["document"]), "bold")
+    page().print(heading.append(f"  {found['tenant']}  {ids.short(found['id'])}  {found['state']}", "dim"))
+    for doubt in found["doubts"]:
+        page().print()
+        page().print(Text(" ".join(filter(None, (doubt["reason"] or _why(doubt), doubt.get("unasked"))))))
+        page().print(_side_by_side(found["document"], doubt))
+        for one in doubt["candidates"][SIDE_BY_SIDE:]:
+            paper = one["document"]
+            page().print(Text(f"  {ids.short(paper['id'])}  {title(paper)}  {one['chance']:.0%}", "dim"))
+        if doubt["others"]:
+            page().print(Text(f"  and {len(doubt['others'])} less likely ones", "dim"))
+    if questions:
+        page().print()
+        page().print(Text("Questions to a language model", "bold"))
+        for question in questions:
+            page().print(Text("  ").append(_heading(question)))
+            for line in _answer(question):
+                page().print(Text(f"    {line}"))
+        page().print(f"  The questions: counterfoil review questions {ids.short(found['id'])}")
+    if found["decisions"]:
+        page().print()
+        page().print(Text("Decisions", "bold"))
+    for one in found["decisions"]:
+        (other,) = set(one["documents"]) - {found["id"]}
+        why = f": {one['reason']}" if one["reason"] else ""
+        page().print(Text(f"  {_minute(one['at'])}  {one['by']} {one['verdict']} {ids.short(other)}{why}"))
+    if found["state"] == "open":
+        id_ = ids.short(found["id"])
+        has_candidates = any(doubt["candidates"] for doubt in found["doubts"])
+        verbs = f"confirm {id_} CANDIDATE, or reject {id_} CANDIDATE..." if has_candidates else f"merge {id_} OTHER"
+        page().print(f"\nDecide: counterfoil review {verbs}")
+
+
+def _minute(text: str) -> str:
+    return text[:16].replace("T", " ")
+
+
+def _why(doubt: Mapping[str, Any]) -> str:
+    if doubt["number"]:
+        return f"It names {doubt['number']}, but no document with that number fits surely."
+    return "The best candidate does not fit surely."
+
+
+def _side_by_side(mine: Paper, doubt: Mapping[str, Any]) -> Table:
+    shown = doubt["candidates"][:SIDE_BY_SIDE]
+    papers = [one["document"] for one in shown]
+    table = Table(Column("", no_wrap=True), Column("this document", overflow="fold"), box=None, pad_edge=False)
+    for paper in papers:
+        table.add_column(f"{ids.short(paper['id'])} {label(paper['type'] or 'deleted')}", overflow="fold")
+    for name in _FACTS:
+        table.add_row(Text(name, "dim"), *(Text(str(paper[name] or "")) for paper in (mine, *papers)))
+    table.add_row(Text("not read", "dim"), *(Text(", ".join(paper["missing"])) for paper in (mine, *papers)))
+    table.add_section()
+    steps = [{step["label"]: step for step in one["evidence"]} for one in shown]
+    for name in dict.fromkeys(name for found in steps for name in found):
+        table.add_row(Text(name, "dim"), "", *(_step(found.get(name)) for found in steps))
+    table.add_section()
+    table.add_row(Text("sum", "bold"), "", *(Text(f"{one['bits']:+.1f} bits", "bold") for one in shown))
+    table.add_row(Text("chance", "bold"), "", *(Text(f"{one['chance']:.0%}", "bold") for one in shown))
+    return table
+
+
+def _step(step: Mapping[str, Any] | None) -> Text:
+    if step is None:
+        return Text("-", "dim")
+    style = "green" if step["bits"] > 0 else "red" if step["bits"] < 0 else "dim"
+    return Text(f"{step['bits']:+6.1f}  ", style).append(step["text"])
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+@app.command("questions")
+def questions(
+    context: typer.Context,
+    document: Which,
+    *,
+    whole: Annotated[bool, typer.Option("--text", help="Print the text of the questions, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the questions to a language model about a document, with the answers.
+
+    --json has everything that repeats a question. An answer is stored and used again. Old questions, and those that
+    quote a removed document, have no text.
+    """
+    api = reach(context)
+    found = _questions(api, api.named("document", document, "documents"))
+    if as_json:
+        print_json(found)
+    elif not found["questions"]:
+        page().print("There are no questions to a language model about this document.")
+    else:
+        for question in found["questions"]:
+            _show_question(question, whole=whole)
+        if not whole and any(one["user"] is not None for one in found["questions"]):
+            page().print("With their text: counterfoil review questions ID --text")
+
+
+def _questions(api: Api, id_: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.send("GET", f"{DOCUMENTS}/{id_}/questions").json()
+    return found
+
+
+def _show_question(question: Mapping[str, Any], *, whole: bool) -> None:
+    page().print(_heading(question))
+    for name, paper in question["candidates"].items():
+        page().print(Text(f"  {name}  {label(paper['type'])} {paper['number'] or ''}  {ids.short(paper['id'])}"))
+    for line in _answer(question):
+        page().print(Text(f"  {line}"))
+    if question["user"] is None:
+        page().print(Text("  The text of the question is no longer stored.", "dim"))
+    elif whole:
+        page().print(Text(f"\n{question['system']}\n{question['user']}", "dim"))
+    page().print()
+
+
+def _heading(question: Mapping[str, Any]) -> Text:
+    facts = [question["prompt"] and f"prompt {question['prompt']}"]
+    facts += [None if question["temperature"] is None else f"temperature {question['temperature']:g}"]
+    if question["input_tokens"] is not None:
+        facts.append(f"{question['input_tokens']} tokens in, {question['output_tokens']} out")
+    heading = Text(f"{_minute(question['asked_at'])}  {question['model']}", "bold")
+    return heading.append(f"  {', '.join(filter(None, facts))}", "dim")
+
+
+def _answer(question: Mapping[str, Any]) -> list[str]:
+    if refused := question["answer"].get("refused"):
+        return [f"It was refused: {refused}"]
+    matches = question["answer"]["matches"]
+    if not matches:
+        return ["It chose no candidate."]
+    return [
+        f"It chose {_chosen(question, one['candidate'])} ({one['confidence']}): {one['reasoning']}" for one in matches
+    ]
+
+
+def _chosen(question: Mapping[str, Any], name: str) -> str:
+    paper = question["candidates"].get(name)
+    return f"{name}, a deleted document" if paper is None else f"{name}, {ids.short(paper['id'])}"
+
+
+# -- decisions --------------------------------------------------------------------------------------------------------
+
+
+@app.command("confirm")
+def confirm(
+    context: typer.Context,
+    document: Which,
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The document it belongs to.")],
+    *,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Confirm that a document belongs to a candidate or a linked document: they stay together."""
+    api = reach(context, by)
+    id_, other = _ids(api, document, candidate)
+    _decide(api, f"{id_}/confirm", {"document": other}, reason, supersede=supersede, as_json=as_json)
+
+
+@app.command("reject")
+def reject(
+    context: typer.Context,
+    document: Which,
+    candidates: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CANDIDATE", help="The documents it does not belong to.", show_default=False),
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="All its current candidates.")] = False,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reject candidates of a document, or documents that it is linked to: they are never linked again.
+
+    The rest is decided again: of two candidates, the other one may then be sure.
+    """
+    if every == bool(candidates):
+        raise UsageError("Name the candidates to reject, or give --all.")
+    api = reach(context, by)
+    id_, *others = _ids(api, document, *candidates or ())
+    if every:
+        found = api.send("GET", f"{PATH}/{id_}").json()
+        others = [one["document"]["id"] for doubt in found["doubts"] for one in doubt["candidates"]]
+        if found["state"] != "open" or not others:
+            raise UsageError(f"The document '{document}' is not in doubt.")
+    _decide(api, f"{id_}/reject", {"documents": others}, reason, supersede=supersede, as_json=as_json)
+
+
+@app.command("merge")
+def merge(
+    context: typer.Context,
+    document: Which,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="A document of the other cluster.")],
+    *,
+    exact: Annotated[bool, typer.Option("--exact", help="Link these two, not the two that fit best.")] = False,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Merge two clusters, whatever their scores are.
+
+    The two of their documents that fit best become a pair.
+    """
+    api = reach(context, by)
+    both = {"documents": _ids(api, document, other), "exact": exact}
+    _decide(api, "merge", both, reason, supersede=supersede, as_json=as_json)
+
+
+@app.command("split")
+def split(
+    context: typer.Context,
+    document: Which,
+    *,
+    reason: Reason = None,
+    by: By,
+    supersede: Supersede = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a document from its cluster: all its links in it are rejected. Links to contracts stay."""
+    api = reach(context, by)
+    (id_,) = _ids(api, document)
+    _decide(api, "split", {"document": id_}, reason, supersede=supersede, as_json=as_json)
+
+
+def _ids(api: Api, *texts: str) -> list[str]:
+    return [api.named("document", text, "documents") for text in texts]
+
+
+def _decide(
+    api: Api, action: str, wanted: dict[str, Any], reason: str | None, *, supersede: bool, as_json: bool
+) -> None:
+    body = {**wanted, "reason": reason, "supersedes": None if supersede else []}
+    done = api.send("POST", f"{PATH}/{action}", body=body).json()
+    if as_json:
+        print_json(done)
+        return
+    verdict = "belong together" if done["verdict"] == "confirmed" else "do not belong together"
+    for a, b in done["decided"]:
+        page().print(Text(f"{_name(api, a)} and {_name(api, b)} {verdict}."))
+    if done["matched_anew"]:
+        page().print(f"Documents to match again, because their doubts changed: {done['matched_anew']}.")
+    page().print("Their clusters are being recomputed: counterfoil clusters show ID")
+
+
+def _name(api: Api, id_: str) -> str:
+    found = api.send("GET", f"{DOCUMENTS}/{id_}").json()
+    return f"{label(found['type'] or 'other')} {found['number'] or ids.short(id_)}"

@@ -1,0 +1,86 @@
+"""Uploads to the local cloud and their states, for tools and tests without the API."""
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from cli.failures import CommandError, UsageError
+from cli.local.cloud import Cloud
+from cli.local.tenants import Tenant, list_tenants
+from counterfoil.aws import errors_mapped
+from counterfoil.documents import upload_list
+from counterfoil.documents.upload_list import Upload
+from counterfoil.documents.uploads import INBOX, PREFIX
+
+POLL_SECONDS = 0.25
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """A file and the key of its upload."""
+
+    path: Path
+    key: str
+
+
+def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterator[Uploaded]:
+    """Upload each file to `uploads/{tenant}/{unique}/{name}`, or as mail to `inbox/{unique}/{name}`.
+
+    Raises:
+        UsageError: a file cannot be read.
+        ServiceUnavailableError, RejectedRequestError: S3 did not accept it.
+    """
+    s3, bucket = cloud.client("s3"), cloud.outputs["UploadsBucketName"]
+    for path in files:
+        key = f"{INBOX if tenant is None else f'{PREFIX}{tenant.slug}/'}{uuid4()}/{path.name}"
+        try:
+            with path.open("rb") as content, errors_mapped():
+                s3.put_object(Bucket=bucket, Key=key, Body=content)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
+        yield Uploaded(path, key)
+
+
+def of_tenant(cloud: Cloud, tenant: Tenant) -> list[Upload]:
+    """Return the uploads of a tenant in the order of arrival."""
+    found: list[Upload] = []
+    with cloud.database.tenant(tenant.id) as connection:
+        page = upload_list.page(connection, tenant.id, tenant.slug, limit=_PAGE)
+        found += page.uploads
+        while page.next is not None:
+            page = upload_list.page(connection, tenant.id, tenant.slug, limit=_PAGE, after=page.next)
+            found += page.uploads
+    return found
+
+
+def unassigned(cloud: Cloud) -> list[Upload]:
+    """Return uploads and mail without a tenant."""
+    with cloud.database.delivery() as connection:
+        return list(upload_list.unassigned(connection, limit=_PAGE).uploads)
+
+
+def of_keys(cloud: Cloud, keys: Collection[str]) -> list[Upload]:
+    """Return the uploads with these keys, of every tenant and of none."""
+    of_tenants = (one for tenant in list_tenants(cloud) for one in of_tenant(cloud, tenant))
+    return [one for one in (*of_tenants, *unassigned(cloud)) if one.key in keys]
+
+
+def wait_for(cloud: Cloud, uploaded: Sequence[Uploaded], seconds: float) -> list[Upload]:
+    """Wait until the states of all documents of these uploads are final.
+
+    Raises:
+        CommandError: they are not after `seconds`.
+    """
+    keys = {one.key for one in uploaded}
+    deadline = time.monotonic() + seconds
+    while True:
+        found = of_keys(cloud, keys)
+        final = {one.key for one in found} - {one.key for one in found if not one.state.is_final}
+        if final == keys:
+            return found
+        if time.monotonic() > deadline:
+            raise CommandError(f"After {seconds:.0f} s, {len(keys - final)} of {len(keys)} uploads are not final.")
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,41 @@
+"""Options that several commands share."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from cli.failures import UsageError
+
+
+def moment(text: str) -> datetime:
+    """Read a time as the API does: UTC unless it names an offset.
+
+    Raises:
+        UsageError: it is invalid.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"'{text}' is not a time: write 2026-01-31, or 2026-01-31T09:00 (UTC).") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AnyTenant = Annotated[str | None, typer.Option("--tenant", help="Only of this tenant, by slug.", show_default=False)]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of items.")]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        "--from",
+        parser=moment,
+        metavar="TIME",
+        help="Received at this time or later: 2026-01-31, or 2026-01-31T09:00 (UTC).",
+        show_default=False,
+    ),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option("--to", parser=moment, metavar="TIME", help="Received before this time.", show_default=False),
+]
+Supersede = Annotated[bool, typer.Option("--supersede", help="Replace an earlier decision about the same.")]
