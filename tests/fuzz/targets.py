@@ -15,13 +15,14 @@ from pathlib import Path
 from uuid import UUID
 
 from counterfoil.delivery.work import Message
-from counterfoil.documents import extraction, page_images, text, uploads
+from counterfoil.documents import extraction, page_images, uploads
 from counterfoil.documents.filetype import FileKind, recognise
 from counterfoil.documents.mail import archive, attachments, message
 from counterfoil.documents.matching import judge
 from counterfoil.documents.reading import model
 from counterfoil.documents.reading.grounding import Grounds
 from counterfoil.documents.splitting import split
+from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidAnswerError, InvalidDocumentError, InvalidMessageError, NewerSchemaError
 from counterfoil.llm import answers
@@ -159,7 +160,7 @@ def _recipients(content: bytes) -> None:
 
 
 def _read_pages(content: bytes) -> None:
-    text.read(_pages_of(content))
+    reading.read(_pages_of(content))
 
 
 def _image(content: bytes) -> None:

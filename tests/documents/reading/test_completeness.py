@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil.documents.reading.merge import Completeness, check_completeness
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.page import Evidence
 
 WHOLE: dict[str, Any] = {
     "invoice_number": "R-1",

@@ -5,7 +5,7 @@ from typing import Any
 from counterfoil.documents.reading.merge import Read, merge_fields
 from counterfoil.documents.reading.model import Answer
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.page import Evidence
 
 INVOICE = DocumentType.INVOICE
 

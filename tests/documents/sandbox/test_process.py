@@ -12,13 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
-from counterfoil.documents import text
 from counterfoil.documents.extraction import extract_xml
 from counterfoil.documents.page_images import LIMITS
 from counterfoil.documents.reading import scans
 from counterfoil.documents.sandbox import parsers, process
 from counterfoil.documents.sandbox.process import Limits, run
 from counterfoil.documents.splitting import split
+from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import CancelledError, InvalidDocumentError, ParserError
 from tests.documents.einvoice_samples import pdf, ubl_invoice
@@ -63,7 +63,7 @@ def test_child_applies_the_rules_like_its_parent() -> None:
     for content in (printed(LASKU), printed(LASKU, LASKU), write_bundle([deal for _, deal in deals(1, 3)])):
         read = pages(content)
         assert parsers.split_pages(read) == split(read)
-        assert parsers.read_pages(read) == text.read(read)
+        assert parsers.read_pages(read) == reading.read(read)
     assert parsers.read_pages([]) is None
 
 

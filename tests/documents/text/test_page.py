@@ -1,15 +1,19 @@
-"""Words stand where the page shows them, and lines are what a reader sees as lines."""
+"""A page's words and lines are read as people see them, and garbled text is recognized."""
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fpdf import FPDF
 from pypdf import PdfReader, PdfWriter
 
 from counterfoil.documents.text import page as text_page
-from counterfoil.documents.text.page import Page, Word, pages
+from counterfoil.documents.text.page import Page, Word, is_legible, pages
 from counterfoil.errors import InvalidDocumentError
+from tests.documents.reading.papers import LASKU, garbled, printed
+from tests.documents.text.strangers import STRANGERS
+from tests.documents.text.strangers.german import labels_over_values
 
 _POINT = 72 / 25.4  # points of a millimetre
 
@@ -168,3 +172,44 @@ def test_file_over_a_limit_of_text_is_rejected(limit: str, most: int, reason: st
 def test_a_damaged_file_is_refused():
     with pytest.raises(InvalidDocumentError, match="damaged"):
         pages(b"%PDF-1.7 nothing")
+
+
+_DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "zugferd"
+
+
+def _read(content: bytes) -> Page:
+    (page,) = pages(content)
+    return page
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda code: 0xE000 + code, id="of private use"),
+        pytest.param(lambda _: 0xFFFD, id="unknown"),
+        pytest.param(lambda _: 0, id="nothing"),
+        pytest.param(lambda code: code - 29 if code > 61 else code + 29, id="29 places before"),
+        pytest.param(lambda code: code + 3, id="three places behind"),
+        pytest.param(lambda code: 0x21 + code % 15, id="signs"),
+    ],
+)
+def test_wrong_letters_make_a_page_illegible(change):
+    assert not is_legible(_read(garbled(labels_over_values().content, change)))
+
+
+def test_right_letters_are_legible():
+    assert is_legible(_read(garbled(printed(LASKU), lambda code: code)))
+    assert is_legible(_read(printed(["1 200,00", "XK-4711 BCDF-99"] * 30)))
+    assert is_legible(_read(printed([""])))
+
+
+@pytest.mark.parametrize("draw", STRANGERS, ids=lambda draw: draw.__name__.replace("_", " "))
+def test_papers_are_legible(draw):
+    assert all(map(is_legible, pages(draw().content)))
+
+
+@pytest.mark.skipif(not _DATA.is_dir(), reason="the ZUGFeRD corpus is not beside the project")
+def test_real_invoices_are_legible():
+    files = sorted((_DATA / "ZUGFeRDv2" / "correct").rglob("*.pdf"))[:20]
+    assert files
+    assert all(is_legible(page) for file in files for page in pages(file.read_bytes()))

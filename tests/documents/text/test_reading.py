@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents import text
 from counterfoil.documents.structured import DocumentType, structure
-from counterfoil.documents.text import Reading
+from counterfoil.documents.text import reading
+from counterfoil.documents.text.reading import Reading
 from tests.documents.text.paper import paper
 
 LETTER = """
@@ -30,7 +30,7 @@ Gewerbestraße 108          USt-IdNr. DE136695976          verkauf@suederholz.ex
 
 
 def read(drawing: str) -> Reading:
-    found = text.read([paper(drawing)])
+    found = reading.read([paper(drawing)])
     assert found is not None
     structure(found.type, found.fields)  # it is in a form that the structured data takes
     return found
@@ -235,7 +235,7 @@ def test_the_number_of_an_invoice_is_found(line: str, number: str):
     ],
 )
 def test_the_mention_of_a_document_is_not_its_number(line: str):
-    assert text.read([paper(f"Wiesenbrück GmbH\n\n{line}")]) is None
+    assert reading.read([paper(f"Wiesenbrück GmbH\n\n{line}")]) is None
 
 
 def test_the_largest_title_decides_between_types():
@@ -392,5 +392,5 @@ def test_two_vat_ids_of_unknown_sides_are_nobody_s():
 
 
 def test_pages_without_a_number_are_not_read():
-    assert text.read([paper("Guten Tag")]) is None
-    assert text.read([]) is None
+    assert reading.read([paper("Guten Tag")]) is None
+    assert reading.read([]) is None

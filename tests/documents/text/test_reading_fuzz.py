@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfoil.documents import text
 from counterfoil.documents.structured import structure
+from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import pdf
@@ -44,11 +44,11 @@ def _pages(draw: st.DrawFn) -> Page:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_pages(), max_size=3))
 def test_what_is_read_from_any_page_is_structured_data(found: list[Page]):
-    reading = text.read([paper("Rechnung Nr. 17"), *found])
-    assert reading is not None
-    record, _ = structure(reading.type, reading.fields)
+    stated = reading.read([paper("Rechnung Nr. 17"), *found])
+    assert stated is not None
+    record, _ = structure(stated.type, stated.fields)
     assert record.data()
-    assert all(0 <= one.confidence <= 1 and 1 <= one.page <= len(found) + 1 for one in reading.evidence.values())
+    assert all(0 <= one.confidence <= 1 and 1 <= one.page <= len(found) + 1 for one in stated.evidence.values())
 
 
 @settings(max_examples=40, deadline=None)
@@ -56,7 +56,7 @@ def test_what_is_read_from_any_page_is_structured_data(found: list[Page]):
 def test_pages_full_of_the_same_are_read_soon(one: str, other: str):
     line = " ".join([one, other] * 30)
     started = time.process_time()
-    text.read([paper("\n".join([line] * _FULL_PAGE))])
+    reading.read([paper("\n".join([line] * _FULL_PAGE))])
     assert time.process_time() - started < _SECONDS
 
 

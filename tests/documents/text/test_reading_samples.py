@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from counterfoil.documents import text
 from counterfoil.documents.structured import ROLES, DocumentType, structure
+from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import pages
 from tools.sample_generator.firms import FirmRegistry
 from tools.sample_generator.model import Document
@@ -49,7 +49,7 @@ def _papers(country: str) -> Iterator[Document]:
 def test_a_paper_is_read_as_what_it_is(country: str, number: int):
     document = list(_papers(country))[number]
     truth = document.structured_data
-    found = text.read(pages(write_page(document)))
+    found = reading.read(pages(write_page(document)))
     assert found is not None
     assert found.type.value == document.kind.value
     data = structure(found.type, found.fields)[0].data()

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents import text
 from counterfoil.documents.structured import structure
+from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import pages
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header
 from tests.documents.text.strangers import STRANGERS, Stranger
@@ -51,7 +51,7 @@ def test_a_reminder_that_names_an_invoice_is_none():
     sheet.rows(20, 20, "Holzmanufaktur Brandt e.K.", "Dorfstr. 12", "29439 Lüchow")
     sheet.at(20, 60, "Zahlungserinnerung", 14, bold=True)
     sheet.table(75, "20 60 100 150r", "Rechnung|471188|17.07.2024|142,44 EUR")
-    assert text.read(pages(sheet.states("other", {}).content)) is None
+    assert reading.read(pages(sheet.states("other", {}).content)) is None
 
 
 def test_a_code_of_a_tax_is_no_rate_where_no_table_explains_it():
@@ -60,14 +60,14 @@ def test_a_code_of_a_tax_is_no_rate_where_no_table_explains_it():
     sheet.at(20, 60, "Facture n° 4711 du 12/03/2024", 13, bold=True)
     sheet.table(80, "20 110r 140r 170r 190r", "Ramette papier A4|50|4,10|205,00|1", "Toner noir|2|118,00|236,00|2",
                 head="Désignation|Qté|P.U. HT|Montant HT|TVA")  # fmt: skip
-    read = text.read(pages(sheet.states("invoice", {}).content))
+    read = reading.read(pages(sheet.states("invoice", {}).content))
     assert read is not None
     assert [line.get("tax_rate") for line in read.fields["line_items"]] == [None, None]
 
 
 def _compared(paper: Stranger) -> tuple[str | None, Counts, Counts]:
     """The type that was read, and how header and lines compare with what a paper states."""
-    found = text.read(pages(paper.content))
+    found = reading.read(pages(paper.content))
     data = {} if found is None else structure(found.type, found.fields)[0].data()
     head = compare(header(paper.states), header(data), _shows_all)
     lines = compare_lines(paper.states["line_items"], data.get("line_items", []), _shows_all)

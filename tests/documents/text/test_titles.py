@@ -4,8 +4,8 @@
 
 import pytest
 
-from counterfoil.documents import text
 from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.text import reading
 from tests.documents.text.paper import paper
 
 _LETTER = """
@@ -139,14 +139,14 @@ Danke.
     ],
 )
 def test_a_title_and_its_number_are_read(kind: DocumentType, number: str, lines: list[str]):
-    found = text.read([paper(_LETTER.format(title="\n".join(lines)))])
+    found = reading.read([paper(_LETTER.format(title="\n".join(lines)))])
     assert found is not None
     assert (found.type, found.fields[ROLES[kind].number]) == (kind, number)
 
 
 def test_a_column_of_numbers_in_a_table_of_goods_is_no_number_of_the_invoice():
     table = "Rechnung\n\nNr.        Leistung             Betrag\n1001       Beratung             119,00"
-    assert text.read([paper(_LETTER.format(title=table))]) is None
+    assert reading.read([paper(_LETTER.format(title=table))]) is None
 
 
 _OF_ORDERS = """Rechnung Nr. 4711
@@ -159,7 +159,7 @@ Pos   {column:<10}   Bezeichnung        Menge    Preis    Betrag
 
 @pytest.mark.parametrize("column", ["Bestellung", "Bestell-Nr."])
 def test_a_column_of_orders_in_a_table_of_goods_is_no_label_of_the_invoice_s_order(column: str):
-    found = text.read([paper(_LETTER.format(title=_OF_ORDERS.format(column=column)))])
+    found = reading.read([paper(_LETTER.format(title=_OF_ORDERS.format(column=column)))])
     assert found is not None
     assert len(found.fields["line_items"]) == 2
     assert "po_reference" not in found.fields

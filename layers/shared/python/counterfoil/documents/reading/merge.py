@@ -14,7 +14,7 @@ from counterfoil.documents.matching import normalise
 from counterfoil.documents.reading.model import Answer
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import totals
-from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.page import Evidence
 
 BELIEVED = 0.75
 """The least confidence of a field that rules read with which a model cannot change it."""

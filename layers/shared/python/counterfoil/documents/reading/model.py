@@ -27,9 +27,8 @@ from counterfoil.documents.structured import (
     Roles,
     Text,
 )
-from counterfoil.documents.text import identifiers
-from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.page import Line, Page
+from counterfoil.documents.text.kind import iban, vat_id
+from counterfoil.documents.text.page import Evidence, Line, Page
 
 MAX_CHARACTERS = 60_000
 """Of the pages that are shown to a model: about 20,000 tokens, which every model of today reads."""
@@ -234,7 +233,7 @@ _NUMBERS = frozenset(
 )
 _DATES = frozenset({"date", "payment_due_date"})
 _WORDS = frozenset({"name", "street", "city", "description", "unit"})
-_CHECKED = MappingProxyType({"vat_id": identifiers.vat_id, "iban": identifiers.iban})
+_CHECKED = MappingProxyType({"vat_id": vat_id, "iban": iban})
 _CERTAIN, _LIKELY, _STRANGE = 0.8, 0.7, 0.4
 """How sure a field is that stands on the pages as it was given: a number or a date; words; and a VAT id or IBAN that
 looks like none."""

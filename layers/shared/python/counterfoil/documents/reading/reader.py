@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from counterfoil.deadline import Deadline
-from counterfoil.documents import text
 from counterfoil.documents.extraction import ExtractionResult, Method
 from counterfoil.documents.reading.cache import CachedLlm
 from counterfoil.documents.reading.grounding import Grounds
@@ -15,8 +14,8 @@ from counterfoil.documents.reading.model import SOURCE, Inquiry, Said, counted, 
 from counterfoil.documents.reading.ocr import Recognition
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.structured import ROLES, DocumentType, structure
-from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.page import Page
+from counterfoil.documents.text import reading, totals
+from counterfoil.documents.text.page import Evidence, Page
 from counterfoil.documents.text.reading import Reading
 from counterfoil.errors import ContextWindowError, InvalidDocumentError
 from counterfoil.llm import BudgetSpentError, Question, RefusedQuestionError
@@ -83,7 +82,7 @@ def read_by_rules(recognition: Recognition) -> ExtractionResult:
     """Read one document by rules alone, in this process."""
     if not recognition.has_words:
         return _without_words(recognition)
-    return _result(_read(text.read(recognition.pages)), recognition, None)
+    return _result(_read(reading.read(recognition.pages)), recognition, None)
 
 
 def _without_words(recognition: Recognition) -> ExtractionResult:
@@ -103,7 +102,7 @@ def _reviewed(read: Read) -> Completeness:
 
 
 def _result(read: Read | None, recognition: Recognition, refused: str | None) -> ExtractionResult:
-    lost = text.unreadable.warning(recognition.pages, {} if read is None else read.fields)
+    lost = totals.unreadable_warning(recognition.pages, {} if read is None else read.fields)
     further = [sentence for sentence in (refused, lost, recognition.warning) if sentence]
     unread = frozenset(recognition.unread)
     if read is None:

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pypdfium2  # type: ignore[import-untyped]
 from pypdfium2 import raw
 
-from counterfoil.documents.text.legibility import is_legible
-from counterfoil.documents.text.page import Page
+from counterfoil.documents.text.page import Page, is_legible
 
 FEWEST_WORDS = 10
 """A page with fewer words and something else on it is a scan with a stamp or a line that the scanner printed."""

@@ -47,10 +47,10 @@ def _split_pages(content: bytes, *, pages: Any) -> Iterator[Part]:
 
 
 def _read_pages(content: bytes, *, pages: Any) -> Iterator[Part]:
-    from counterfoil.documents import text
     from counterfoil.documents.sandbox.pages import unpack
+    from counterfoil.documents.text.reading import read
 
-    found = text.read(unpack(pages, content))
+    found = read(unpack(pages, content))
     yield None if found is None else asdict(found), b""
 
 

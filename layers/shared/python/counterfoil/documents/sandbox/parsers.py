@@ -15,8 +15,7 @@ from counterfoil.documents.sandbox import pages as packing
 from counterfoil.documents.sandbox.process import Frame, Limits, run
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.page import Page
+from counterfoil.documents.text.page import Evidence, Page
 from counterfoil.documents.text.reading import Reading
 
 _MEBIBYTE = 1024 * 1024
@@ -75,7 +74,7 @@ def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
 
 
 def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | None:
-    """Do the same as `text.read`. Raises as `process.run`."""
+    """Do the same as `text.reading.read`. Raises as `process.run`."""
     head, words = packing.pack(pages)
     (frame,) = run("read_pages", words, {"pages": head}, READ, check)
     value = frame.value

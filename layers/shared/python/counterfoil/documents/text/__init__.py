@@ -1,7 +1,1 @@
-"""Reads business documents from the words of their pages, wherever those come from: a text layer or recognition."""
-
-from counterfoil.documents.text import unreadable
-from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.reading import Reading, read
-
-__all__ = ["Evidence", "Reading", "read", "unreadable"]
+"""Read business documents from the words of their pages, whether from a text layer or from OCR."""

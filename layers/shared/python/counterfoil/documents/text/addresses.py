@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 
 from counterfoil.documents.lexicon import READER
 from counterfoil.documents.lexicon.folding import fold_letters
-from counterfoil.documents.text import dates, identifiers
+from counterfoil.documents.text.kind import emails, find_dates
 from counterfoil.documents.text.layout import Cell, Layout
 
 _LETTERS = r"A-Za-z\u00c0-\u024f"
@@ -119,7 +119,7 @@ def town(text: str) -> Town | None:
     words = city.split()
     if match["code"].isdecimal() and _AMERICAN_STREET.search(fold_letters(city)):
         return None
-    if not city or len(words) > _MAX_CITY_WORDS or not city.lstrip("'\u2019")[:1].isalpha() or identifiers.emails(city):
+    if not city or len(words) > _MAX_CITY_WORDS or not city.lstrip("'\u2019")[:1].isalpha() or emails(city):
         return None
     if len(match["code"]) == 4 and not land and not city[0].isupper():
         return None
@@ -315,7 +315,7 @@ def ends_address(cell: Cell) -> bool:
         or _NOT_OF_ADDRESS.search(words) is not None
         or is_heading(cell)
         or _TITLES.fullmatch(words.strip(" .:*")) is not None
-        or any(True for _ in dates.find(cell.text, "day first"))
+        or any(True for _ in find_dates(cell.text, "day first"))
         or not any(map(str.isalpha, words))
         or len(words) > 70
     )

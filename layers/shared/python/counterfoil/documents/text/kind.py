@@ -1,19 +1,209 @@
-"""What a document calls itself: its type, its own number and the date that stands with them. Pure.
+"""Type, number, date, references and currency of a document, from its title and its labels. Pure.
 
-The title decides: the largest line that is nothing but the name of a type, with a number and a date at most. Without
-one, the label of a number does that only one type of document bears.
+The title decides the type: the largest line that only names a type, perhaps with a number and a date. Without a title,
+a label that only one type has for its number decides.
+
+Dates are read as seven languages write them, and only if they have one meaning. VAT ids and IBANs carry check digits
+(python-stdnum has the rules of each country's authority). A number with wrong check digits is accepted only beside its
+label, and with less confidence: the document may state it wrongly.
 """
 
+import datetime as dt
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
+from typing import Literal
+
+from stdnum import iban as _iban
+from stdnum.ch import uid as _swiss
+from stdnum.eu import vat as _vat
+from stdnum.gb import vat as _british
 
 from counterfoil.documents.lexicon import READER, pattern
 from counterfoil.documents.lexicon.folding import fold_letters
-from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.text import dates, identifiers
-from counterfoil.documents.text.layout import YOURS, Cell, LabeledValue, Layout, find, heads_a_column, heads_goods
+from counterfoil.documents.structured import ROLES, DocumentType
+from counterfoil.documents.text.layout import OURS, YOURS, Cell, LabeledValue, Layout, find, heads_a_column, heads_goods
+from counterfoil.documents.text.page import Evidence
+
+DateOrder = Literal["day first", "month first"]
+
+_MONTH_OF = MappingProxyType(
+    {word: int(number) for number, names in READER.meanings("languages.month").items() for word in names}
+)
+_MONTH_NAMES = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
+_YEAR = r"(?:19|20)\d{2}"
+_DATE = re.compile(
+    rf"(?<![\d.,/-])(?:"
+    rf"(?P<iso_year>{_YEAR})[-./](?P<iso_month>\d{{1,2}})[-./](?P<iso_day>\d{{1,2}})"
+    rf"|(?P<first>\d{{1,2}})\s?(?P<mark>[./-])\s?(?P<second>\d{{1,2}})\s?(?P=mark)\s?(?P<year>{_YEAR}|\d{{2}})"
+    rf"|(?P<day>\d{{1,2}})(?:\.|st|nd|rd|th|er|o)?[\s-]*(?:(?:de|of)\s+)?(?P<name>{_MONTH_NAMES})\.?,?[\s-]*"
+    rf"(?:del?\s+)?(?P<of>{_YEAR})"
+    rf"|(?P<us_name>{_MONTH_NAMES})\.?\s+(?P<us_day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<us_year>{_YEAR})"
+    rf")(?![\d/-]|[.,]\d)"
+)
+_LONG_WORDS = re.compile(r"[a-z]{4,}")
+_ENGLISH = frozenset(READER.terms("languages.month_first"))
+_TELLING = _ENGLISH.union(READER.terms("languages.day_first"))
+_EUROPEAN = re.compile(
+    r"£|(?<![a-z])(?:gb|ie)\s?\d{7,9}"
+    r"|(?:vat|vat reg|vat registration)\b[^a-z]{0,12}(?:no|number|id)?[.: ]*[a-z]{2}\s?\d{8}"
+)
+
+
+def date_order(texts: Iterable[str]) -> DateOrder | None:
+    """Return whether a document writes the day or the month first; None if nothing shows it.
+
+    A date with a number over 12 shows it. Otherwise the language does: only English puts the month first, and not in
+    documents of European companies, which state a VAT id.
+    """
+    orders: set[DateOrder] = set()
+    languages: Counter[str] = Counter()
+    is_european = False
+    for text in map(fold_letters, texts):
+        for match in _DATE.finditer(text):
+            if match["first"] and match["mark"] != ".":
+                first, second = int(match["first"]), int(match["second"])
+                if first > 12 >= second:
+                    orders.add("day first")
+                elif second > 12 >= first:
+                    orders.add("month first")
+        languages.update(
+            "en" if word in _ENGLISH else "other" for word in _LONG_WORDS.findall(text) if word in _TELLING
+        )
+        is_european = is_european or _EUROPEAN.search(text) is not None
+    if orders:
+        return orders.pop() if len(orders) == 1 else None
+    if languages["other"] > 2 * languages["en"] or is_european:
+        return "day first"
+    return None
+
+
+def find_dates(text: str, order: DateOrder | None) -> Iterator[tuple[int, int, str | None]]:
+    """Yield start, end and ISO form of each date in a text; the form is None if the date is ambiguous."""
+    for match in _DATE.finditer(fold_letters(text)):
+        yield match.start(), match.end(), _iso_date(match, order)
+
+
+def parse_date(text: str, order: DateOrder | None) -> str | None:
+    """Return the date of a text that is a date, perhaps with a weekday or time; None for other texts."""
+    for start, end, day in find_dates(text, order):
+        before, after = fold_letters(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
+        if (not before or before.isalpha()) and len(before) <= 10 and re.fullmatch(r"(\d{1,2}:\d\d(:\d\d)?)?", after):
+            return day
+    return None
+
+
+def _iso_date(match: "re.Match[str]", order: DateOrder | None) -> str | None:
+    if match["iso_year"]:
+        return _iso_day(match["iso_year"], match["iso_month"], match["iso_day"])
+    if match["name"]:
+        return _iso_day(match["of"], str(_MONTH_OF[match["name"]]), match["day"])
+    if match["us_name"]:
+        return _iso_day(match["us_year"], str(_MONTH_OF[match["us_name"]]), match["us_day"])
+    first, second, year = match["first"], match["second"], match["year"]
+    if len(year) == 2:
+        year = f"20{year}" if int(year) < 70 else f"19{year}"
+    if match["mark"] == "." or int(first) > 12 or first == second:
+        order = "day first"
+    elif int(second) > 12:
+        order = "month first"
+    if order is None:
+        return None
+    return _iso_day(year, second, first) if order == "day first" else _iso_day(year, first, second)
+
+
+def _iso_day(year: str, month: str, day: str) -> str | None:
+    try:
+        return dt.date(int(year), int(month), int(day)).isoformat()
+    except ValueError:
+        return None
+
+
+_COUNTRIES = "AT|BE|BG|CHE|CY|CZ|DE|DK|EE|EL|ES|FI|FR|GB|GR|HR|HU|IE|IT|LT|LU|LV|MT|NL|NO|PL|PT|RO|SE|SI|SK|XI"
+_VAT = re.compile(rf"(?<![A-Z0-9])(?P<id>(?:{_COUNTRIES})[ -]?[0-9A-Z](?:[ .-]?[0-9A-Z]){{5,15}})(?![a-z0-9])")
+_LOOKS_RIGHT = re.compile(r"[A-Z]{2,3}(?=(?:[A-Z]*\d){7})[A-Z0-9]{8,13}")
+_IBAN = re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?![A-Za-z0-9])")
+_EMAIL = re.compile(r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
+_REFERENCE = re.compile(
+    r"(?:[A-Z]{1,5} |[A-Z\d]{1,3} [-/] (?=\d{4}))?"
+    r"(?=\S*\d)[A-Za-z0-9\u00c0-\u024f][\w./\-+]*(?<![./-])(?!\w)"
+)
+_MAX_REFERENCE = 40
+
+_MARKS_BEFORE = " .:#-\u2013"
+
+CERTAIN, STATED = 1.0, 0.7
+"""Confidence with right check digits, and with a label alone."""
+
+
+def vat_id(text: str) -> tuple[str, float] | None:
+    """Return the VAT id at the start of a text, without blanks, and its confidence; None if absent."""
+    match = _VAT.match(text.strip(_MARKS_BEFORE))
+    if match is None:
+        return None
+    for candidate in _shortened(match["id"]):
+        if has_right_check_digits(candidate):
+            return candidate, CERTAIN
+    number = next(filter(_LOOKS_RIGHT.fullmatch, reversed(_shortened(match["id"]))), None)
+    return None if number is None else (number, STATED)
+
+
+def _shortened(text: str) -> list[str]:
+    """Return the text without marks, and without its last parts, because they may not be of the number."""
+    parts = re.split(r"[ .-]", text)
+    return ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
+
+
+def has_right_check_digits(number: str) -> bool:
+    """Check a VAT id by the rules of its country."""
+    if number.startswith("CHE"):
+        return bool(_swiss.is_valid(re.sub(r"(MWST|TVA|IVA)$", "", number)))
+    if number.startswith("GB"):
+        return bool(_british.is_valid(number))
+    return bool(_vat.is_valid(number))
+
+
+def iban(text: str) -> tuple[str, float] | None:
+    """Return the IBAN at the start of a text, without blanks, and its confidence; None if absent."""
+    match = _IBAN.match(text.strip(_MARKS_BEFORE))
+    if match is None:
+        return None
+    parts = match[0].split(" ")
+    for count in range(len(parts), 0, -1):
+        number = "".join(parts[:count])
+        if _iban.is_valid(number, check_country=False):  # lists of banks grow old, check digits do not
+            return number, CERTAIN
+    return match[0].replace(" ", ""), STATED
+
+
+def find_ibans(text: str) -> list[str]:
+    """The IBANs in a text whose check digits are right."""
+    found = (iban(match[0]) for match in _IBAN.finditer(text))
+    return [number for number, confidence in filter(None, found) if confidence == CERTAIN]
+
+
+def find_vat_ids(text: str) -> list[str]:
+    """The VAT ids in a text whose check digits are right."""
+    found = (vat_id(text[match.start() :]) for match in _VAT.finditer(text))
+    return [number for number, confidence in filter(None, found) if confidence == CERTAIN]
+
+
+def emails(text: str) -> list[str]:
+    """The e-mail addresses in a text."""
+    return [match[0].rstrip(".") for match in _EMAIL.finditer(text)]
+
+
+def split_reference(text: str) -> tuple[str, str] | None:
+    """Return the document number at the start of a text, and the text behind it; None if absent."""
+    stripped = text.lstrip(_MARKS_BEFORE)
+    match = _REFERENCE.match(stripped)
+    if match is None or len(match[0]) > _MAX_REFERENCE:
+        return None
+    return match[0], stripped[match.end() :]
+
 
 _TITLES = {
     DocumentType(kind): READER.alternatives("titles.title", kind)
@@ -79,14 +269,14 @@ class Title:
     is_tall: bool
 
 
-def title(layout: Layout, order: dates.Order | None) -> Title | None:
+def title(layout: Layout, order: DateOrder | None) -> Title | None:
     """The title of a document: of all candidates the largest, then the first."""
     usual = median([cell.height for cell in layout.cells] or [0.0])
     found = list(_titles(layout, order, usual))
     return min(found, key=lambda one: (one.cell.page, -round(one.cell.height), one.cell.top), default=None)
 
 
-def _titles(layout: Layout, order: dates.Order | None, usual: float) -> Iterator[Title]:
+def _titles(layout: Layout, order: DateOrder | None, usual: float) -> Iterator[Title]:
     for cell in layout.cells:
         text = cell.text.replace(" ", "") if _SPACED.fullmatch(cell.text) else cell.text
         if coded := _TYPE_CODE.match(fold_letters(text)):
@@ -131,13 +321,13 @@ def _is_label(layout: Layout, cell: Cell) -> bool:
     """Tell whether a value stands to the right of a cell, or it ends in a colon: then it is no title."""
     right = layout.right_of(cell)
     return cell.text.rstrip().endswith(":") or (
-        right is not None and (right.text.startswith(":") or identifiers.reference(right.text) is not None)
+        right is not None and (right.text.startswith(":") or split_reference(right.text) is not None)
     )
 
 
-def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> tuple[str | None, str | None] | None:
+def _rest(layout: Layout, cell: Cell, rest: str, order: DateOrder | None) -> tuple[str | None, str | None] | None:
     """Number and date of what follows a title's words; None where something else follows."""
-    rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not dates.whole(rest, order) else rest
+    rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not parse_date(rest, order) else rest
     while again := _AGAIN.match(fold_letters(rest)):
         rest = rest[again.end() :]
     if not rest.strip(_MARKS):
@@ -153,10 +343,10 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> t
         ):
             return None
         rest = rest[numbered.end() :]
-    day = next(iter(dates.find(rest, order)), None)
+    day = next(iter(find_dates(rest, order)), None)
     if day is not None and _DATE_WORD.fullmatch(fold_letters(rest[: day[0]])):
         return None, day[2]
-    reference = identifiers.reference(rest)
+    reference = split_reference(rest)
     if reference is None:
         return None
     number, tail = reference
@@ -164,16 +354,16 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: dates.Order | None) -> t
 
 
 def _with_tail(
-    layout: Layout, cell: Cell, number: str, tail: str, order: dates.Order | None
+    layout: Layout, cell: Cell, number: str, tail: str, order: DateOrder | None
 ) -> tuple[str | None, str | None] | None:
     if not tail.strip(_MARKS) or _CITES.match(fold_letters(tail)):
         return number, None
-    day = next(iter(dates.find(tail, order)), None)
+    day = next(iter(find_dates(tail, order)), None)
     if day is not None and _DATE_WORD.fullmatch(fold_letters(tail[: day[0]])) and len(tail) - day[1] <= 2:
         return number, day[2]
     if _ENDS_IN_DATE_WORD.fullmatch(fold_letters(tail)):
         below = layout.below(cell)
-        return number, None if below is None else dates.whole(below.text, order)
+        return number, None if below is None else parse_date(below.text, order)
     return None
 
 
@@ -248,4 +438,254 @@ def number_beside(layout: Layout, title: Title, parse: Parse) -> LabeledValue | 
             and not (is_below and (len(found.value) < _FEWEST_BELOW or heads_goods(layout, label)))
         ):
             return found
+    return None
+
+
+_REFERENCES = {
+    DocumentType.INVOICE: {
+        DocumentType.PURCHASE_ORDER: "po_reference",
+        DocumentType.DELIVERY_NOTE: "delivery_note_reference",
+        DocumentType.CONTRACT: "contract_reference",
+        DocumentType.ORDER_CONFIRMATION: "sales_order_reference",
+    },
+    DocumentType.CREDIT_NOTE: {
+        DocumentType.INVOICE: "invoice_reference",
+        DocumentType.PURCHASE_ORDER: "po_reference",
+    },
+    DocumentType.PURCHASE_ORDER: {DocumentType.CONTRACT: "contract_reference"},
+    DocumentType.ORDER_CONFIRMATION: {DocumentType.PURCHASE_ORDER: "po_reference"},
+    DocumentType.DELIVERY_NOTE: {DocumentType.PURCHASE_ORDER: "po_reference"},
+    DocumentType.GOODS_RECEIPT: {
+        DocumentType.PURCHASE_ORDER: "po_reference",
+        DocumentType.DELIVERY_NOTE: "delivery_note_reference",
+    },
+    DocumentType.CONTRACT: {},
+}
+_BARE = READER.patterns("labels.bare_reference")
+_PRECEDING = READER.pattern("labels.preceding_invoice")
+_QUOTATION = READER.pattern("labels.quotation")
+_YOUR_REFERENCE = READER.pattern("labels.your_reference")
+_ANY_REFERENCE = READER.pattern("labels.any_reference")
+_OWN_DATE = READER.patterns("labels.own_date")
+_ANY_DATE = READER.pattern("labels.any_date")
+_DUE_DATE = READER.pattern("labels.due_date")
+_PAY_UNTIL = re.compile(
+    rf"(?:{READER.alternatives('labels.pay')})\b(?P<between>[^;]{{0,60}}?)\b"
+    rf"(?:{READER.alternatives('labels.until')})\s*:?\s*$"
+)
+"""The words of a sentence that asks for payment, up to the date that follows."""
+_DISCOUNT = re.compile(READER.alternatives("labels.discount"))
+_CURRENCY_LABEL = READER.pattern("labels.currency")
+_CURRENCIES = MappingProxyType({"€": "EUR", "£": "GBP", "euro": "EUR", "euros": "EUR"})
+_CURRENCY_CODE = re.compile(
+    r"(?<![A-Za-z])(?:EUR|GBP|CHF|USD|DKK|SEK|NOK|PLN|CZK|HUF|RON|BGN|DEM|CAD|AUD|JPY|CNY|TRY|ISK)(?![A-Za-z])"
+)
+_LOOKS_LIKE_AN_ORDER = re.compile(r"[A-Z]{2,}[-./]?\d[\w./-]*|45\d{8}")
+_IS_AN_ORDER = re.compile(r"(?:PO|ORD|BEST|PED|CDE)[-./]?\d[\w./-]*|45\d{8}")
+_IS_AN_INVOICE = re.compile(r"(?:INV|RE|RG|RN|FA|FAC|FACT|FT|FV)[-./]?\d[\w./-]*")
+_DATE_TAIL = re.compile(
+    r"\s*[,(/]?\s*(?:vom|von|v\.|from|dated|du|de|di|del|van|af|of|den|dd|d\.d\.|(?:datum|date|data|fecha|dato)\b\s*:?)?\s*"
+)
+_LIST = re.compile(r"\s*(?:,|;|/|und|and|et|e|y|en|og|\+|&)\s+")
+_LINE_OF_ORDER = re.compile(r"\s*,?\s*(?:zeile|position|pos|line|ligne|riga|linea|regel|linje)\W*\d+\W*")
+_TOWN_BEFORE_DATE = re.compile(r"[A-Z\u00c0-\u00dd][\w.' -]{2,25},\s*(?:den |le |l\u00ec |li |am |the |a |d\. |den )?")
+_UNTIL = re.compile(r"(?:^|\s)(?:bis(?: zum)?|until|by|jusqu'au|entro il|hasta el|voor|senest)\s*$")
+_IN_FULL = re.compile(
+    r"\s*(?:ohne abzug|rein netto|netto\b|net\b|without deduction|in full|sans escompte|senza sconto|sin descuento"
+    r"|zonder korting|uden fradrag)"
+)
+"""Behind the day on which the full amount is due: `bis zum 11.07.2024 ohne Abzug`."""
+
+Fields = dict[str, str | list[str]]
+
+
+def parse_reference(text: str, order: DateOrder | None, *, strict: bool = True) -> tuple[str, float] | None:
+    """Return the document number at the start of a text.
+
+    `strict` permits only a date, a line or further numbers behind it.
+    """
+    if any(start == len(text) - len(text.lstrip(" .:#(-")) for start, _, _ in find_dates(text, order)):
+        return None
+    found = split_reference(text)
+    if found is None:
+        return None
+    value, tail = found
+    if not strict:
+        return (value, 0.9) if not tail or tail[0] in " ,;.)(" else None
+    return (value, 1.0) if _may_follow(tail, order) else None
+
+
+def _may_follow(tail: str, order: DateOrder | None) -> bool:
+    rest = tail.strip(" .,;)")
+    if not rest or _LINE_OF_ORDER.fullmatch(fold_letters(rest)):
+        return True
+    day = next(iter(find_dates(tail, order)), None)
+    if day is not None and _DATE_TAIL.fullmatch(fold_letters(tail[: day[0]])):
+        return True
+    following = _LIST.match(tail)
+    return following is not None and split_reference(tail[following.end() :]) is not None
+
+
+def day_behind(found: LabeledValue, order: DateOrder | None) -> tuple[str, Evidence] | None:
+    """Return the date behind a number: `Nr. 4711 vom 4. Juli 2024`."""
+    tail = found.cell.text.partition(found.value)[2]
+    day = next(iter(find_dates(tail, order)), None)
+    if day is None or day[2] is None or _DATE_TAIL.fullmatch(fold_letters(tail[: day[0]])) is None:
+        return None
+    return day[2], Evidence("label", 0.9, found.cell.page)
+
+
+class LabeledFields:
+    """Reads the labelled fields of a document of a known type, each with its evidence."""
+
+    def __init__(self, layout: Layout, kind: DocumentType, order: DateOrder | None, own: str | None) -> None:
+        self._layout, self._kind, self._order, self._own = layout, kind, order, own
+        self.fields: Fields = {}
+        self.evidence: dict[str, Evidence] = {}
+
+    def read(self) -> None:
+        """Fill `fields` and `evidence`."""
+        for other, name in _REFERENCES[self._kind].items():
+            self._read_references(name, self._stated(other))
+        if self._kind is DocumentType.INVOICE:
+            self._read_references("preceding_invoice_reference", find(self._layout, _PRECEDING, self._reference))
+        if self._kind is DocumentType.CREDIT_NOTE and "invoice_reference" not in self.fields:
+            self._read_references("invoice_reference", find(self._layout, _PRECEDING, self._reference))
+        if self._kind is DocumentType.CREDIT_NOTE and "invoice_reference" not in self.fields:
+            self._read_references("invoice_reference", self._like(_IS_AN_INVOICE, _YOUR_REFERENCE, _ANY_REFERENCE))
+        if self._kind is DocumentType.PURCHASE_ORDER:
+            self._read_references("quotation_reference", find(self._layout, _QUOTATION, self._reference))
+        if "po_reference" in _REFERENCES[self._kind].values() and "po_reference" not in self.fields:
+            self._read_references("po_reference", self._like(_LOOKS_LIKE_AN_ORDER, _YOUR_REFERENCE))
+        if "po_reference" in _REFERENCES[self._kind].values() and "po_reference" not in self.fields:
+            self._read_references("po_reference", self._like(_IS_AN_ORDER, _ANY_REFERENCE))
+        self._read_dates()
+
+    def _stated(self, other: DocumentType) -> Iterator[LabeledValue]:
+        def parse_loosely(text: str) -> tuple[str, float] | None:
+            return parse_reference(text, self._order, strict=False)
+
+        for found in find(self._layout, _NUMBER_OF[other], parse_loosely, anywhere=True):
+            if other is not DocumentType.PURCHASE_ORDER or not OURS.search(found.label.plain):
+                yield found
+        if other in _BARE:
+            yield from find(self._layout, _BARE[other], self._reference, below=False)
+
+    def _like(self, form: "re.Pattern[str]", *labels: "re.Pattern[str]") -> Iterator[LabeledValue]:
+        """Yield values of unspecific labels, such as `Reference`, that look like the wanted number."""
+        for label in labels:
+            for found in find(self._layout, label, self._reference):
+                if form.fullmatch(found.value):
+                    yield LabeledValue(found.value, 0.6, found.label, found.cell)
+
+    def _reference(self, text: str) -> tuple[str, float] | None:
+        return parse_reference(text, self._order)
+
+    def _read_references(self, name: str, found: Iterator[LabeledValue]) -> None:
+        values: dict[str, Evidence] = {}
+        for one in found:
+            for value in (one.value, *self._further(one)):
+                if value != self._own:
+                    values.setdefault(value, Evidence("label", one.confidence, one.cell.page))
+        for value in [value for value in values if any(other.endswith(f" {value}") for other in values)]:
+            del values[value]  # the same number, read once without the letters before it
+        if values:
+            self.fields[name] = next(iter(values)) if len(values) == 1 else list(values)
+            self.evidence[name] = min(values.values(), key=lambda evidence: evidence.confidence)
+
+    def _further(self, found: LabeledValue) -> Iterator[str]:
+        """Further numbers behind one, as in `4711, 4712 und 4713`."""
+        tail = found.cell.text.partition(found.value)[2]
+        while (separator := _LIST.match(tail)) and (following := split_reference(tail[separator.end() :])):
+            value, tail = following
+            if parse_date(value, self._order) is None and (len(value) > 4 or not value.isdecimal()):
+                yield value
+
+    def _read_dates(self) -> None:
+        roles = ROLES[self._kind]
+        for label in (_OWN_DATE[self._kind], _ANY_DATE):
+            found = next(find(self._layout, label, self._day), None)
+            if found is not None:
+                self._set(roles.date, found)
+                break
+        due = next(find(self._layout, _DUE_DATE, self._day), None)
+        due = due or next(self._asked_until(), None)
+        due = due or next(find(self._layout, _DUE_DATE, self._day, anywhere=True, below=False), None)
+        if roles.date not in self.fields:
+            self._read_lone_date(roles.date, None if due is None else due.value)
+        if due is not None and self._kind in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}:
+            self._set("payment_due_date", due)
+
+    def _day(self, text: str) -> tuple[str, float] | None:
+        for start, end, day in find_dates(text, self._order):
+            before, after = fold_letters(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
+            if (
+                day is not None
+                and not before.replace(" ", "").isdigit()
+                and len(before) <= 12
+                and not after[:1].isdigit()
+            ):
+                is_period = re.match(r"\s*(?:-|\u2013|bis|to|until|au|al|t/m|til)\s*\d", text[end:])
+                return None if is_period else (day, 1.0)
+            return None
+        return None
+
+    def _read_lone_date(self, name: str, due: str | None) -> None:
+        """Read a date without a label high on the first page, if it is the only one besides the due date.
+
+        A date behind a town is the document's own: `Cully, le 23 août 2024`.
+        """
+        days: dict[str, Cell] = {}
+        written: dict[str, Cell] = {}
+        for cell in self._layout.cells:
+            if cell.page == 1 and cell.top < _UPPER_PART * self._layout.pages[0].height:
+                town = _TOWN_BEFORE_DATE.match(cell.text)
+                day = parse_date(cell.text[town.end() :] if town else cell.text, self._order)
+                if day is not None:
+                    (written if town else days).setdefault(day, cell)
+        days.pop(due or "", None)
+        for found in (written, written | days):
+            if len(found) == 1:
+                ((day, cell),) = found.items()
+                self._set(name, LabeledValue(day, 0.7, cell, cell), source="place")
+                return
+
+    def _asked_until(self) -> Iterator[LabeledValue]:
+        """Yield the days until which sentences ask for payment; days for a discount are skipped."""
+        for line in self._layout.lines:
+            text = " ".join(cell.text for cell in line)
+            for start, end, day in find_dates(text, self._order):
+                before = fold_letters(text[:start])
+                asked = _PAY_UNTIL.search(before)
+                if asked is None and _IN_FULL.match(fold_letters(text[end:])):
+                    asked = _UNTIL.search(before)
+                if asked and day is not None and not _DISCOUNT.search(asked[0]):
+                    yield LabeledValue(day, 0.85, line[0], line[0])
+
+    def _set(self, name: str, found: LabeledValue, source: str = "label") -> None:
+        self.fields[name] = found.value
+        self.evidence[name] = Evidence(source, round(found.confidence, 2), found.cell.page)
+
+
+def currency(layout: Layout) -> tuple[str, Evidence] | None:
+    """The currency that a label names, or the only one that stands anywhere."""
+
+    def code(text: str) -> tuple[str, float] | None:
+        match = _CURRENCY_CODE.search(text[:12])
+        symbol = _CURRENCIES.get(text.strip(" :").casefold())
+        return (match[0], 1.0) if match else (symbol, 1.0) if symbol else None
+
+    found = next(find(layout, _CURRENCY_LABEL, code), None)
+    if found is not None:
+        return found.value, Evidence("label", found.confidence, found.cell.page)
+    seen: dict[str, Cell] = {}
+    for cell in layout.cells:
+        for match in _CURRENCY_CODE.finditer(cell.text):
+            seen.setdefault(match[0], cell)
+        for sign in "€£":
+            if sign in cell.text:
+                seen.setdefault(_CURRENCIES[sign], cell)
+    if len(seen) == 1:
+        ((only, cell),) = seen.items()
+        return only, Evidence("only currency", 0.9, cell.page)
     return None

@@ -12,8 +12,8 @@ from typing import Literal
 
 from counterfoil.documents.lexicon import READER
 from counterfoil.documents.lexicon.folding import fold_letters
-from counterfoil.documents.text.line_vocabulary import Kind, heading
 from counterfoil.documents.text.page import Line, Page, Word
+from counterfoil.documents.text.table_headings import Kind, heading_kinds
 
 _GAP_BETWEEN_CELLS = 0.9  # of the height of the text: three blanks or more
 _REACH_BELOW = 2.2  # heights of the text from a label to the value below it
@@ -235,7 +235,7 @@ def heads_a_column(layout: Layout, cell: Cell) -> bool:
 
 def heads_goods(layout: Layout, cell: Cell) -> bool:
     """Check if a cell is in the heading of a table of line items."""
-    kinds = {kind for other in layout.line(cell) for kind in heading(other.text)}
+    kinds = {kind for other in layout.line(cell) for kind in heading_kinds(other.text)}
     return Kind.DESCRIPTION in kinds and not _COUNTED.isdisjoint(kinds)
 
 

@@ -1,6 +1,6 @@
-"""What stands where on a page: words with their boxes, and the lines that they form.
+"""Words of a page with their boxes, the lines that they form, and whether its text layer is legible.
 
-A page comes from a PDF's text layer (`pages`) or from character recognition; who reads it need not know which.
+A page comes from a PDF's text layer (`pages`) or from OCR, and both look alike to its readers.
 """
 
 import ctypes
@@ -16,6 +16,19 @@ import pypdfium2  # type: ignore[import-untyped]
 from pypdfium2 import raw
 
 from counterfoil.errors import InvalidDocumentError
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Source, confidence (0 to 1) and page (from 1) of a field's value.
+
+    `source` is how the value was found ("label", "title", "address", ...), never text of the document.
+    """
+
+    source: str
+    confidence: float
+    page: int
+
 
 MAX_CHARACTERS = 5_000_000
 """As much text as about 2,000 full pages hold."""
@@ -332,3 +345,49 @@ def _joined(characters: Sequence[Word]) -> Word:
         max(character.right for character in characters),
         max(character.bottom for character in characters),
     )
+
+
+FEWEST_JUDGED = 40
+"""Characters: fewer do not show whether a font is legible."""
+MOST_LOST = 0.3
+"""Share of a page's characters that may have no letter."""
+FEWEST_LETTERS = 0.6
+"""Share of letters and digits on a page: pages of real invoices have nine tenths, and noise consists of signs."""
+FEWEST_VOWELS = 0.24
+"""Share of vowels in at least 100 Latin letters of words, without codes that contain digits.
+
+Languages have a third or more, and misnamed letters a random share.
+"""
+
+_FEWEST_LATIN = 100
+_SHORTEST_WORD = 3
+_VOWELS = frozenset("aeiouyæøœ")
+_PUNCTUATION = ".,:;()!?'\"/-"
+_RULES = frozenset("._-=*|/\\•·")
+"""Signs that fill lines."""
+
+
+def is_legible(page: Page) -> bool:
+    """Return whether the words of a page are words; a page with hardly any text counts as legible.
+
+    A font may assign no letters to its shapes, or wrong ones: the page looks right and its text is noise. Then it needs
+    OCR, as a scan does.
+    """
+    characters = [character for word in page.words for character in word.text if character not in _RULES]
+    count = len(characters) + page.lost
+    if count < FEWEST_JUDGED:
+        return True
+    has_letters = sum(map(str.isalnum, characters)) >= FEWEST_LETTERS * len(characters)
+    return page.lost <= MOST_LOST * count and has_letters and _has_vowels(page)
+
+
+def _has_vowels(page: Page) -> bool:
+    words = [word.text.strip(_PUNCTUATION) for word in page.words]
+    latin = _latin_letters([word for word in words if len(word) >= _SHORTEST_WORD and word.isalpha()])
+    return len(latin) < _FEWEST_LATIN or sum(letter in _VOWELS for letter in latin) >= FEWEST_VOWELS * len(latin)
+
+
+def _latin_letters(words: Sequence[str]) -> list[str]:
+    """Return the Latin letters of words, lower-case and without accents."""
+    letters = (unicodedata.normalize("NFD", letter.lower())[0] for word in words for letter in word)
+    return [letter for letter in letters if letter.isascii() or letter in _VOWELS]

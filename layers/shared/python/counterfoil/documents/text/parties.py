@@ -12,10 +12,11 @@ from itertools import islice
 from counterfoil.documents.lexicon import READER
 from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import addresses, identifiers
+from counterfoil.documents.text import addresses
 from counterfoil.documents.text.addresses import Address
-from counterfoil.documents.text.evidence import Evidence
+from counterfoil.documents.text.kind import emails, find_ibans, find_vat_ids, iban, vat_id
 from counterfoil.documents.text.layout import OURS, YOURS, Cell, Layout, find
+from counterfoil.documents.text.page import Evidence
 
 _LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
 _ID_LABELS = READER.patterns("labels.party_id")
@@ -233,7 +234,7 @@ def _goes_on(cell: Cell) -> bool:
     """Tell whether a line below an address is still about its party: the country, labelled numbers, a telephone."""
     if addresses.is_heading(cell) or addresses.town(cell.text) is not None:
         return False
-    is_number = bool(identifiers.find_vat_ids(cell.text) or identifiers.find_ibans(cell.text))
+    is_number = bool(find_vat_ids(cell.text) or find_ibans(cell.text))
     return is_number or addresses.ends_address(cell) or addresses.country(cell.text) is not None
 
 
@@ -245,9 +246,9 @@ def _in_block(one: _Id, blocks: Mapping[Cell, str]) -> _Id:
 
 def _ids(layout: Layout) -> Iterator[_Id]:
     parsers: Mapping[str, Parse] = {
-        "vat_id": identifiers.vat_id,
+        "vat_id": vat_id,
         "tax_number": _tax_number,
-        "iban": identifiers.iban,
+        "iban": iban,
         "registration_id": _registration,
     }
     for field, parse in parsers.items():
@@ -257,11 +258,11 @@ def _ids(layout: Layout) -> Iterator[_Id]:
     for cell in layout.cells:
         for match in _COMMERCIAL_REGISTER.finditer(cell.text):
             yield _Id("registration_id", f"{match[1]} {match[2]}", 0.9, cell, cell, _side_of(layout, cell))
-        for email in identifiers.emails(cell.text):
+        for email in emails(cell.text):
             yield _Id("email", email, 0.8, cell, cell, _side_of(layout, cell))
-        for number in identifiers.find_vat_ids(cell.text):
+        for number in find_vat_ids(cell.text):
             yield _Id("vat_id", number, 0.8, cell, cell, _side_of(layout, cell))
-        for number in identifiers.find_ibans(cell.text):
+        for number in find_ibans(cell.text):
             yield _Id("iban", number, 0.8, cell, cell, _side_of(layout, cell))
 
 

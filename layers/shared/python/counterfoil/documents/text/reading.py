@@ -10,11 +10,10 @@ from decimal import Decimal
 from typing import Any
 
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text import dates, headings, kind, line_numbers, parties, table_lines, totals
-from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.headings import Headings, parse_reference
+from counterfoil.documents.text import kind, parties, table_layout, table_lines, totals
+from counterfoil.documents.text.kind import LabeledFields, parse_reference
 from counterfoil.documents.text.layout import LabeledValue, Layout
-from counterfoil.documents.text.page import Page
+from counterfoil.documents.text.page import Evidence, Page
 
 _PRICED = frozenset(
     {
@@ -44,13 +43,13 @@ class Reading:
 def read(pages: Sequence[Page]) -> Reading | None:
     """Read one document from its pages; None where they do not say what it is, or name no number of its own."""
     layout = Layout(pages)
-    order = dates.order_of(cell.text for cell in layout.cells)
+    order = kind.date_order(cell.text for cell in layout.cells)
     identity = _identity(layout, order)
     if identity is None:
         return None
     own, number, number_evidence, day = identity
     roles = ROLES[own]
-    labelled = Headings(layout, own, order, number)
+    labelled = LabeledFields(layout, own, order, number)
     labelled.read()
     fields: dict[str, Any] = {roles.number: number, **labelled.fields}
     evidence = {roles.number: number_evidence, **labelled.evidence}
@@ -70,7 +69,7 @@ def read(pages: Sequence[Page]) -> Reading | None:
 _Identity = tuple[DocumentType, str, Evidence, tuple[str, Evidence] | None]
 
 
-def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
+def _identity(layout: Layout, order: kind.DateOrder | None) -> _Identity | None:
     """Type, number, its evidence, and the date of the title where it has one."""
 
     def parse(text: str) -> tuple[str, float] | None:
@@ -82,7 +81,7 @@ def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
     if title is None or typed is not None:
         if typed is None:
             return None
-        return typed[0], typed[1].value, _evidence(typed[1], 0.8), headings.day_behind(typed[1], order)
+        return typed[0], typed[1].value, _evidence(typed[1], 0.8), kind.day_behind(typed[1], order)
     day = None if title.date is None else (title.date, Evidence("title", 0.95, title.cell.page))
     if title.number is not None:
         return title.type, title.number, Evidence("title", title.confidence, title.cell.page), day
@@ -93,7 +92,7 @@ def _identity(layout: Layout, order: dates.Order | None) -> _Identity | None:
         labelled, share = kind.number_beside(layout, title, parse), 0.7
     if labelled is None:
         return None
-    return title.type, labelled.value, _evidence(labelled, share), day or headings.day_behind(labelled, order)
+    return title.type, labelled.value, _evidence(labelled, share), day or kind.day_behind(labelled, order)
 
 
 def _evidence(found: LabeledValue, share: float) -> Evidence:
@@ -101,11 +100,11 @@ def _evidence(found: LabeledValue, share: float) -> Evidence:
 
 
 def _read_amounts(layout: Layout, fields: dict[str, Any], evidence: dict[str, Evidence]) -> None:
-    form = line_numbers.number_format(word for page in layout.pages for word in page.words)
+    form = table_layout.number_format(word for page in layout.pages for word in page.words)
     amounts = totals.read(layout, form)
     fields |= {name: str(amount) for name, amount in amounts.amounts.items()}
     evidence |= amounts.evidence
-    if (stated := headings.currency(layout)) is not None:
+    if (stated := kind.currency(layout)) is not None:
         fields["currency"], evidence["currency"] = stated
 
 

@@ -8,9 +8,8 @@ from itertools import pairwise
 
 from counterfoil.documents import units
 from counterfoil.documents.text import totals
-from counterfoil.documents.text.line_numbers import NumberFormat, Token, value
-from counterfoil.documents.text.line_vocabulary import Kind
-from counterfoil.documents.text.table_layout import Heading, Piece, RawLine, is_position
+from counterfoil.documents.text.table_headings import Heading, Kind
+from counterfoil.documents.text.table_layout import NumberFormat, Piece, RawLine, Token, is_position, parse_number
 from counterfoil.documents.units import code
 
 _UNIT_IN_BRACKETS = re.compile(r"\(([^\W\d]+)\)\s*:?", re.UNICODE)
@@ -309,7 +308,7 @@ def _put_prices(
 
 
 def _put_basis(found: Found, text: str, form: NumberFormat) -> None:
-    number = value(text.rstrip(".,"), form)
+    number = parse_number(text.rstrip(".,"), form)
     if number:
         found.put("price_basis_quantity", plain(number), 0.85)
 

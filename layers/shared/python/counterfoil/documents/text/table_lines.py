@@ -13,21 +13,20 @@ from decimal import Decimal
 from itertools import islice, pairwise, permutations
 
 from counterfoil.documents.text import totals
-from counterfoil.documents.text.evidence import Evidence
-from counterfoil.documents.text.line_numbers import NumberFormat, Token, number_format, tokens
-from counterfoil.documents.text.line_vocabulary import Kind, is_carried, is_section, is_total
-from counterfoil.documents.text.page import Page
+from counterfoil.documents.text.page import Evidence, Page
 from counterfoil.documents.text.table_fields import Found, count_pieces, credit, is_collapsed, plain, read_fields
+from counterfoil.documents.text.table_headings import Column, Heading, Kind, headings, is_carried, is_section, is_total
 from counterfoil.documents.text.table_layout import (
-    Column,
-    Heading,
+    NumberFormat,
     RawLine,
     Row,
     Stretch,
-    headings,
+    Token,
     is_aside,
     is_position,
+    number_format,
     raw_lines,
+    read_tokens,
 )
 from counterfoil.documents.text.totals import Charge, charges, settle, tax_codes, tax_rates
 
@@ -285,7 +284,7 @@ def _readable(page: Page) -> Page:
 
 
 def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
-    rows = (Row(number, tuple(tokens(line.words[:_MOST_WORDS], form))) for line in page.lines()[:_MOST_ROWS])
+    rows = (Row(number, tuple(read_tokens(line.words[:_MOST_WORDS], form))) for line in page.lines()[:_MOST_ROWS])
     return [row for row in rows if row.tokens]
 
 

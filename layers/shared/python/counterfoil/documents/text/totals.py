@@ -10,18 +10,17 @@ decimals, rates and discounts percent.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations, islice, pairwise, permutations, takewhile
+from typing import Any
 
 from counterfoil.documents.lexicon import READER
-from counterfoil.documents.text.evidence import Evidence
 from counterfoil.documents.text.layout import IN_OTHER_WORDS, Cell, Layout, begins, heads_goods
-from counterfoil.documents.text.line_numbers import NumberFormat, Token, tokens
-from counterfoil.documents.text.line_vocabulary import Kind, heading, plain_heading
-from counterfoil.documents.text.page import Word
-from counterfoil.documents.text.table_layout import Row
+from counterfoil.documents.text.page import Evidence, Page, Word
+from counterfoil.documents.text.table_headings import Kind, heading_kinds, plain_heading
+from counterfoil.documents.text.table_layout import NumberFormat, Row, Token, read_tokens
 
 _CENT = Decimal("0.01")
 _HALF = Decimal("0.5")
@@ -282,7 +281,7 @@ def _bases(rows: Sequence[Row], total: Decimal, count: int) -> Iterator[tuple[De
 
 
 def _is_of_tax(row: Row) -> bool:
-    return any(Kind.TAX_RATE in heading(token.text) for token in row.tokens if token.value is None)
+    return any(Kind.TAX_RATE in heading_kinds(token.text) for token in row.tokens if token.value is None)
 
 
 def settle(
@@ -478,7 +477,7 @@ def _words_after(cell: Cell, end: int) -> Sequence[Word]:
 
 
 def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
-    numbers = [token for token in tokens(words, form) if token.value is not None and not token.is_percent]
+    numbers = [token for token in read_tokens(words, form) if token.value is not None and not token.is_percent]
     return numbers[-1].value if numbers and len(numbers) == 1 else None
 
 
@@ -575,3 +574,66 @@ def _chosen(amounts: dict[str, Amount | None], confidence: float, source: str) -
         {name: amount.value for name, amount in stated.items()},
         {name: Evidence(source, confidence, amount.cell.page) for name, amount in stated.items()},
     )
+
+
+_FIELD_OF_LABEL = {
+    "payable": "total_gross",
+    "sum": "total_net",
+    "tax_part": "total_tax",
+    "total_gross": "total_gross",
+    "total_net": "total_net",
+    "total_tax": "total_tax",
+}
+"""Fields by the kind of their label."""
+FEWEST_LOST_CHARACTERS = 3
+"""Fewer are a bullet or a symbol rather than an amount."""
+
+
+def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str | None:
+    """Return a sentence that names the unreadable amounts; None if every amount is readable.
+
+    A reader sees these amounts; the text layer has shapes without letters. Other fonts of the page may be sound, so the
+    page as a whole is legible.
+    """
+    missing = unreadable_amounts(pages, fields)
+    if not missing:
+        return None
+    numbers = sorted(set(missing.values()))
+    where = f"page {numbers[0]}" if len(numbers) == 1 else f"pages {', '.join(map(str, numbers))}"
+    return (
+        f"Printed on {where} in a font without usable characters, so not read: {', '.join(sorted(missing))}. "
+        "Print the document to a new PDF and send that."
+    )
+
+
+def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict[str, int]:
+    """Return the page of each amount that is printed without usable characters and missing from `fields`.
+
+    Pages count from 1.
+    """
+    lost = {
+        number: [word for word in page.lost_words if len(word.text) >= FEWEST_LOST_CHARACTERS]
+        for number, page in enumerate(pages, 1)
+    }
+    if not any(lost.values()):
+        return {}
+    found: dict[str, int] = {}
+    for field, page in _beside_labels(Layout(pages), lost):
+        if field not in fields:
+            found.setdefault(field, page)
+    return found
+
+
+def _beside_labels(layout: Layout, lost: Mapping[int, Sequence[Word]]) -> Iterator[tuple[str, int]]:
+    """Yield field and page of the lost words that stand right of a label, or else in a line of a table."""
+    for line in layout.lines:
+        if not line:
+            continue
+        page, top, bottom = line[0].page, min(cell.top for cell in line), max(cell.bottom for cell in line)
+        beside = [word for word in lost[page] if top <= (word.top + word.bottom) / 2 <= bottom]
+        labels = [(cell, kind) for cell in line if (kind := label(cell)[0]) is not None]
+        for cell, kind in labels:
+            if any(word.left >= cell.left for word in beside):
+                yield _FIELD_OF_LABEL[kind], page
+        if beside and not labels and len(line) > 1:
+            yield "line_items", page

@@ -1,9 +1,12 @@
-"""Amounts agree when rounding explains their difference, and not otherwise."""
+"""Arithmetic allows for rounding, and amounts in fonts without usable characters are named."""
 
 from decimal import Decimal
 
 import pytest
 
+from counterfoil.documents.extraction import extract
+from counterfoil.documents.text import totals
+from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.documents.text.totals import (
     gross_agrees,
     indices_of_sum,
@@ -12,6 +15,7 @@ from counterfoil.documents.text.totals import (
     sum_agrees,
     tax_agrees,
 )
+from tests.documents.reading.papers import LASKU, printed, without_amounts
 
 
 @pytest.mark.parametrize(
@@ -65,3 +69,33 @@ def test_of_two_choices_none_is_taken():
 
 def test_too_many_amounts_are_not_searched():
     assert indices_of_sum([Decimal(1)] * 14 + [Decimal(2)], Decimal(2)) is None
+
+
+def test_amounts_are_named_by_field() -> None:
+    assert totals.unreadable_amounts(pages(without_amounts()), {}) == {
+        "line_items": 1,
+        "total_net": 1,
+        "total_gross": 1,
+    }
+
+
+def test_extraction_warns_about_unreadable_amounts() -> None:
+    found = extract(without_amounts())
+
+    assert found.structured_data is not None
+    assert found.structured_data["invoice_number"] == "R-2026-17"
+    assert found.remarks[-1] == (
+        "Printed on page 1 in a font without usable characters, so not read: line_items, total_gross, total_net. "
+        "Print the document to a new PDF and send that."
+    )
+
+
+def test_readable_amounts_are_not_named() -> None:
+    read = {"line_items": [{}], "total_net": "1020.00", "total_gross": "1213.80"}
+    assert totals.unreadable_warning(pages(without_amounts()), read) is None
+    assert totals.unreadable_warning(pages(printed(LASKU)), {}) is None
+
+
+def test_symbols_beside_text_are_not_amounts() -> None:
+    total, bullet = Word("Gesamtbetrag", 50, 10, 120, 20), Word("\ufffd", 300, 10, 310, 20)
+    assert totals.unreadable_warning([Page(595, 842, (total,), 1, (bullet,))], {}) is None

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from counterfoil.documents.text.line_numbers import NumberFormat, number_format, tokens, value
+from counterfoil.documents.text.table_layout import NumberFormat, number_format, parse_number, read_tokens
 from tests.documents.text.paper import paper
 
 
@@ -53,7 +53,7 @@ def test_most_numbers_decide_where_a_time_looks_like_one():
     ],
 )
 def test_numbers_are_read_with_signs_and_currencies(text: str, number: str):
-    read = value(text, NumberFormat(",", blanks_group=False))
+    read = parse_number(text, NumberFormat(",", blanks_group=False))
 
     assert read == Decimal(number)
     assert str(read) == number
@@ -63,19 +63,19 @@ def test_numbers_are_read_with_signs_and_currencies(text: str, number: str):
     "text", ["12.50", "1.23.456", "01.02.2025", "4711:", "A5", "12x", "1,2,3", "\u0663\u0664", "9" * 16]
 )
 def test_other_words_are_no_numbers(text: str):
-    assert value(text, NumberFormat(",", blanks_group=False)) is None
+    assert parse_number(text, NumberFormat(",", blanks_group=False)) is None
 
 
 def test_only_whole_numbers_are_read_where_the_mark_is_unknown():
     form = NumberFormat(None, blanks_group=False)
 
-    assert value("42", form) == 42
-    assert value("1.234", form) is None
+    assert parse_number("42", form) == 42
+    assert parse_number("1.234", form) is None
 
 
 def _read(text: str) -> list[tuple[str, Decimal | None]]:
     page = paper(text)
-    return [(token.text, token.value) for token in tokens(page.lines()[0].words, number_format(page.words))]
+    return [(token.text, token.value) for token in read_tokens(page.lines()[0].words, number_format(page.words))]
 
 
 def test_blanks_may_group_digits():
@@ -92,7 +92,7 @@ def test_columns_are_no_groups():
 
 def test_a_percent_sign_may_stand_apart_and_currencies_are_dropped():
     page = paper("19 %   12,50 EUR")
-    found = tokens(page.lines()[0].words, number_format(page.words))
+    found = read_tokens(page.lines()[0].words, number_format(page.words))
 
     assert [(token.text, token.is_percent) for token in found] == [("19 %", True), ("12,50", False)]
 

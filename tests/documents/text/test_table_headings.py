@@ -2,8 +2,7 @@
 
 import pytest
 
-from counterfoil.documents.text.line_vocabulary import Kind
-from counterfoil.documents.text.table_layout import Heading, headings
+from counterfoil.documents.text.table_headings import Heading, Kind, headings
 from tests.documents.text.paper import paper
 
 

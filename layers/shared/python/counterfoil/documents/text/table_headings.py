@@ -1,0 +1,464 @@
+"""Headings of tables of goods and services, the columns that they name, and words of other rows. Pure.
+
+The words are German, English, French, Italian, Spanish, Dutch and Danish. A name with two meanings (`Amount` is a
+quantity or a sum of money) has several kinds, the likelier first; the values below it decide.
+
+A heading is one or more lines of words that name columns. Words below each other are one column: either one name over
+several lines (`Meng.-` / `einheit`), or several names, for cells that hold one value above another (`Art-Nr-Kunde` /
+`Art-Nr-Lief.`).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from itertools import pairwise, product
+from types import MappingProxyType
+
+from counterfoil.documents.lexicon import READER
+from counterfoil.documents.lexicon.folding import fold
+from counterfoil.documents.text.page import Line, Word
+
+
+class Kind(StrEnum):
+    """Kind of a column; the value is the field's name if structured data has that field."""
+
+    POSITION = "position"
+    ARTICLE = "article_number"
+    BUYER_ARTICLE = "buyer_article_number"
+    GTIN = "gtin"
+    DESCRIPTION = "description"
+    QUANTITY = "quantity"
+    ORDERED = "ordered quantity"
+    REJECTED = "rejected_quantity"
+    UNIT = "unit"
+    PRICE = "unit_price"
+    BASIS = "price_basis_quantity"
+    DISCOUNT = "discount"
+    NET = "net_amount"
+    GROSS = "gross amount"
+    TAX_RATE = "tax_rate"
+    TAX_AMOUNT = "tax amount"
+    ORDER = "po_reference"
+    ORDER_LINE = "po_line"
+    OTHER = "other"
+
+
+TEXT_KINDS = frozenset({Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN, Kind.DESCRIPTION, Kind.ORDER, Kind.ORDER_LINE})
+NUMERIC_KINDS = frozenset(
+    {
+        Kind.QUANTITY, Kind.ORDERED, Kind.REJECTED, Kind.PRICE, Kind.BASIS, Kind.DISCOUNT, Kind.NET, Kind.GROSS,
+        Kind.TAX_RATE, Kind.TAX_AMOUNT,
+    }
+)  # fmt: skip
+
+_KINDS = MappingProxyType(
+    {
+        phrase: tuple(map(Kind, kinds.split("; ")))
+        for kinds, phrases in reversed(list(READER.meanings("tables.heading").items()))
+        for phrase in phrases
+    }
+)
+
+_CURRENCIES = frozenset(READER.terms("tables.currency"))
+_WITHOUT_TAX = READER.alternatives("tables.without_tax")
+_QUALIFIED = re.compile(rf"(?P<before>(?:{_WITHOUT_TAX}) )?(?P<phrase>.+?)(?P<after> (?:{_WITHOUT_TAX}))?")
+_TAXED = re.compile(rf"(?P<phrase>.+?) (?:{READER.alternatives('tables.with_tax')})")
+_PRICED = frozenset({Kind.PRICE, Kind.NET})
+_OURS = frozenset(READER.terms("tables.whose", "ours"))
+_YOURS = frozenset(READER.terms("tables.whose", "yours"))
+_DANGLING = re.compile(rf" (?:{READER.alternatives('tables.dangling')})$")
+_BASED = re.compile(
+    r"(?P<price>[a-z ]+?) (?:(?:per|je|pro|par|por|pr|a|fur|for) )?(?P<basis>1|10|100|1000)"
+    r"(?: (?:st|stk|stck|stuck|pcs|pc|pieces|einheiten|units|u|pz|pezzi|ud|uds|stuks|kg|m|l))?"
+)
+_MOST_LANGUAGES = 3
+_NOT_HEADING = re.compile(r"[^a-z0-9#%]+")
+
+
+@lru_cache(maxsize=4096)
+def heading_kinds(text: str) -> tuple[Kind, ...]:
+    """The kinds of column that a heading may name, the likelier first; empty where it names none."""
+    plain = plain_heading(text)
+    if plain in _KINDS:
+        return _KINDS[plain]
+    if (begun := _DANGLING.sub("", plain)) in _KINDS:
+        return _KINDS[begun]
+    if (one := _in_two_languages(text)) is not None:
+        return one
+    whose, _, own = plain.partition(" ")
+    if Kind.ARTICLE in _KINDS.get(own, ()) and (whose in _OURS or whose in _YOURS):
+        return (Kind.ARTICLE if whose in _OURS else Kind.BUYER_ARTICLE,)
+    return _of_money(plain)
+
+
+def _in_two_languages(text: str) -> tuple[Kind, ...] | None:
+    """The kinds of a heading that says the same in several languages: `Qté / Aantal`; None for any other."""
+    parts = [part for part in text.split("/") if part.strip()]
+    if not 2 <= len(parts) <= _MOST_LANGUAGES:
+        return None
+    named = [_KINDS.get(plain_heading(part), ()) for part in parts]
+    common = [kind for kind in named[0] if all(kind in kinds for kinds in named)]
+    return tuple(common) or None
+
+
+def _of_money(plain: str) -> tuple[Kind, ...]:
+    """Return the kinds of an amount whose heading names its basis, or states whether tax is included."""
+    if (based := _BASED.fullmatch(plain)) and Kind.PRICE in heading_kinds(based["price"]):
+        return (Kind.PRICE,)
+    if (taxed := _TAXED.fullmatch(plain)) and not _PRICED.isdisjoint(_KINDS.get(taxed["phrase"], ())):
+        return (Kind.GROSS,)
+    match = _QUALIFIED.fullmatch(plain)
+    kinds = _KINDS.get(match["phrase"], ()) if match and (match["before"] or match["after"]) else ()
+    if Kind.PRICE in kinds:
+        return (Kind.PRICE, Kind.NET)
+    return kinds if Kind.NET in kinds else ()
+
+
+def basis(text: str) -> int:
+    """Return how many units prices below a heading are for: `Preis/100`, `Price per 1000`; 1 by default."""
+    based = _BASED.fullmatch(plain_heading(text))
+    return int(based["basis"]) if based and Kind.PRICE in heading_kinds(based["price"]) else 1
+
+
+def plain_heading(text: str) -> str:
+    """A heading's words, without case, diacritics, punctuation and the currency that it names."""
+    words = _NOT_HEADING.sub(" ", fold(text).replace("%", " % ")).split()
+    kept = [word for word in words if word not in _CURRENCIES]
+    if len(kept) < len(words) and kept and kept[-1] == "in":
+        kept.pop()
+    return " ".join(kept)
+
+
+@lru_cache(maxsize=4096)
+def is_heading_word(word: str) -> bool:
+    """Return whether a word occurs in headings; words without letters do."""
+    return all(part in _HEADING_WORDS for part in plain_heading(word).split())
+
+
+_HEADING_WORDS = (
+    frozenset(word for phrase in _KINDS for word in phrase.split())
+    | _CURRENCIES
+    | set(READER.terms("tables.function_word"))
+    | {"10", "100", "1000"}
+)
+
+_TOTAL = re.compile(rf"(?:{READER.alternatives('tables.total')})(?: .*)?")
+_NO_TOTAL = re.compile(
+    r"(?:ust|mwst|umsatzsteuer|steuer|lohnsteuer|vat|tax|btw|moms)-"
+    r"(?!(?:betrag|summe|satz|gesamt|total|bedrag|amount|rate|bel\u00f8b|basis)\b)[^\W\d]{3,}",
+    re.IGNORECASE,
+)
+"""Services that have a tax in their name: `Umsatzsteuer-Voranmeldung`."""
+_CARRY = re.compile(rf"(?:{READER.alternatives('tables.carried')})(?: .*)?")
+_SECTION = re.compile(rf"(?:{READER.alternatives('tables.section')})(?: .*)?")
+
+
+@lru_cache(maxsize=4096)
+def is_total(text: str) -> bool:
+    """Return whether a row's text is the label of a sum, a tax or a weight."""
+    return _TOTAL.fullmatch(plain_heading(text)) is not None and _NO_TOTAL.match(text) is None
+
+
+def is_tax_name(text: str) -> bool:
+    """Return whether a text only names a tax, as cells of a tax column may."""
+    return Kind.TAX_RATE in heading_kinds(text)
+
+
+@lru_cache(maxsize=4096)
+def is_carried(text: str) -> bool:
+    """Return whether a row carries a sum from page to page."""
+    return _CARRY.fullmatch(plain_heading(text)) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_section(text: str) -> bool:
+    """Return whether a row begins a section behind a table: terms, bank details, notes, signatures."""
+    return _SECTION.fullmatch(plain_heading(text)) is not None
+
+
+_WITHIN_A_NAME = 0.95
+"""Largest gap between the words of a column's name, in heights of the text."""
+_SAME_COLUMN = 0.3
+_SURELY_SAME_COLUMN = 0.6
+"""Share of the narrower of two names that must be below the other."""
+_NEXT_LINE = 0.9
+"""Largest gap between the lines of a heading, in heights of the text."""
+_MAX_WORDS = 40
+_MAX_READINGS = 12
+_MONEY = frozenset({Kind.NET, Kind.PRICE, Kind.GROSS})
+_REPEATED = frozenset({Kind.OTHER, Kind.GTIN, Kind.GROSS, Kind.TAX_AMOUNT, Kind.DESCRIPTION})
+"""Kinds that several columns of a table may have; a product and its remarks are one description."""
+_NAMING = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GTIN})
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column by its heading: its place in points, and the kinds of its values.
+
+    `names` are the names in its heading from top to bottom, each with the kinds that it may mean, the likelier first.
+    `basis` is the number of units that its prices are for, if its heading states it.
+    """
+
+    left: float
+    right: float
+    names: tuple[tuple[Kind, ...], ...]
+    basis: int = 1
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of the column; of several, the uppermost in its cells."""
+        return self.names[0][0]
+
+    def holds(self, kind: Kind) -> bool:
+        """Return whether cells of this column hold `kind`."""
+        return any(name[0] is kind for name in self.names)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The heading of a table: its columns from left to right, and the lines that it takes."""
+
+    columns: tuple[Column, ...]
+    top: float
+    bottom: float
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds of its columns from left to right, and within a column from top to bottom."""
+        return tuple(name[0] for column in self.columns for name in column.names)
+
+    @property
+    def has_prices(self) -> bool:
+        """Return whether the table states prices or amounts."""
+        return not _MONEY.isdisjoint(self.kinds)
+
+    @property
+    def is_of_goods(self) -> bool:
+        """Return whether the columns list goods or services: a name, and a quantity or an amount."""
+        kinds = {kind for column in self.columns for name in column.names for kind in name}
+        return not _NAMING.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
+
+    def readings(self) -> Iterator["Heading"]:
+        """Every way to read names of several meanings, the likelier first, no kind twice; at most 12."""
+        count = 0
+        for choice in sorted(product(*(range(len(name)) for name in self._names())), key=sum):
+            kinds = [name[index] for name, index in zip(self._names(), choice, strict=True)]
+            unique = [kind for kind in kinds if kind not in _REPEATED]
+            if len(set(unique)) == len(unique):
+                yield self._read_as(kinds)
+                count += 1
+                if count == _MAX_READINGS:
+                    return
+        if not count:
+            kinds = [name[0] for name in self._names()]
+            for kept in _amounts_first(kinds):
+                yield self._read_as(_without_repeats(kept))
+
+    def _names(self) -> list[tuple[Kind, ...]]:
+        return [name for column in self.columns for name in column.names]
+
+    def _read_as(self, kinds: Sequence[Kind]) -> "Heading":
+        left = iter(kinds)
+        columns = (replace(column, names=tuple((next(left),) for _ in column.names)) for column in self.columns)
+        return replace(self, columns=tuple(columns))
+
+
+def _amounts_first(kinds: Sequence[Kind]) -> Iterator[list[Kind]]:
+    """Yield each choice of the line's amount among several; the last one first if a discount precedes it."""
+    places = [place for place, kind in enumerate(kinds) if kind is Kind.NET]
+    if places and Kind.DISCOUNT in kinds[places[0] : places[-1]]:
+        places.reverse()
+    for place in places or [-1]:
+        yield [Kind.OTHER if kind is Kind.NET and other != place else kind for other, kind in enumerate(kinds)]
+
+
+def _without_repeats(kinds: Sequence[Kind]) -> list[Kind]:
+    """The first of several columns of one kind is that kind; the others are something else."""
+    repeated = {kind for index, kind in enumerate(kinds) if kind in kinds[:index]} - {Kind.DESCRIPTION}
+    return [Kind.OTHER if kind in repeated and kind in kinds[:index] else kind for index, kind in enumerate(kinds)]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """Words of one heading's line that belong together, and the kinds that they name."""
+
+    text: str
+    left: float
+    right: float
+    kinds: tuple[Kind, ...]
+
+
+def headings(lines: Sequence[Line]) -> Iterator[Heading]:
+    """Find the headings of tables of any kind among the lines of a page, from top to bottom."""
+    after = 0
+    for index, line in enumerate(lines):
+        if index < after or not _may_begin(line):
+            continue
+        cells = _cells(line)
+        if sum(bool(cell.kinds) for cell in cells) < 2 or not _is_mostly_known(cells):
+            continue
+        first, last = _block(lines, index, after)
+        found = Heading(
+            _columns([_cells(line) for line in lines[first : last + 1]]),
+            min(line.top for line in lines[first : last + 1]),
+            max(line.bottom for line in lines[first : last + 1]),
+        )
+        if len(found.columns) >= 2:
+            yield found
+            after = last + 1
+
+
+def _may_begin(line: Line) -> bool:
+    return 2 <= len(line.words) <= _MAX_WORDS and sum(is_heading_word(word.text) for word in line.words) >= 2
+
+
+def _is_mostly_known(cells: Sequence[_Cell]) -> bool:
+    """A line of text may hold two words of headings; a heading's names are known, but for one or a third."""
+    unknown = sum(1 for cell in cells if not cell.kinds and plain_heading(cell.text))
+    has_number = any(letter.isdigit() for cell in cells for letter in cell.text if not cell.kinds)
+    return not has_number and unknown <= max(1, len(cells) // 3)
+
+
+def _block(lines: Sequence[Line], index: int, after: int) -> tuple[int, int]:
+    """The first and last line of the heading that `index` belongs to."""
+    first = last = index
+    while first > after and _extends(lines[first - 1], lines[first], lines[first]):
+        first -= 1
+    while last + 1 < len(lines) and _extends(lines[last + 1], lines[last], lines[last + 1]):
+        last += 1
+    return first, last
+
+
+def _extends(line: Line, neighbour: Line, lower: Line) -> bool:
+    """Return whether a line extends the heading beside it: near, of a heading's words, without numbers."""
+    upper = line if lower is neighbour else neighbour
+    if lower.top - upper.bottom > _NEXT_LINE * (neighbour.bottom - neighbour.top):
+        return False
+    words = [word for word in line.words if plain_heading(word.text)]
+    return (
+        0 < len(words) <= _MAX_WORDS
+        and all(is_heading_word(word.text) for word in words)
+        and not all(any(map(str.isdigit, word.text)) for word in words)
+        and not (len(words) == 1 and line.text.endswith(":"))
+    )
+
+
+def _cells(line: Line) -> list[_Cell]:
+    """Part a line into names: as many words as possible named, in as few names as possible."""
+    words = line.words
+    best: list[tuple[tuple[int, int], list[_Cell]]] = [((0, 0), [])]
+    for end in range(1, len(words) + 1):
+        options = []
+        for start in range(end - 1, max(end - 6, -1), -1):
+            if start < end - 1 and _gap(words[start], words[start + 1]) > _WITHIN_A_NAME:
+                break
+            cell = _cell(words[start:end])
+            if end - start == 1 or cell.kinds:
+                (unnamed, cells), found = best[start]
+                cost = (unnamed + (0 if cell.kinds else end - start), cells + 1)
+                options.append((cost, [*found, cell]))
+        best.append(min(options, key=lambda option: option[0]))
+    return list(_unnamed_joined(best[-1][1], words[0].bottom - words[0].top))
+
+
+def _gap(a: Word, b: Word) -> float:
+    return (b.left - a.right) / max(a.bottom - a.top, 0.1)
+
+
+def _cell(words: Sequence[Word]) -> _Cell:
+    text = " ".join(word.text for word in words)
+    kinds = heading_kinds(text) or tuple(kind for names in _code_over_name(text) for kind in names)
+    return _Cell(text, words[0].left, max(word.right for word in words), kinds)
+
+
+def _unnamed_joined(cells: Sequence[_Cell], height: float) -> Iterator[_Cell]:
+    """Put names together that mean nothing, where they stand as close as words do."""
+    held: _Cell | None = None
+    for cell in cells:
+        if held and not held.kinds and not cell.kinds and cell.left - held.right <= height * 0.5:
+            held = _Cell(f"{held.text} {cell.text}", held.left, cell.right, ())
+            continue
+        if held:
+            yield held
+        held = cell
+    if held:
+        yield held
+
+
+def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
+    """Join cells below each other to columns; names without a known kind make columns of another kind."""
+    stacks: list[list[_Cell]] = []
+    for row in rows:
+        for cell in row:
+            if not plain_heading(cell.text):
+                continue
+            stack = max(stacks, key=lambda stack: _shared(stack, cell), default=None)
+            if stack is None or _shared(stack, cell) < _share_needed(stack, cell):
+                stacks.append([cell])
+            else:
+                stack.append(cell)
+    columns = [
+        Column(
+            min(cell.left for cell in stack),
+            max(cell.right for cell in stack),
+            _names(stack),
+            basis(_joined([cell.text for cell in stack])),
+        )
+        for stack in stacks
+    ]
+    return tuple(sorted(columns, key=lambda column: column.left))
+
+
+def _shared(stack: Sequence[_Cell], cell: _Cell) -> float:
+    left, right = min(other.left for other in stack), max(other.right for other in stack)
+    return (min(right, cell.right) - max(left, cell.left)) / max(min(right - left, cell.right - cell.left), 0.1)
+
+
+def _share_needed(stack: Sequence[_Cell], cell: _Cell) -> float:
+    """Return the share of a name that must be below another; more if words and numbers would mix."""
+    numeric = [bool(one.kinds) and one.kinds[0] in NUMERIC_KINDS for one in (*stack, cell) if one.kinds]
+    return _SURELY_SAME_COLUMN if len(set(numeric)) > 1 else _SAME_COLUMN
+
+
+def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
+    """Return the names of a column: one name over all lines if it has a kind, otherwise one per line."""
+    texts = [cell.text for cell in stack]
+    if len(texts) == 1 and (both := _code_over_name(texts[0])):
+        return both
+    whole = heading_kinds(_joined(texts))
+    if whole or len(texts) == 1:
+        return (whole or (Kind.OTHER,),)
+    best: list[tuple[tuple[int, int], list[tuple[Kind, ...]]]] = [((0, 0), [])]
+    for end in range(1, len(texts) + 1):
+        options = []
+        for start in range(end):
+            kinds = heading_kinds(_joined(texts[start:end]))
+            (unnamed, names), found = best[start]
+            cost = (unnamed + (0 if kinds else end - start), names + 1)
+            options.append((cost, [*found, kinds]))
+        best.append(min(options, key=lambda option: option[0]))
+    named = [kinds for kinds in best[-1][1] if kinds]
+    if not named:
+        return ((Kind.OTHER,),)
+    texts_only = all(kinds[0] in TEXT_KINDS or kinds[0] is Kind.OTHER for kinds in named)
+    return tuple(named) if texts_only else (named[0],)
+
+
+def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
+    """Return both names of a heading such as `Material/Bezeichnung`: a code above a description, or below."""
+    upper, _, lower = text.partition("/")
+    if Kind.DESCRIPTION in heading_kinds(upper) and heading_kinds(lower) == (Kind.ARTICLE,):
+        return ((Kind.DESCRIPTION,), (Kind.ARTICLE,))
+    if lower and Kind.ARTICLE in heading_kinds(upper) and heading_kinds(lower) == (Kind.DESCRIPTION,):
+        return ((Kind.ARTICLE,), (Kind.DESCRIPTION,))
+    return ()
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Lines of one name; a hyphen at the end of a line parts a word."""
+    joined = texts[0]
+    for before, text in pairwise(texts):
+        joined = f"{joined.rstrip('-')} {text}" if before.endswith("-") else f"{joined} {text}"
+    return joined
