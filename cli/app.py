@@ -71,6 +71,8 @@ COMMANDS = {
     ),
     "audit": Command("cli.audit:app", "Check that nobody has changed the trail of who changed what.", TASKS),
     "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
+    "login": Command("cli.commands.login:login", "Sign in to a deployment with the browser.", ACCOUNT),
+    "logout": Command("cli.commands.login:logout", "Revoke and delete a stored login.", ACCOUNT),
     "cdk": Command("cli.local.deployment:app", "Run the CDK command line: for a real account.", ACCOUNT),
     "extract": Command("tools.extract:extract", "Read documents from files and show their fields.", READ),
     "simulate": Command(

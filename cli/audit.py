@@ -18,9 +18,8 @@ app = typer.Typer(
     help=f"""{SUMMARY}
 
     Each entry holds a hash of itself and of the entry before it, so that one which was changed, taken out or put in
-    breaks the chain. The trail is asked of the API, and computed anew here: that of the local cloud, as an admin who is
-    made for you; or that of a deployment, whose address is in COUNTERFOIL_URL and an ID token for it in
-    COUNTERFOIL_TOKEN.
+    breaks the chain. The command reads the trail from the API, and computes the hashes again: from a deployment after
+    `counterfoil login`, else from the local cloud, as an admin who is created for you.
     """,
     no_args_is_help=True,
     add_completion=False,

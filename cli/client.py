@@ -1,7 +1,8 @@
 """The HTTP API as commands ask it: the local cloud's, or that of a deployment on AWS.
 
 The environment names a deployment, `COUNTERFOIL_URL`, and holds an ID token of its issuer, `COUNTERFOIL_TOKEN`, whose
-roles apply. Without them, a command signs in to the local cloud (`cli.local.sign_in`), as an admin of all tenants.
+roles apply. Without a token, a stored login is used (`counterfoil login`), by default the last one. Without a login, a
+command signs in to the local cloud (`cli.local.sign_in`), as an admin of all tenants.
 """
 
 import getpass
@@ -11,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 import typer
@@ -207,23 +207,41 @@ def reach(context: typer.Context, by: str | None = None) -> Api:
         CloudError: the local cloud is not up.
         UsageError: what the environment says of a deployment cannot be used, or is not all that is said.
     """
-    url = os.environ.get(URL)
-    if url is None:
+    url, local = os.environ.get(URL), context.obj
+    if url is not None and local is not None:
+        raise UsageError(f"{URL} and --local (or COUNTERFOIL_LOCAL) name two clouds: leave one of them out.")
+    found = _deployment(url) if local is None else None
+    if found is None:
         from cli.local.cloud import Cloud  # slow to import
         from cli.local.place import place_of
         from cli.local.sign_in import SignedIn
 
-        cloud = Cloud.at(place_of(context.obj))
+        cloud = Cloud.at(place_of(local))
         auth = SignedIn(cloud, by or _reader())
         client = httpx.Client(base_url=cloud.api_url, auth=auth, timeout=PATIENCE)
         return Api(context.with_resource(client), auth.name_of)
-    if context.obj is not None:
-        raise UsageError(f"{URL} and --local (or COUNTERFOIL_LOCAL) name two clouds: leave one of them out.")
     given = context.get_parameter_source("by")
     if given is not None and given.name == "COMMANDLINE":
-        raise UsageError(f"Who does it in a deployment is who {TOKEN} is of: leave --by out.")
-    client = httpx.Client(base_url=_checked(url), auth=Bearer(_token()), timeout=PATIENCE)
+        raise UsageError(f"{found[0]} takes the user's name from the token: leave --by out.")
+    client = httpx.Client(base_url=found[0], auth=found[1], timeout=PATIENCE)
     return Api(context.with_resource(client))
+
+
+def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
+    """Return address and authentication for `url` or for the last login. None: there is no login."""
+    from cli.logins import Logins, StoredLogin  # imports this module
+
+    if url is not None:
+        url = address(url, URL)
+        if TOKEN in os.environ:
+            return url, Bearer(_token())
+    logins = Logins.read()
+    chosen = url or logins.default
+    if chosen in logins.by_url:
+        return chosen, StoredLogin(chosen, logins.by_url[chosen])
+    if url is not None:
+        raise UsageError(f"You are not signed in to {url}. Run 'counterfoil login --url {url}', or set {TOKEN}.")
+    return None
 
 
 def after(
@@ -267,7 +285,10 @@ def read(answer: httpx.Response, form: type[M]) -> M:
 
 def _check(answer: httpx.Response) -> None:
     if answer.status_code == 401:  # no token is told
-        raise UsageError(f"The API does not take the token ({TOKEN}): it has expired, or is no ID token of its issuer.")
+        raise UsageError(
+            "The API does not take the token: it has expired, or is not an ID token of its issuer. "
+            f"Run 'counterfoil login', or renew {TOKEN}."
+        )
     if answer.is_success:
         return
     sentence = _sentence(answer)
@@ -302,21 +323,33 @@ def _written(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _checked(url: str) -> str:
-    """The address of a deployment, if a token may be sent there."""
-    parts = urlsplit(url.strip())
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
-    if not is_safe or not parts.hostname or parts.username or parts.query or parts.fragment:
+def address(url: str, name: str) -> str:
+    """Return the address of an API in one spelling, given that of the API or of its console.
+
+    Raises:
+        UsageError: a token must not be sent there. `name` says where the address comes from.
+    """
+    parts = httpx.URL(url.strip()) if is_private(url.strip()) else None
+    if parts is None or parts.userinfo or parts.query or parts.fragment:
         raise UsageError(
-            f"{URL} is the address of the API, such as https://abc123.execute-api.eu-central-1.amazonaws.com"
+            f"{name} is the address of the API, such as https://abc123.execute-api.eu-central-1.amazonaws.com"
         )
-    return url.strip().removesuffix("/")
+    return str(parts).removesuffix("/").removesuffix("/console")
+
+
+def is_private(url: str) -> bool:
+    """Return True if requests are encrypted, or do not leave this machine."""
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    return bool(parts.host) and (parts.scheme == "https" or (parts.scheme == "http" and parts.host in LOOPBACK))
 
 
 def _token() -> str:
     token = os.environ.get(TOKEN, "").strip()
     if not token.isascii() or not token.isprintable() or " " in token or not token:
-        raise UsageError(f"{URL} is set: {TOKEN} has to hold an ID token of the deployment's issuer.")
+        raise UsageError(f"{TOKEN} must hold an ID token of the issuer of {URL}.")
     return token
 
 

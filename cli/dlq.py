@@ -60,8 +60,8 @@ TRACES_AT_ONCE = 5
 app = typer.Typer(
     help=f"""{SUMMARY}
 
-    Letters that died of the same make a group. Commands ask the API: that of the local cloud, as an admin who is made
-    for you; or that of a deployment, whose address is in COUNTERFOIL_URL and an ID token for it in COUNTERFOIL_TOKEN.
+    Dead letters with the same error make a group. Commands are clients of the API: a deployment's after
+    `counterfoil login`, else the local cloud's, as an admin who is created for you.
     """,
     no_args_is_help=True,
     add_completion=False,

@@ -22,8 +22,8 @@ app = typer.Typer(
     help=f"""{SUMMARY}
 
     A paused queue is not read: what is in it waits, however long, and loses no attempt. A deployment does not resume
-    it. Commands ask the API: that of the local cloud, as an admin who is made for you; or that of a deployment, whose
-    address is in COUNTERFOIL_URL and an ID token for it in COUNTERFOIL_TOKEN.
+    it. Commands are clients of the API: a deployment's after `counterfoil login`, else the local cloud's, with an admin
+    created for you.
     """,
     invoke_without_command=True,
     add_completion=False,

@@ -5,8 +5,8 @@ context names. The gateway checks signature, issuer, audience and expiry, and th
 more. Groups say what a person may do: `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or
 `tenant:*`.
 
-The pages of the console, under `/console`, are for everybody: they hold nothing, and ask the API with the token of
-whoever signs in. They sign in as a client without a secret, by authorization code and PKCE.
+The pages of the console, under `/console`, are public: they hold no data, and send the user's token to the API. The
+console and `counterfoil login` share a client without a secret: authorization code with PKCE.
 
 It is an HTTP API: what it refuses by itself (no valid token, too many requests, no room for the function) it says in
 its own form, which cannot be changed. The description of the API has both.
@@ -32,6 +32,8 @@ BURST = 100
 """What the gateway lets through: a database connection is what each request takes."""
 CONSOLE_PATHS = ("/console", "/console/{path+}")
 """Without a token, and read alone."""
+COMMAND_LINE = tuple(f"http://localhost:{port}/callback" for port in (18400, 18401, 18402))
+"""Callback URLs of `counterfoil login`. Cognito allows http for localhost only, and compares the whole URL."""
 DISCOVERY = "/.well-known/openid-configuration"
 WORKDAY_HOURS = 12
 """How long a browser stays signed in without a password; a token of its own lasts for an hour."""
@@ -144,7 +146,7 @@ class Api(Construct):
             o_auth=cognito.OAuthSettings(
                 flows=cognito.OAuthFlows(authorization_code_grant=True),
                 scopes=[cognito.OAuthScope.OPENID, cognito.OAuthScope.EMAIL],
-                callback_urls=[f"{console}/signed-in" for console in consoles],
+                callback_urls=[*(f"{console}/signed-in" for console in consoles), *COMMAND_LINE],
                 logout_urls=[f"{console}/signed-out" for console in consoles],
             ),
             supported_identity_providers=[cognito.UserPoolClientIdentityProvider.COGNITO],

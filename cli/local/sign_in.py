@@ -1,10 +1,8 @@
 """Sign people in to the local cloud, and cache their tokens in its folder."""
 
-import base64
 import hashlib
 import hmac
 import json
-import os
 import re
 import time
 from collections.abc import Generator
@@ -18,9 +16,8 @@ import httpx
 from cli.console import EVERY_TENANT, make_person
 from cli.failures import CloudError
 from cli.local.cloud import Cloud
+from cli.logins import LEAST_SECONDS, Claims, write_private
 
-LEAST_SECONDS = 60
-"""That a token has to be valid for, to be used."""
 HOST = "cli.counterfoil.example"
 """Where the e-mail addresses of people are that commands make."""
 _NO_LOCAL_PART = re.compile(r"[^a-z0-9._-]+")
@@ -38,10 +35,9 @@ class Session:
 
     @classmethod
     def of(cls, token: str) -> "Session":
-        """What an ID token says, which was just had from its issuer."""
-        part = token.split(".")[1]
-        told = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-        return cls(str(told["sub"]), token, float(told["exp"]))
+        """Create the session of a new ID token."""
+        claims = Claims.of(token)
+        return cls(claims.sub, token, claims.exp)
 
 
 class SignedIn(httpx.Auth):
@@ -94,12 +90,8 @@ class SignedIn(httpx.Auth):
 
     def _keep(self) -> None:
         path = self._cloud.place.sessions
-        fresh = path.with_suffix(f".{os.getpid()}")
         try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                json.dump({name: asdict(session) for name, session in self._kept.items()}, file)
-            fresh.replace(path)
+            write_private(path, json.dumps({name: asdict(session) for name, session in self._kept.items()}))
         except OSError as error:
             raise CloudError(f"The local cloud cannot use {path.parent}: {error.strerror or error}.") from None
 

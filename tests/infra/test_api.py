@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from cli.commands.login import PORTS
 from counterfoil.settings import SignIn
 from functions.admin_api import console
 from functions.admin_api.http import BY_THE_GATEWAY, SENTENCES
@@ -41,14 +42,13 @@ def test_every_route_takes_a_token_but_those_of_the_console(aws: Synthesis, loca
         assert len({json.dumps(route["Target"]) for route in routes}) == 1
 
 
-def test_a_browser_signs_in_by_code_without_a_secret_and_comes_back_to_the_console_alone(
-    aws: Synthesis, local: Synthesis
-) -> None:
+def test_public_client_redirects_to_console_and_command_line(aws: Synthesis, local: Synthesis) -> None:
     _, browsers = clients(aws.app)
-    (back,) = aws.app.resolved(browsers["CallbackURLs"])
+    back, *command_line = aws.app.resolved(browsers["CallbackURLs"])
     (out,) = aws.app.resolved(browsers["LogoutURLs"])
-    (local_back,) = local.app.resolved(clients(local.app)[1]["CallbackURLs"])
+    local_back, *local_command_line = local.app.resolved(clients(local.app)[1]["CallbackURLs"])
 
+    assert command_line == local_command_line == [f"http://localhost:{port}/callback" for port in PORTS]
     assert browsers["AllowedOAuthFlows"] == ["code"]
     assert browsers["GenerateSecret"] is False
     assert not {flow for flow in browsers.get("ExplicitAuthFlows", ()) if "REFRESH" not in flow}

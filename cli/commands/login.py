@@ -1,0 +1,288 @@
+"""`counterfoil login` and `logout`: sign a person in to a deployment with the browser.
+
+OAuth 2.0 authorization code flow with PKCE (RFC 7636) and a loopback redirect (RFC 8252).
+"""
+
+import base64
+import hashlib
+import secrets
+import selectors
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer
+from typing import Annotated, Any, TextIO, TypeVar
+from urllib.parse import parse_qs
+
+import httpx
+import typer
+from pydantic import BaseModel, ValidationError
+
+from cli.client import PATIENCE, URL, NotNowError, address, is_private
+from cli.failures import CommandError, UsageError
+from cli.logins import Claims, Login, Logins, RefusedError, changed, error_code, post, request_tokens
+from cli.output import aside, page
+
+PORTS = (18400, 18401, 18402)
+"""`infra/api.py` registers their addresses, because an issuer compares the whole address."""
+SCOPES = ("openid", "email")
+WAIT_SECONDS = 300
+_IDLE_SECONDS = 1
+"""Browsers also open connections that they do not use."""
+_PAGE = b"""<!doctype html><html lang="en"><title>Counterfoil</title>
+<p>The command line continues. You can close this page.</p></html>"""
+_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Length": str(len(_PAGE)),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+}
+M = TypeVar("M", bound=BaseModel)
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar=URL,
+        help="Address of the deployment's API or console.",
+        show_default="the last login's",
+    ),
+]
+
+
+class _SignIn(BaseModel):
+    issuer: str
+    client: str
+    discovery: str
+
+
+class _Config(BaseModel):
+    sign_in: _SignIn | None
+
+
+class _Issuer(BaseModel):
+    """OpenID Connect discovery document."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    revocation_endpoint: str | None = None
+    scopes_supported: list[str] = []
+
+
+class Listener(TCPServer):
+    """Receives one redirect of the browser on this machine."""
+
+    allow_reuse_address = True
+    timeout = 0
+
+    def __init__(self, port: int) -> None:
+        """Listen on a port of the loopback address.
+
+        Raises:
+            OSError: the port is in use.
+        """
+        super().__init__(("127.0.0.1", port), _Callback)
+        self.redirect = f"http://localhost:{port}/callback"
+        self.query: str | None = None
+
+    def wait(self, seconds: float, pasted: TextIO, clock: Callable[[], float] = time.monotonic) -> str:
+        """Return the query of the redirect, from the browser or from the address pasted into `pasted`.
+
+        Raises:
+            CommandError: neither arrived in time.
+        """
+        ends = clock() + seconds
+        with selectors.SelectSelector() as ready:
+            ready.register(self, selectors.EVENT_READ)
+            with suppress(ValueError):  # closed, or not a file of the system
+                ready.register(pasted, selectors.EVENT_READ)
+            while self.query is None:
+                left = ends - clock()
+                if left <= 0:
+                    raise CommandError(
+                        f"The sign-in took more than {seconds:g} seconds. Run 'counterfoil login' again."
+                    )
+                for key, _ in ready.select(left):
+                    if key.fileobj is self:
+                        self.handle_request()
+                    elif line := pasted.readline():
+                        self._paste(line)
+                    else:
+                        ready.unregister(pasted)
+        return self.query
+
+    def _paste(self, line: str) -> None:
+        query = line.strip().partition("?")[2].partition("#")[0]
+        if query:
+            self.query = query
+        elif line.strip():
+            aside().print(f"Paste the whole address, which begins with {self.redirect}?")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a connection that the browser closes early."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+class _Callback(BaseHTTPRequestHandler):
+    timeout = _IDLE_SECONDS
+    server: Listener
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path != "/callback" or self.server.query is not None:
+            self.send_error(404)
+            return
+        self.server.query = query
+        self.send_response(200)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(_PAGE)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+        """Log nothing, because the address contains the code."""
+
+
+def login(
+    *,
+    url: Url = None,
+    browse: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
+    wait: Annotated[float, typer.Option(min=1, help="How long to wait for the sign-in, in seconds.")] = WAIT_SECONDS,
+) -> None:
+    """Sign in to a deployment with the browser.
+
+    Commands then use this deployment until `counterfoil logout`. Without a browser on this machine, open the printed
+    address on another one, and paste the address that its browser shows at the end.
+    """
+    at = _chosen(url)
+    if at is None:
+        raise UsageError("Name the deployment: counterfoil login --url https://counterfoil.example.com")
+    with changed():
+        pass  # a login that cannot be stored fails before the sign-in
+    client, issuer = _discovered(at)
+    with _listening() as listener:
+        state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
+        sign_in = _sign_in_address(issuer, client, listener.redirect, state, verifier)
+        aside().print(f"Sign in with the browser:\n\n{sign_in}\n", soft_wrap=True)
+        aside().print("If it cannot reach this machine, paste the address that it shows after the sign-in.")
+        if browse:
+            threading.Thread(target=webbrowser.open, args=(sign_in,), daemon=True).start()  # some wait for its end
+        query = listener.wait(wait, sys.stdin)
+    form = {"grant_type": "authorization_code", "client_id": client, "code": _code(query, state)}
+    try:
+        tokens = request_tokens(
+            issuer.token_endpoint, form | {"redirect_uri": listener.redirect, "code_verifier": verifier}
+        )
+    except RefusedError as error:
+        raise CommandError(f"{error} The code may have expired: run 'counterfoil login' again.") from None
+    with changed() as logins:
+        logins.by_url[at] = Login(
+            **tokens.model_dump(),
+            client=client,
+            token_endpoint=issuer.token_endpoint,
+            revocation_endpoint=issuer.revocation_endpoint,
+        )
+        logins.default = at
+    claims = Claims.of(tokens.id_token)
+    page().print(f"Signed in to {at} as {claims.email or claims.sub}.", soft_wrap=True)
+
+
+def logout(*, url: Url = None) -> None:
+    """Revoke and delete a stored login.
+
+    The current ID token expires within an hour. The browser stays signed in.
+    """
+    at = _chosen(url)
+    if at is None or at not in Logins.read().by_url:
+        page().print("You are not signed in." if at is None else f"You are not signed in to {at}.", soft_wrap=True)
+        return
+    with changed() as logins:
+        gone = logins.by_url.pop(at, None)
+        if logins.default == at:
+            logins.default = None
+    if others := ", ".join(logins.by_url):
+        aside().print(f"Other logins: {others}. To use one, set {URL}.", soft_wrap=True)
+    if gone is None or gone.refresh_token is None or gone.revocation_endpoint is None:
+        page().print(f"Deleted the login to {at}. It had no token that can be revoked.", soft_wrap=True)
+        return
+    try:
+        post(gone.revocation_endpoint, {"token": gone.refresh_token, "client_id": gone.client})
+    except CommandError as error:
+        raise CommandError(f"Deleted the login to {at}, but could not revoke its refresh token. {error}") from None
+    page().print(f"Deleted the login to {at}, and revoked its refresh token.", soft_wrap=True)
+
+
+def _chosen(url: str | None) -> str | None:
+    return Logins.read().default if url is None else address(url, "--url")
+
+
+def _discovered(url: str) -> tuple[str, _Issuer]:
+    """Return the client id of a deployment, and its issuer."""
+    found = _fetched(f"{url}/console/config.json", _Config, "a deployment of Counterfoil").sign_in
+    if found is None:
+        raise UsageError(f"{url} has no sign-in for people.")
+    issuer = _fetched(found.discovery, _Issuer, "an OpenID Connect issuer")
+    endpoints = (issuer.authorization_endpoint, issuer.token_endpoint, issuer.revocation_endpoint)
+    if issuer.issuer != found.issuer or not all(is_private(one) for one in endpoints if one is not None):
+        raise CommandError(
+            f"The discovery document of {found.issuer} names another issuer, or endpoints without https."
+        )
+    return found.client, issuer
+
+
+def _fetched(address: str, form: type[M], what: str) -> M:
+    try:
+        answer = httpx.get(address, headers={"Accept": "application/json"}, timeout=PATIENCE)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise NotNowError(f"{address} does not answer: {type(error).__name__}.") from None
+    if answer.is_server_error:
+        raise NotNowError(f"{address} fails ({answer.status_code}).")
+    try:
+        return form.model_validate_json(answer.content)
+    except ValidationError:
+        raise UsageError(f"{address} does not belong to {what} ({answer.status_code}).") from None
+
+
+def _listening() -> Listener:
+    for port in PORTS:
+        try:
+            return Listener(port)
+        except OSError as error:
+            reason = error.strerror
+    raise CommandError(f"One of the local ports {', '.join(map(str, PORTS))} must be free: {reason}.")
+
+
+def _sign_in_address(issuer: _Issuer, client: str, redirect: str, state: str, verifier: str) -> str:
+    offline = ("offline_access",) if "offline_access" in issuer.scopes_supported else ()
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+    query = {
+        "response_type": "code",
+        "client_id": client,
+        "redirect_uri": redirect,
+        "scope": " ".join((*SCOPES, *offline)),
+        "state": state,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+    }
+    return str(httpx.URL(issuer.authorization_endpoint).copy_merge_params(query))
+
+
+def _code(query: str, state: str) -> str:
+    """Return the code of a redirect.
+
+    Raises:
+        CommandError: the sign-in failed, or the redirect belongs to another one.
+    """
+    found = {name: values[0] for name, values in parse_qs(query).items()}
+    if found.get("error") == "access_denied":
+        raise CommandError("The sign-in was denied or canceled.")
+    if "error" in found:
+        raise CommandError(f"The issuer refuses the sign-in: {error_code(found['error'])}.")
+    if found.get("state") != state or "code" not in found:
+        raise CommandError("The answer belongs to another sign-in. Run 'counterfoil login' again.")
+    return found["code"]

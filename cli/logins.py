@@ -1,0 +1,230 @@
+"""Logins to deployments, stored with their tokens and refreshed before these expire.
+
+The tokens come from an OpenID Connect issuer, such as the deployment's user pool. The API requires the ID token.
+"""
+
+import base64
+import fcntl
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+
+from cli.client import PATIENCE, NotNowError
+from cli.failures import CommandError, UsageError
+
+LEAST_SECONDS = 60
+"""Remaining lifetime below which a token is refreshed."""
+_JWT = re.compile(r"[\w-]+\.([\w-]+)\.[\w-]+", re.ASCII)
+_ERROR_CODE = re.compile(r"[a-z_]{1,40}")
+
+
+class Claims(BaseModel):
+    """Claims of an ID token."""
+
+    sub: str
+    exp: float
+    """Seconds since the epoch."""
+    email: str | None = None
+
+    @classmethod
+    def of(cls, token: str) -> "Claims":
+        """Decode a token that came directly from its issuer. The API checks the signature.
+
+        Raises:
+            CommandError: it is not an ID token.
+        """
+        try:
+            found = _JWT.fullmatch(token)
+            part = found[1] if found else ""
+            return cls.model_validate_json(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        except ValueError:
+            raise CommandError("The issuer did not return an ID token.") from None
+
+
+class Tokens(BaseModel):
+    """Response of the token endpoint."""
+
+    id_token: str = Field(repr=False)
+    refresh_token: str | None = Field(default=None, repr=False)
+
+
+class Login(Tokens):
+    """One login, with all that its refresh needs."""
+
+    client: str
+    token_endpoint: str
+    revocation_endpoint: str | None
+
+    def expires_soon(self, now: float) -> bool:
+        """Return True if the ID token must be refreshed before its next use."""
+        return Claims.of(self.id_token).exp - now < LEAST_SECONDS
+
+
+class Logins(BaseModel):
+    """All logins of this user."""
+
+    default: str | None = None
+    """URL of the last login."""
+    by_url: dict[str, Login] = {}
+
+    @classmethod
+    def read(cls) -> "Logins":
+        """Read the stored logins, none if the file is missing.
+
+        Raises:
+            CommandError: the file is damaged.
+        """
+        try:
+            return cls.model_validate_json(_path().read_bytes())
+        except (FileNotFoundError, RuntimeError):  # RuntimeError: the home folder is unknown
+            return cls()
+        except ValidationError:
+            raise CommandError(f"{_path()} is damaged. Delete it, and run 'counterfoil login'.") from None
+
+
+class RefusedError(CommandError):
+    """The issuer refuses a request."""
+
+
+class StoredLogin(httpx.Auth):
+    """Authenticates requests with a stored login, and refreshes its token."""
+
+    def __init__(self, url: str, login: Login, now: Callable[[], float] = time.time) -> None:
+        self._url, self._login, self._now = url, login, now
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add a valid token to the request.
+
+        Raises:
+            UsageError: the user must log in again.
+            CommandError: the issuer cannot answer, or the new token cannot be stored.
+        """
+        if self._login.expires_soon(self._now()):
+            self._login = _refreshed(self._url, self._now())
+        request.headers["Authorization"] = f"Bearer {self._login.id_token}"
+        yield request
+
+
+@contextmanager
+def changed() -> Iterator[Logins]:
+    """Change the stored logins while other commands wait.
+
+    Raises:
+        CommandError: the file is damaged, or cannot be written.
+    """
+    try:
+        path = _path()
+    except RuntimeError:
+        raise UsageError("XDG_CONFIG_HOME must be set, because your home folder is unknown.") from None
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        logins = Logins.read()
+        yield logins
+        try:
+            write_private(path, logins.model_dump_json(indent=1))
+        except OSError as error:
+            raise _unusable(path, error) from None
+    finally:
+        os.close(lock)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file in one step. Only its owner can read it, from its creation on."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates it with mode 0600
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def request_tokens(endpoint: str, form: Mapping[str, str]) -> Tokens:
+    """Request tokens from a token endpoint.
+
+    Raises:
+        RefusedError: the issuer refuses the code or the refresh token.
+        CommandError: the issuer cannot answer, or returns no ID token.
+    """
+    answer = post(endpoint, form)
+    try:
+        tokens = Tokens.model_validate_json(answer.content)
+    except ValidationError:
+        raise CommandError("The issuer did not return an ID token.") from None
+    Claims.of(tokens.id_token)
+    return tokens
+
+
+def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
+    """Return a successful response of an issuer.
+
+    Raises:
+        RefusedError: the issuer refuses the request.
+        NotNowError: the issuer cannot answer.
+    """
+    host = httpx.URL(endpoint).host
+    try:
+        answer = httpx.post(endpoint, data=dict(form), headers={"Accept": "application/json"}, timeout=PATIENCE)
+    except httpx.HTTPError as error:
+        raise NotNowError(f"The issuer {host} does not answer: {type(error).__name__}.") from None
+    if answer.is_success:
+        return answer
+    if answer.is_client_error and answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
+        raise RefusedError(f"The issuer {host} refuses: {_error_code(answer)}.")
+    raise NotNowError(f"The issuer {host} fails ({answer.status_code}).")
+
+
+def error_code(text: str) -> str:
+    """Return a printable OAuth error code. Other text could contain a token."""
+    return text if _ERROR_CODE.fullmatch(text) else "unknown error"
+
+
+def _error_code(answer: httpx.Response) -> str:
+    try:
+        return error_code(str(answer.json()["error"]))
+    except (ValueError, LookupError, TypeError):
+        return f"status {answer.status_code}"
+
+
+def _refreshed(url: str, now: float) -> Login:
+    """Return the login with a valid token. Only one of several commands refreshes it."""
+    ended = f"The login to {url} has ended. Run 'counterfoil login --url {url}'."
+    with changed() as logins:
+        login = logins.by_url.get(url)
+        if login is None:
+            raise UsageError(ended)
+        if login.expires_soon(now):
+            if login.refresh_token is None:
+                raise UsageError(ended)
+            form = {"grant_type": "refresh_token", "client_id": login.client, "refresh_token": login.refresh_token}
+            try:
+                tokens = request_tokens(login.token_endpoint, form)
+            except RefusedError as error:
+                raise UsageError(f"{ended} {error}") from None
+            login = login.model_copy(update=tokens.model_dump(exclude_none=True))
+            logins.by_url[url] = login
+        return login
+
+
+def _path() -> Path:
+    base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    if not base.is_absolute():  # the specification ignores relative paths
+        base = Path.home() / ".config"
+    return base / "counterfoil" / "logins.json"
+
+
+def _unusable(path: Path, error: OSError) -> CommandError:
+    return CommandError(f"The login cannot be stored in {path.parent}: {error.strerror or error}.")

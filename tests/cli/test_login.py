@@ -1,0 +1,467 @@
+"""Signing in to a deployment, against a user pool played by a real HTTP server on this machine."""
+
+import base64
+import hashlib
+import json
+import os
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli import client
+from cli.app import app
+from cli.client import Api, By
+from cli.commands import login as command
+from cli.commands.login import Listener
+from cli.failures import CommandError, UsageError
+from cli.logins import Logins, StoredLogin
+
+SECRET = "hush"
+"""Part of every token and code."""
+HOUR = 3600.0
+
+
+@dataclass
+class Pool:
+    """A deployment and its issuer: discovery, authorization, token and revocation endpoints."""
+
+    url: str = ""
+    lifetime: float = HOUR
+    """Seconds for which ID tokens are valid."""
+    denies: dict[str, str] | None = None
+    """Query of the redirect, in place of a code."""
+    refuses: bool = False
+    """Whether the token endpoint refuses all codes and refresh tokens."""
+    status: int = 200
+    """Status of revocations."""
+    discovery: dict[str, Any] = field(default_factory=dict)
+    """Overrides of the discovery document."""
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    refreshed: int = 0
+    rotates: bool = False
+    revoked: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    """ID tokens, as the API receives them."""
+
+    def get(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
+        if path == "/console/config.json":
+            return 200, {"sign_in": {"issuer": self.url, "client": "console", "discovery": f"{self.url}/discovery"}}
+        if path == "/discovery":
+            names = {"authorization": "authorize", "token": "token", "revocation": "revoke"}
+            endpoints = {f"{name}_endpoint": f"{self.url}/{at}" for name, at in names.items()}
+            return 200, {"issuer": self.url, "scopes_supported": ["openid"], **endpoints, **self.discovery}
+        if path == "/authorize":
+            code = f"{SECRET}-code-{len(self.codes)}"
+            self.codes[code] = query
+            answer = {"code": code, "state": query["state"]} if self.denies is None else self.denies
+            return 302, f"{query['redirect_uri']}?{urlencode(answer)}"
+        return 404, {}
+
+    def post(self, path: str, form: dict[str, str]) -> tuple[int, Any]:
+        if path == "/revoke":
+            self.revoked.append(form["token"])
+            return self.status, {}
+        assert path == "/token"
+        assert form["client_id"] == "console"
+        refresh = f"{SECRET}-refresh-{self.refreshed}"
+        if self.refuses:
+            return 400, {"error": "invalid_grant", "error_description": refresh}
+        if form["grant_type"] == "refresh_token":
+            assert form["refresh_token"] == refresh
+            self.refreshed += 1
+            refresh = f"{SECRET}-refresh-{self.refreshed}"
+            return 200, {"id_token": self.id_token()} | ({"refresh_token": refresh} if self.rotates else {})
+        asked = self.codes.pop(form["code"])
+        digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+        assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        assert (asked["code_challenge_method"], asked["response_type"]) == ("S256", "code")
+        assert asked["redirect_uri"] == form["redirect_uri"]
+        return 200, {"id_token": self.id_token(), "refresh_token": refresh, "access_token": SECRET}
+
+    def id_token(self) -> str:
+        claims = {"sub": "subject", "email": "ann@example.com", "exp": time.time() + self.lifetime}
+        payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+        self.tokens.append(f"{SECRET}.{payload}.{len(self.tokens)}")
+        return self.tokens[-1]
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    pool = Pool()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            self.answer(*pool.get(parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()}))
+
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.answer(*pool.post(self.path, {name: values[0] for name, values in form.items()}))
+
+        def answer(self, status: int, body: Any) -> None:
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", body)
+                body = None
+            self.end_headers()
+            self.wfile.write(b"" if body is None else json.dumps(body).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    pool.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield pool
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Free ports: other tests and users have the real ones."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        free = [one.getsockname()[1], other.getsockname()[1]]
+    monkeypatch.setattr(command, "PORTS", free)
+    return free
+
+
+@pytest.fixture(autouse=True)
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Pages that the browser shows at the end of a sign-in."""
+    shown: list[str] = []
+
+    def browse(address: str) -> None:
+        answer = httpx.get(address, follow_redirects=True)
+        assert SECRET not in answer.text
+        shown.append(answer.text)
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    monkeypatch.delenv("COUNTERFOIL_URL", raising=False)
+    monkeypatch.delenv("COUNTERFOIL_TOKEN", raising=False)
+    return shown
+
+
+@pytest.fixture
+def stored(config: Path) -> Path:
+    return config / "counterfoil" / "logins.json"
+
+
+def run(*words: str) -> str:
+    """Run a command. No output may contain a token."""
+    result = CliRunner().invoke(app, [*words])
+    assert SECRET not in result.output
+    assert SECRET not in str(result.exception)
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def reached(*words: str) -> Api:
+    found: list[Api] = []
+    one = typer.Typer()
+
+    @one.command()
+    def ask(context: typer.Context, *, by: By) -> None:
+        found.append(client.reach(context, by))
+
+    result = CliRunner().invoke(one, [*words])
+    if result.exception is not None:
+        raise result.exception
+    return found[0]
+
+
+def sent(api: Api, now: float | None = None) -> str:
+    """The token of a request."""
+    auth = api.client.auth
+    assert isinstance(auth, StoredLogin)
+    if now is not None:
+        auth._now = lambda: now
+    request = next(auth.sync_auth_flow(api.client.build_request("GET", "/api/admin/dlq")))
+    return request.headers["Authorization"].removeprefix("Bearer ")
+
+
+def test_login_signs_in_and_later_commands_use_it(pool: Pool, shown: list[str]) -> None:
+    output = run("login", "--url", f"{pool.url}/console/")
+    assert f"Signed in to {pool.url} as ann@example.com." in output
+    assert "You can close this page." in shown[0]
+    api = reached()
+    assert str(api.client.base_url).rstrip("/") == pool.url
+    assert sent(api) == pool.tokens[0]
+    assert pool.refreshed == 0
+
+
+def test_tokens_are_stored_for_their_owner_only(pool: Pool, stored: Path) -> None:
+    before = os.umask(0)
+    try:
+        run("login", "--url", pool.url)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(stored.stat().st_mode) == 0o600
+    assert stat.S_IMODE(stored.parent.stat().st_mode) == 0o700
+    assert {file.name for file in stored.parent.iterdir()} == {"logins.json", "logins.lock"}
+    assert pool.tokens[0] in stored.read_text()
+
+
+def test_representations_hide_tokens(pool: Pool) -> None:
+    run("login", "--url", pool.url)
+    assert SECRET not in repr(Logins.read())
+
+
+def test_offline_access_is_requested_where_supported(pool: Pool) -> None:
+    pool.discovery = {"scopes_supported": ["openid", "offline_access"]}
+    pool.denies = {"error": "access_denied"}
+    with pytest.raises(CommandError, match="denied or canceled"):
+        run("login", "--url", pool.url)
+    assert [asked["scope"] for asked in pool.codes.values()] == ["openid email offline_access"]
+
+
+@pytest.mark.parametrize(
+    ("redirect", "says"),
+    [
+        ({"error": "access_denied", "state": "x"}, "denied or canceled"),
+        ({"error": "invalid_scope", "error_description": SECRET}, "refuses the sign-in: invalid_scope"),
+        ({"error": f"{SECRET}.{SECRET}"}, "refuses the sign-in: unknown error"),
+        ({"code": f"{SECRET}-code-0", "state": "wrong"}, "belongs to another sign-in"),
+        ({"code": f"{SECRET}-code-0"}, "belongs to another sign-in"),
+    ],
+)
+def test_a_failed_sign_in_stores_nothing(pool: Pool, redirect: dict[str, str], says: str) -> None:
+    pool.denies = redirect
+    with pytest.raises(CommandError, match=says):
+        run("login", "--url", pool.url)
+    assert not Logins.read().by_url
+    assert not pool.tokens
+
+
+def test_an_expired_code_is_refused(pool: Pool) -> None:
+    pool.refuses = True
+    with pytest.raises(CommandError, match=r"refuses: invalid_grant\. The code may have expired"):
+        run("login", "--url", pool.url)
+
+
+def test_a_login_without_answer_ends(pool: Pool) -> None:
+    with pytest.raises(CommandError, match="more than 1 seconds"):
+        run("login", "--url", pool.url, "--no-browser", "--wait", "1")
+
+
+def test_the_next_free_port_is_used(pool: Pool, ports: list[int]) -> None:
+    with Listener(ports[0]):
+        run("login", "--url", pool.url)
+        with Listener(ports[1]), pytest.raises(CommandError, match=r"ports .* must be free: Address already in use"):
+            run("login", "--url", pool.url)
+
+
+def test_a_folder_that_cannot_be_written_fails_before_the_sign_in(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    with pytest.raises(CommandError, match=r"cannot be stored in .*/file/counterfoil: Not a directory"):
+        run("login", "--url", pool.url)
+    assert not pool.codes
+
+
+def test_a_disk_that_fills_leaves_the_stored_login(pool: Pool, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("login", "--url", pool.url)
+    before = stored.read_text()
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", fail)
+        with pytest.raises(CommandError, match="No space left"):
+            run("login", "--url", pool.url)
+    assert stored.read_text() == before
+    assert len(list(stored.parent.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "url", ["http://console.example", "console.example", "https://a:b@console.example", "https://example:port"]
+)
+def test_an_address_without_encryption_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="--url is the address"):
+        run("login", "--url", url)
+
+
+def test_login_requires_a_deployment(pool: Pool) -> None:
+    with pytest.raises(UsageError, match="Name the deployment"):
+        run("login")
+    with pytest.raises(UsageError, match=r"does not belong to a deployment of Counterfoil \(404\)"):
+        run("login", "--url", f"{pool.url}/elsewhere")
+
+
+@pytest.mark.parametrize(
+    "discovery", [{"issuer": "https://elsewhere.example"}, {"token_endpoint": "http://elsewhere.example/token"}]
+)
+def test_a_wrong_discovery_document_is_refused(pool: Pool, discovery: dict[str, str]) -> None:
+    pool.discovery = discovery
+    with pytest.raises(CommandError, match="another issuer, or endpoints without https"):
+        run("login", "--url", pool.url)
+
+
+def test_a_pasted_address_takes_the_place_of_the_redirect(ports: list[int]) -> None:
+    reading, writing = os.pipe()
+    with Listener(ports[0]) as listener, os.fdopen(reading) as pasted, os.fdopen(writing, "w") as user:
+        print(f"\nnothing\n{listener.redirect}?code=1&state=2", file=user, flush=True)
+        user.close()
+        assert listener.wait(5, pasted) == "code=1&state=2"
+
+
+def test_a_closed_standard_input_does_not_end_the_wait(ports: list[int]) -> None:
+    with (
+        Listener(ports[0]) as listener,
+        Path(os.devnull).open() as pasted,
+        pytest.raises(CommandError, match="more than"),
+    ):
+        listener.wait(0.1, pasted)
+
+
+def test_connections_without_a_redirect_are_ignored(ports: list[int]) -> None:
+    def browse() -> None:
+        idle = socket.create_connection(("127.0.0.1", ports[0]))
+        found.append(httpx.get(f"http://localhost:{ports[0]}/favicon.ico").status_code)
+        found.append(httpx.get(f"http://localhost:{ports[0]}/callback?code=1").status_code)
+        idle.close()
+
+    found: list[int] = []
+    with Listener(ports[0]) as listener, Path(os.devnull).open() as pasted:
+        thread = Thread(target=browse)
+        thread.start()
+        assert listener.wait(10, pasted) == "code=1"
+        thread.join()
+    assert found == [404, 200]
+
+
+# -- refresh --------------------------------------------------------------------------------------------------------
+
+
+def test_an_expiring_token_is_refreshed_once_for_all_commands(pool: Pool) -> None:
+    run("login", "--url", pool.url)
+    one, other = reached(), reached()
+    late = time.time() + HOUR - 30
+    pool.lifetime = 2 * HOUR
+    assert sent(one, late) == sent(other, late) == sent(one, late) == sent(reached()) == pool.tokens[1]
+    assert pool.refreshed == 1
+
+
+def test_a_rotated_refresh_token_replaces_the_previous_one(pool: Pool) -> None:
+    pool.rotates = True
+    run("login", "--url", pool.url)
+    late = time.time() + HOUR
+    assert [sent(reached(), late), sent(reached(), late)] == pool.tokens[1:3]
+    assert Logins.read().by_url[pool.url].refresh_token == f"{SECRET}-refresh-2"
+
+
+def test_a_refused_refresh_requires_a_new_login(pool: Pool) -> None:
+    run("login", "--url", pool.url)
+    api = reached()
+    pool.refuses = True
+    with pytest.raises(
+        UsageError, match=rf"has ended. Run 'counterfoil login --url {pool.url}'.*invalid_grant"
+    ) as told:
+        sent(api, time.time() + HOUR)
+    assert SECRET not in str(told.value)
+    pool.refuses = False
+    run("logout")
+    with pytest.raises(UsageError, match="has ended"):
+        sent(api, time.time() + HOUR)
+
+
+# -- precedence -----------------------------------------------------------------------------------------------------
+
+
+def test_the_environment_precedes_a_login(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("login", "--url", pool.url)
+    monkeypatch.setenv("COUNTERFOIL_URL", f"{pool.url}/")
+    assert sent(reached()) == pool.tokens[0]
+    with pytest.raises(UsageError, match="leave --by out"):
+        reached("--by", "kim")
+    monkeypatch.setenv("COUNTERFOIL_TOKEN", "a.b.c")
+    assert isinstance(reached().client.auth, client.Bearer)
+    monkeypatch.delenv("COUNTERFOIL_TOKEN")
+    monkeypatch.setenv("COUNTERFOIL_URL", "https://other.example")
+    with pytest.raises(UsageError, match=r"not signed in to https://other\.example"):
+        reached()
+
+
+def test_the_last_login_is_the_default(pool: Pool) -> None:
+    run("login", "--url", pool.url)
+    other = pool.url.replace("127.0.0.1", "localhost")
+    run("login", "--url", other)
+    run("login")
+    assert str(reached().client.base_url).rstrip("/") == other
+    output = run("logout")
+    assert f"Other logins: {pool.url}." in output
+    assert list(Logins.read().by_url) == [pool.url]
+    assert Logins.read().default is None
+
+
+def test_a_damaged_file_is_reported(stored: Path) -> None:
+    stored.parent.mkdir(parents=True)
+    stored.write_text(f'{{"by_url": "{SECRET}"}}')
+    with pytest.raises(CommandError, match=r"logins\.json is damaged") as told:
+        reached()
+    assert SECRET not in str(told.value)
+
+
+def test_unknown_home_folder_means_signed_out(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
+    monkeypatch.setattr(Path, "home", fail)
+    assert Logins.read() == Logins()
+    with pytest.raises(UsageError, match="XDG_CONFIG_HOME must be set"):
+        run("login", "--url", pool.url)
+
+
+# -- logout ---------------------------------------------------------------------------------------------------------
+
+
+def test_logout_revokes_and_deletes(pool: Pool, stored: Path) -> None:
+    run("login", "--url", pool.url)
+    assert "and revoked its refresh token" in run("logout", "--url", pool.url)
+    assert pool.revoked == [f"{SECRET}-refresh-0"]
+    assert SECRET not in stored.read_text()
+    assert f"not signed in to {pool.url}" in run("logout", "--url", pool.url)
+    assert "You are not signed in." in run("logout")
+
+
+@pytest.mark.parametrize("status", [400, 503])
+def test_logout_deletes_a_login_that_cannot_be_revoked(pool: Pool, stored: Path, status: int) -> None:
+    run("login", "--url", pool.url)
+    pool.status = status
+    with pytest.raises(CommandError, match="could not revoke its refresh token"):
+        run("logout")
+    assert SECRET not in stored.read_text()
+
+
+def test_logout_works_with_an_issuer_without_revocation(pool: Pool, stored: Path) -> None:
+    pool.discovery = {"revocation_endpoint": None}
+    run("login", "--url", pool.url)
+    assert "no token that can be revoked" in run("logout")
+    assert SECRET not in stored.read_text()
+
+
+def test_logout_without_a_login_writes_nothing(stored: Path) -> None:
+    assert "You are not signed in." in run("logout")
+    assert not stored.parent.exists()
