@@ -13,10 +13,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from counterfoil.documents import extraction
-from counterfoil.documents.extraction import ExtractionResult
-from counterfoil.documents.filetype import misnamed, recognise
+from counterfoil.documents.filetype import check_size
 from counterfoil.documents.sandbox import parsers
-from counterfoil.documents.structured import ROLES, Roles
+from counterfoil.documents.splitting import PageRange
+from counterfoil.documents.structured import ROLES, ExtractionResult, Roles
 from counterfoil.errors import InvalidDocumentError
 
 EXIT_SOME_FILE_FAILED = 1
@@ -28,15 +28,17 @@ _NOTHING = ExtractionResult(None, "none", None)
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Extraction of one file, or its error."""
+    """Extraction of one file or of a part of it, or its error."""
 
     file: str
     seconds: float
     found: ExtractionResult = _NOTHING
     error: str | None = None
+    pages: PageRange | None = None
+    """Pages of a part; None for a whole file."""
 
     def line(self) -> str:
-        """Return one line of JSON. Reason, remarks, evidence and error are included if there are any."""
+        """Return one line of JSON. Pages, reason, remarks, evidence and error are included if there are any."""
         found = self.found
         fields = {
             "file": self.file,
@@ -46,6 +48,7 @@ class _Outcome:
             "structured_data": found.structured_data,
         }
         notes = {
+            "pages": self.pages,
             "reason": found.reason,
             "remarks": found.remarks,
             "evidence": found.evidence,
@@ -69,12 +72,15 @@ def extract(
     A folder is read with all folders in it, but without hidden files.
 
     XML is read exactly, alone or inside a PDF; PDFs without it by the text of their pages. What was read from pages
-    comes with its evidence in JSON: where each field was found, and how sure it is.
+    comes with its evidence in JSON: where each field was found, and how sure it is. A PDF of several documents is
+    split, and each part has its own line with its first and last page.
 
     Exits with 0 when every file was read or kept, and with 1 when at least one had an error.
     """
     failed = False
-    outcomes = (_outcome(file, text_only=text_only) for path in files for file in _files_in(path))
+    outcomes = (
+        outcome for path in files for file in _files_in(path) for outcome in _outcomes(file, text_only=text_only)
+    )
     if as_json:
         for outcome in outcomes:
             failed |= outcome.error is not None
@@ -93,21 +99,32 @@ def _files_in(path: Path) -> list[Path]:
     return sorted(shown) or [path]
 
 
-def _outcome(file: Path, *, text_only: bool) -> _Outcome:
-    started = time.perf_counter()
+def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
+    """Yield the outcome of a file, then of its parts if it has several documents. Covers are not parts."""
+    content, whole = _outcome(file, text_only=text_only)
+    yield whole
+    split = whole.found.split
+    if split is None:
+        return
+    for part, pages in zip(split.parts, parsers.cut(content, split.ranges), strict=True):
+        if part.kind == "document":
+            _, outcome = _outcome(file, pages, text_only=text_only)
+            yield replace(outcome, pages=part.pages)
+
+
+def _outcome(file: Path, part: bytes | None = None, *, text_only: bool) -> tuple[bytes, _Outcome]:
+    """Return the content of a file, or of a part of it, and its outcome."""
+    started, content, found, error = time.perf_counter(), part or b"", _NOTHING, None
     try:
-        content = _read(file)
-        found = parsers.extract(content, text_only=text_only)
-    except InvalidDocumentError as error:
-        return _Outcome(str(file), _since(started), error=str(error))
-    except OSError as error:
-        return _Outcome(str(file), _since(started), error=f"The file cannot be read: {error.strerror or error}.")
-    except Exception as error:  # noqa: BLE001 - one file's failure, even one of ours, never ends the others
-        return _Outcome(
-            str(file), _since(started), error=f"Reading the file failed unexpectedly ({type(error).__name__})."
-        )
-    reason = found.reason and (misnamed(file.name, recognise(content)) or found.reason)
-    return _Outcome(str(file), _since(started), replace(found, reason=reason))
+        content = part or _read(file)
+        found = extraction.extract(content, name=file.name, text_only=text_only, is_part=part is not None)
+    except InvalidDocumentError as problem:
+        error = str(problem)
+    except OSError as problem:
+        error = f"The file cannot be read: {problem.strerror or problem}."
+    except Exception as problem:  # noqa: BLE001 - one file's failure, even one of ours, never ends the others
+        error = f"Reading the file failed unexpectedly ({type(problem).__name__})."
+    return content, _Outcome(str(file), round(time.perf_counter() - started, 6), found, error)
 
 
 def _read(file: Path) -> bytes:
@@ -119,12 +136,8 @@ def _read(file: Path) -> bytes:
     if not file.is_file():
         message = "This is not a regular file."
         raise InvalidDocumentError(message)
-    extraction.check_size(size)
+    check_size(size)
     return file.read_bytes()
-
-
-def _since(started: float) -> float:
-    return round(time.perf_counter() - started, 6)
 
 
 def _show(outcomes: Iterator[_Outcome]) -> bool:
@@ -145,8 +158,9 @@ def _cells(outcome: _Outcome) -> list[str]:
     data = found.structured_data or {}
     roles = ROLES.get(found.type, _OTHER_ROLES) if found.type else _OTHER_ROLES
     document = [(found.type or "").replace("_", " "), data.get(roles.number), data.get(roles.date)]
+    pages = f" {outcome.pages.first}-{outcome.pages.last}" if outcome.pages else ""
     return [
-        Path(outcome.file).name,
+        f"{Path(outcome.file).name}{pages}",
         " ".join(filter(None, document)),
         data.get(roles.seller, {}).get("name", ""),
         " ".join(filter(None, (data.get("total_gross"), data.get("currency")))),

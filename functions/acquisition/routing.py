@@ -6,8 +6,8 @@ job reads the mail under that tenant's row-level security.
 
 from counterfoil.delivery.attempt import Attempt, Effects, Outcome, Skipped, Succeeded
 from counterfoil.documents import files, uploads
-from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import File
+from counterfoil.documents.filetype import check_size
 from counterfoil.documents.mail.message import recipients
 from counterfoil.documents.uploads import INBOX, PREFIX
 from counterfoil.errors import UnknownTenantError

@@ -11,8 +11,8 @@ from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, Outcome, RoutingWorker, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.work import begin
 from counterfoil.documents import files, removal, uploads
-from counterfoil.documents.extraction import check_size
 from counterfoil.documents.files import Fetched, File
+from counterfoil.documents.filetype import check_size
 from counterfoil.documents.mail import attachments, holds, message
 from counterfoil.documents.mail.message import REFUSALS, Refusal
 from counterfoil.documents.sandbox import parsers

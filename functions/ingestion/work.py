@@ -1,16 +1,14 @@
-"""One attempt at ingesting a document: its file is read, what it states is written down, and matching begins.
+"""Ingestion of one document: its file is read, the result is written, and matching begins.
 
-What XML states is exact and taken as it is. Otherwise the pages are read: from their text layer, or where they are
-scans from the characters that are recognised on them; by rules, and where those fall short by a language model. A PDF
-of many documents has no data of its own: it is cut into its children, each with a file, a row and an ingestion of its
-own, and is done. What nobody can read is kept, with the reason.
+A PDF of several documents has no data. It is cut into child documents, each with its own file, row and ingestion. A
+file that cannot be read is stored with the reason.
 
-A document may be read anew. Where that finds nothing, or less because a language model or the recognition of
-characters is not there any more, what was read of it before stands. Where it finds something, but nothing to match by,
-matching is begun all the same, if it ever was: it takes the document out of its cluster. A file that was taken apart
-stays so: what its parts state belongs to them.
+A document can be ingested again. Its earlier data stays if the new extraction finds nothing, or finds less because a
+language model or OCR is unavailable. If it has nothing left to match by, matching takes the document out of its
+cluster. A file that was split stays split.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,24 +19,21 @@ from psycopg.types.json import Jsonb
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.dead_letter import renew
-from counterfoil.delivery.work import Send
+from counterfoil.delivery.work import Send, begin
 from counterfoil.documents import files, removal
-from counterfoil.documents.extraction import ExtractionResult
+from counterfoil.documents.extraction import ExtractionTools, extract, page_ranges
 from counterfoil.documents.files import File
-from counterfoil.documents.filetype import FileKind, misnamed, recognise
-from counterfoil.documents.reading import ocr
 from counterfoil.documents.reading.cache import AnswerCache, CachedLlm
-from counterfoil.documents.reading.ocr import Ocr, Recogniser, Recognition
-from counterfoil.documents.reading.reader import Reader
+from counterfoil.documents.reading.ocr import CachedOcr, Ocr
 from counterfoil.documents.sandbox import parsers
-from counterfoil.documents.sandbox.parsers import FileText
-from counterfoil.documents.splitting import Split
-from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.splitting import Part
+from counterfoil.documents.structured import DocumentType, ExtractionResult
 from counterfoil.errors import CancelledError, DeferredError
 from counterfoil.llm import Llm
-from functions.ingestion import boundaries, children
-from functions.ingestion.children import Child
 
+PREFIX = "children/"
+"""Children's files, in the bucket of their parent: `children/{tenant}/{parent}/{first page}-{last page}.pdf`."""
+COVER = "A cover page, which belongs to no document; it is stored and not read."
 WHY = "The document was read anew."
 NOTHING = "Nothing could be read from the file."
 
@@ -68,45 +63,55 @@ class _Document:
 
 
 @dataclass(frozen=True)
-class _Divided:
-    """A file of several documents, whose parts are stored."""
+class _Child:
+    """A stored part of a file."""
 
-    split: Split
-    parts: Sequence[Child]
+    part: Part
+    file: File
+    size: int
+    content_hash: bytes
+    """SHA-256, 32 bytes."""
 
 
 def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: MakeOcr | None = None) -> Outcome:
-    """Ingest one document. Where they are configured, `language_model` and `ocr` make what reads with us.
+    """Ingest one document. `language_model` and `ocr` make the configured services.
 
     Raises:
-        InvalidDocumentError: the file cannot be a document, or is not read within `parsers.READ`.
-        ParserError: the process that reads files failed.
-        DeferredError: the time is over, and answers were kept that the next try needs not pay for.
-        CounterfoilError: S3, the language model, the recognition of characters or the database failed, as they do.
+        DeferredError: out of time with new answers in the cache, which the next attempt uses.
+        CounterfoilError: as `extract`, `parsers.cut` and S3.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         document = _read(connection, attempt.work_id)
-    memory = AnswerCache(attempt.database, attempt.tenant_id, document.root, attempt.now)
-    ingestion = _Ingestion(
-        attempt,
-        document,
-        memory,
-        None if language_model is None else CachedLlm(partial(language_model, attempt.database), memory),
-        None if ocr is None else ocr(attempt.database),
-    )
+    cache = AnswerCache(attempt.database, attempt.tenant_id, document.root, attempt.now)
+    llm = None
+    if language_model is not None:
+        make = partial(language_model, attempt.database)
+        llm = CachedLlm(make, cache, attempt.tenant_id, attempt.work_id)
+    cached_ocr = None
+    if ocr is not None:
+        cached_ocr = CachedOcr(ocr(attempt.database), cache, document.content_hash, document.first_page)
     try:
-        found = ingestion.run()
+        return _ingest(attempt, document, ExtractionTools(cached_ocr, llm, attempt.deadline))
     except CancelledError as error:
-        if not memory.added:
+        if not cache.added:
             raise
-        # No failure: each such try leaves less to ask for, so that they come to an end.
-        message = f"The time was over after {memory.added} answers about the pages, and there is more to ask"
+        # Not a failure: each attempt leaves fewer questions for the next one.
+        message = f"The time was over after {cache.added} answers about the pages, and there is more to ask"
         raise DeferredError(message, until=attempt.now()) from error
-    if isinstance(found, _AsBefore):
-        return Succeeded(lambda _: Effects(remark=found.reason))
-    if isinstance(found, _Divided):
-        return _divided(attempt, found)
-    poorer = _poorer(found, document, _without_model(ingestion.model))
+
+
+def _ingest(attempt: TenantAttempt, document: _Document, tools: ExtractionTools) -> Outcome:
+    content = files.read(document.file)
+    attempt.deadline.check()
+    found = extract(content, tools, name=document.name, is_part=document.is_child, earlier_parts=document.parts)
+    if found.split is not None:
+        if not document.parts <= page_ranges(found.split):
+            return Succeeded(lambda _: Effects(remark=found.reason))
+        children = list(_store(attempt, document.file.bucket, content, found.split.parts))
+        return _split_up(attempt, found, children)
+    if found.method in ("xml", "embedded-xml"):
+        found = replace(found, evidence={"*": {"source": found.method, "confidence": 1}})
+    poorer = _poorer(found, document, _without_model(tools.llm))
     return _done(attempt, found) if poorer is None else _as_read_before(attempt, poorer)
 
 
@@ -129,108 +134,6 @@ def _read(connection: Connection, id_: UUID) -> _Document:
     bucket, key, version, name, content_hash, root, first_page, is_child, method, recognised, parts = row
     file, ranges = File(bucket, key, version), frozenset((first, last) for first, last in parts)
     return _Document(file, name, content_hash, root, first_page, is_child, method, frozenset(recognised), ranges)
-
-
-class _AsBefore:
-    """A file that was taken apart before, otherwise than it would be now."""
-
-    reason = (
-        "The file was taken apart before, and would be taken apart otherwise now; its parts stay as they are. "
-        "To have it done anew, delete the document and upload its file again."
-    )
-
-
-@dataclass(frozen=True)
-class _Ingestion:
-    """The steps of one attempt, up to what it writes."""
-
-    attempt: TenantAttempt
-    document: _Document
-    memory: AnswerCache
-    model: CachedLlm | None
-    ocr: Ocr | None
-
-    def run(self) -> ExtractionResult | _Divided | _AsBefore:
-        """Read the file."""
-        content = files.read(self.document.file)
-        self.attempt.deadline.check()
-        read = parsers.read(content, self.attempt.deadline.check)
-        extraction = read.extraction
-        if extraction.structured_data is not None:
-            return replace(extraction, evidence={"*": {"source": extraction.method, "confidence": 1}})
-        kind = recognise(content)
-        if kind is FileKind.IMAGE:
-            return self._image(ocr.ocr_image(content, self._recogniser()))
-        if kind is FileKind.PDF:
-            return self._pdf(content, read)
-        reason = misnamed(self.document.name, kind) or extraction.reason
-        return replace(extraction, reason=reason)
-
-    def _image(self, found: Recognition) -> ExtractionResult:
-        """Read an image of one document; a TIFF of several pages may hold more, and cannot be cut into files."""
-        if len(found.pages) < 2 or _is_blank(found):
-            return self._pages(found)
-        division = self._division(found)
-        if division.doubt is not None:
-            return ExtractionResult(DocumentType.OTHER, "none", None, self._why_whole(division, found))
-        if len(division.parts) > 1:
-            reason = f"The image holds {len(division.parts)} documents; send them as a PDF, which is taken apart."
-            return ExtractionResult(DocumentType.OTHER, "none", None, reason)
-        return self._pages(found)
-
-    def _pdf(self, content: bytes, read: FileText) -> ExtractionResult | _Divided | _AsBefore:
-        def cut(numbers: Sequence[int]) -> Iterator[bytes]:
-            return parsers.cut(content, [(number, number) for number in numbers], self.attempt.deadline.check)
-
-        found = ocr.ocr_pdf(read.pages, read.scans, self._recogniser(), cut)
-        if not self.document.is_child and len(found.pages) > 1 and not _is_blank(found):
-            division = self._division(found)
-            if not self.document.parts <= _ranges(division):
-                return _AsBefore()
-            if division.doubt is not None:
-                reason = self._why_whole(division, found)
-                return ExtractionResult(DocumentType.OTHER, "none", None, reason)
-            if len(division.parts) > 1:
-                parts = children.store(self.attempt, self.document.file.bucket, content, division.parts)
-                return _Divided(division, parts)
-        return self._pages(found)
-
-    def _division(self, found: Recognition) -> Split:
-        """Where the documents of a file begin, by rules and by a model where they doubt."""
-        division = parsers.split_pages(found.pages, self.attempt.deadline.check)
-        if self.model is None:
-            return division
-        return boundaries.decide(self.model, self.attempt, found.pages, division)
-
-    def _why_whole(self, division: Split, found: Recognition) -> str:
-        unasked = None if self.model is None else self.model.unasked
-        return " ".join(filter(None, (division.doubt, unasked, found.warning)))
-
-    def _pages(self, found: Recognition) -> ExtractionResult:
-        attempt = self.attempt
-        return Reader(self.model, attempt.tenant_id, attempt.work_id, attempt.deadline).read(found)
-
-    def _recogniser(self) -> Recogniser | None:
-        if self.ocr is None:
-            return None
-        return Recogniser(
-            self.ocr,
-            self.memory,
-            self.document.content_hash,
-            self.document.first_page,
-            self.attempt.deadline,
-        )
-
-
-def _ranges(division: Split) -> frozenset[tuple[int, int]]:
-    """First and last page of the parts that a file is to be cut into; none where it stays whole."""
-    if division.doubt is not None or len(division.parts) < 2:
-        return frozenset()
-    return frozenset((part.pages.first, part.pages.last) for part in division.parts)
-
-
-def _is_blank(found: Recognition) -> bool:
-    return not any(page.words for page in found.pages)
 
 
 def _done(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
@@ -309,17 +212,126 @@ def _write(connection: Connection, attempt: TenantAttempt, found: ExtractionResu
     )
 
 
-def _divided(attempt: TenantAttempt, found: _Divided) -> Succeeded:
+def _split_up(attempt: TenantAttempt, found: ExtractionResult, children: Sequence[_Child]) -> Succeeded:
 
     def effects(connection: Connection) -> Effects:
         removal.lock_awaited(connection, attempt.work_id)
-        _write(connection, attempt, ExtractionResult(DocumentType.OTHER, "none", None))
+        _write(connection, attempt, found)
         messages = _match_again(connection, attempt)
-        connection.execute(
-            "UPDATE document SET matching_reason = %s WHERE id = %s", [found.split.summary, attempt.work_id]
-        )
-        messages += children.insert(connection, attempt, found.parts)
+        connection.execute("UPDATE document SET matching_reason = %s WHERE id = %s", [found.reason, attempt.work_id])
+        messages += _insert(connection, attempt, children)
         more, replaced = removal.replace_awaited(connection, attempt.work_id, attempt.now())
-        return Effects(messages + more, " ".join(filter(None, (found.split.summary, replaced))))
+        return Effects(messages + more, " ".join(filter(None, (found.reason, replaced))))
 
     return Succeeded(effects)
+
+
+# -- children -------------------------------------------------------------------------------------------------------
+
+
+def _store(attempt: TenantAttempt, bucket: str, content: bytes, parts: Sequence[Part]) -> Iterator[_Child]:
+    """Cut the parts out of their parent's content and store them.
+
+    A repeated attempt stores the same bytes with the same keys.
+    """
+    cut = parsers.cut(content, [part.pages for part in parts], attempt.deadline.check)
+    for part, own in zip(parts, cut, strict=True):
+        attempt.deadline.check()
+        key = f"{PREFIX}{attempt.tenant_id}/{attempt.work_id}/{part.pages.first}-{part.pages.last}.pdf"
+        yield _Child(part, files.write(bucket, key, own), len(own), hashlib.sha256(own).digest())
+
+
+_PARTS = """unnest(
+    %(first_pages)s::int[], %(last_pages)s::int[], %(endings)s::text[], %(keys)s::text[], %(versions)s::text[],
+    %(sizes)s::bigint[], %(hashes)s::bytea[], %(are_covers)s::boolean[]
+) AS part (first_page, last_page, ending, key, version, size, content_hash, is_cover)"""
+_FILE_NAME = "regexp_replace(parent.file_name, '([.][Pp][Dd][Ff])?$', part.ending)"
+# Serializes with removals, which lock rows in the same order.
+_LOCK_HELD = "SELECT FROM document WHERE tenant_id = %s AND content_hash = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
+# No rows if an earlier split had other boundaries.
+_AS_BEFORE = """
+NOT EXISTS (
+    SELECT FROM (
+        SELECT parent_id, first_page, last_page FROM document UNION ALL
+        SELECT parent_id, first_page, last_page FROM document_copy
+    ) AS earlier
+    WHERE earlier.parent_id = parent.id AND (earlier.first_page, earlier.last_page)
+        NOT IN (SELECT * FROM unnest(%(first_pages)s::int[], %(last_pages)s::int[]))
+)"""
+# The part itself, or the document of another file with the same content.
+_REMOVED = """
+SELECT FROM document_removal gone
+WHERE (gone.parent_id, gone.first_page, gone.last_page) = (parent.id, part.first_page, part.last_page)
+UNION ALL
+SELECT FROM document_copy c JOIN document_removal gone ON gone.document_id = c.document_id
+WHERE (c.parent_id, c.first_page, c.last_page) = (parent.id, part.first_page, part.last_page)
+"""
+# The conflict locks an existing document of these bytes, which is counted below.
+_INSERT = f"""
+INSERT INTO document AS d (tenant_id, source_id, parent_id, first_page, last_page, bucket, key, version, file_name,
+                           size, content_hash, received_at, last_seen_at, type, method)
+SELECT parent.tenant_id, parent.source_id, parent.id, part.first_page, part.last_page, parent.bucket, part.key,
+       part.version, {_FILE_NAME}, part.size, part.content_hash, parent.received_at, parent.received_at,
+       CASE WHEN part.is_cover THEN 'other' END, CASE WHEN part.is_cover THEN 'none' END
+FROM document parent
+CROSS JOIN (SELECT DISTINCT ON (content_hash) * FROM {_PARTS} ORDER BY content_hash, first_page) AS part
+WHERE parent.id = %(parent)s AND {_AS_BEFORE} AND NOT EXISTS ({_REMOVED}) AND NOT EXISTS (
+        SELECT FROM document own WHERE (own.parent_id, own.first_page) = (parent.id, part.first_page)
+    )
+ORDER BY part.first_page
+ON CONFLICT (tenant_id, content_hash) DO UPDATE SET last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
+"""  # noqa: S608  # put together from the constants above
+_COPY = f"""
+WITH copied AS (
+    INSERT INTO document_copy (tenant_id, document_id, source_id, parent_id, first_page, last_page, bucket, key,
+                               version, file_name)
+    SELECT d.tenant_id, d.id, parent.source_id, parent.id, part.first_page, part.last_page, parent.bucket, part.key,
+           part.version, {_FILE_NAME}
+    FROM document parent CROSS JOIN {_PARTS}
+    JOIN document d ON d.tenant_id = parent.tenant_id AND d.content_hash = part.content_hash
+    WHERE parent.id = %(parent)s AND d.parent_id IS DISTINCT FROM parent.id AND {_AS_BEFORE}
+    ORDER BY part.first_page
+    ON CONFLICT (parent_id, first_page) WHERE parent_id IS NOT NULL DO NOTHING
+    RETURNING document_id
+)
+UPDATE document SET seen_again = seen_again + 1 WHERE id IN (SELECT document_id FROM copied)
+"""  # noqa: S608
+# A cover's ingestion never begins, because a list of numbers would be read as an invoice.
+_BEGIN = """
+INSERT INTO ingestion_job (id, tenant_id, created_at, status, reason)
+SELECT id, tenant_id, %(now)s, CASE WHEN is_cover THEN NULL ELSE 'pending' END, CASE WHEN is_cover THEN %(cover)s END
+FROM (SELECT *, first_page = ANY(%(covers)s::int[]) AS is_cover FROM document WHERE parent_id = %(parent)s) AS child
+ORDER BY first_page
+ON CONFLICT (id) DO NOTHING RETURNING id, status
+"""
+
+
+def _insert(connection: Connection, attempt: TenantAttempt, children: Sequence[_Child]) -> list[Send]:
+    """Insert the rows of new children and begin their ingestion, in the caller's transaction.
+
+    Children of an earlier split of the same file stay as they are. If that split had other boundaries, no child is
+    added. A removed child is not inserted again. A part that the tenant already has from another file is not a second
+    document: it is counted once as seen again, and belongs to this file when the other one is removed. A cover page is
+    stored and not ingested.
+    """
+    ranges = [child.part.pages for child in children]
+    values = {
+        "parent": attempt.work_id,
+        "now": attempt.now(),
+        "cover": COVER,
+        "covers": [child.part.pages.first for child in children if child.part.kind == "cover"],
+        "are_covers": [child.part.kind == "cover" for child in children],
+        "first_pages": [pages.first for pages in ranges],
+        "last_pages": [pages.last for pages in ranges],
+        "endings": [f" {pages.first}-{pages.last}.pdf" for pages in ranges],
+        "keys": [child.file.key for child in children],
+        "versions": [child.file.version for child in children],
+        "sizes": [child.size for child in children],
+        "hashes": [child.content_hash for child in children],
+    }
+    connection.execute(_LOCK_HELD, [attempt.tenant_id, values["hashes"]])
+    connection.execute(_INSERT.encode(), values)
+    connection.execute(_COPY.encode(), values)
+    begun = connection.execute(_BEGIN, values).fetchall()
+    ids: list[UUID] = [id_ for id_, status in begun if status is not None]
+    return begin(connection, "ingestion", ids, attempt.now())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.extraction import extract
+from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import CII_LINE, cii_invoice
 
@@ -13,13 +13,13 @@ PROFILE = "urn:cen.eu:en16931:2017"
 
 
 def read(content: bytes) -> dict[str, Any]:
-    data = extract(content).structured_data
+    data = extract_xml(content).structured_data
     assert data is not None
     return data
 
 
 def test_an_invoice_states_all_this():
-    extraction = extract(cii_invoice())
+    extraction = extract_xml(cii_invoice())
     assert (extraction.type, extraction.method, extraction.reason) == ("invoice", "xml", None)
     assert extraction.structured_data == {
         "invoice_number": "2025/311",
@@ -69,14 +69,14 @@ def test_an_invoice_states_all_this():
 
 
 def test_a_credit_note_names_its_invoice():
-    extraction = extract(cii_invoice((">380<", ">381<")))
+    extraction = extract_xml(cii_invoice((">380<", ">381<")))
     data = extraction.structured_data or {}
     assert extraction.type == "credit_note"
     assert (data["credit_note_number"], data["invoice_reference"]) == ("2025/311", "2025/290")
 
 
 def test_a_corrected_invoice_stays_an_invoice():
-    assert extract(cii_invoice((">380<", ">384<"))).type == "invoice"
+    assert extract_xml(cii_invoice((">380<", ">384<"))).type == "invoice"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_date_is_stated_only_where_a_day_is(stated: str, day: str | None):
 
 def test_a_date_in_no_known_form_is_refused():
     with pytest.raises(InvalidDocumentError, match="invoice_date is not a date"):
-        extract(cii_invoice((ISSUE_DATE, '<udt:DateTimeString format="102">2.6.2025</udt:DateTimeString>')))
+        extract_xml(cii_invoice((ISSUE_DATE, '<udt:DateTimeString format="102">2.6.2025</udt:DateTimeString>')))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_profiles_that_state_no_lines_are_complete_without(profile: str):
 @pytest.mark.parametrize("profile", [PROFILE, "urn:cen.eu:en16931:2017#compliant#urn:factur-x.eu:1p0:basic"])
 def test_other_profiles_need_lines(profile: str):
     with pytest.raises(InvalidDocumentError, match="has no lines"):
-        extract(cii_invoice((PROFILE, profile), (CII_LINE, "")))
+        extract_xml(cii_invoice((PROFILE, profile), (CII_LINE, "")))
 
 
 def test_freight_is_a_line_of_its_own():
@@ -181,7 +181,7 @@ def order_x(code: str) -> bytes:
 
 
 def test_an_order_in_order_x():
-    extraction = extract(order_x("220"))
+    extraction = extract_xml(order_x("220"))
     data = extraction.structured_data or {}
     assert extraction.type == "purchase_order"
     assert (data["po_number"], data["order_date"], data["currency"]) == ("2025/311", "2025-06-02", "EUR")
@@ -190,6 +190,6 @@ def test_an_order_in_order_x():
 
 
 def test_an_order_response_in_order_x():
-    extraction = extract(order_x("231"))
+    extraction = extract_xml(order_x("231"))
     assert extraction.type == "order_confirmation"
     assert (extraction.structured_data or {})["confirmation_number"] == "2025/311"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterfoil.documents.extraction import extract
+from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import changed
 
@@ -70,7 +70,7 @@ def fattura(*changes: tuple[str, str]) -> bytes:
 
 
 def test_an_invoice_states_all_this():
-    extraction = extract(fattura())
+    extraction = extract_xml(fattura())
     assert (extraction.type, extraction.method) == ("invoice", "xml")
     assert extraction.structured_data == {
         "invoice_number": "17/A",
@@ -123,24 +123,24 @@ def test_an_invoice_states_all_this():
 
 
 def test_a_credit_note():
-    extraction = extract(fattura((">TD01<", ">TD04<")))
+    extraction = extract_xml(fattura((">TD01<", ">TD04<")))
     data = extraction.structured_data or {}
     assert extraction.type == "credit_note"
     assert (data["credit_note_number"], data["invoice_reference"]) == ("17/A", "16/A")
 
 
 def test_several_invoices_in_one_file_are_kept_and_none_is_picked():
-    extraction = extract(fattura((BODY, BODY + BODY)))
+    extraction = extract_xml(fattura((BODY, BODY + BODY)))
     assert (extraction.type, extraction.method, extraction.structured_data) == (None, "none", None)
     assert extraction.reason == "The file holds 2 invoices; send each as a file of its own to have it read."
 
 
 def test_an_unreadable_part_of_a_total_makes_the_total_unreadable():
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number"):
-        extract(fattura(("<ImponibileImporto>12.00<", "<ImponibileImporto>12,00<")))
+        extract_xml(fattura(("<ImponibileImporto>12.00<", "<ImponibileImporto>12,00<")))
 
 
 def test_no_lines_no_invoice():
     lines = BODY[BODY.index("    <DettaglioLinee>") : BODY.index("    <DatiRiepilogo>")]
     with pytest.raises(InvalidDocumentError, match="has no lines"):
-        extract(fattura((lines, "")))
+        extract_xml(fattura((lines, "")))

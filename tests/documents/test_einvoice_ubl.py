@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.extraction import extract
+from counterfoil.documents.einvoice.extract import extract_xml
 from tests.documents.einvoice_samples import BUYER, INVOICE_LINE, SELLER, ubl, ubl_invoice
 
 ITEM = "<cac:Item><cbc:Name>Dichtring</cbc:Name></cac:Item>"
 
 
 def read(content: bytes) -> dict[str, Any]:
-    data = extract(content).structured_data
+    data = extract_xml(content).structured_data
     assert data is not None
     return data
 
 
 def test_an_invoice_states_all_this():
-    extraction = extract(ubl_invoice())
+    extraction = extract_xml(ubl_invoice())
     assert (extraction.type, extraction.method, extraction.reason) == ("invoice", "xml", None)
     assert extraction.structured_data == {
         "invoice_number": "R-5108",
@@ -83,7 +83,7 @@ def test_a_charge_is_positive_and_bears_a_plain_name_where_no_reason_is_given():
 
 @pytest.mark.parametrize("code", ["380", "384", "389", "326"])
 def test_corrected_and_self_billed_invoices_stay_invoices(code: str):
-    extraction = extract(ubl_invoice((">380<", f">{code}<")))
+    extraction = extract_xml(ubl_invoice((">380<", f">{code}<")))
     assert extraction.type == "invoice"
     assert extraction.structured_data is not None
     assert extraction.structured_data["preceding_invoice_reference"] == "R-5001"
@@ -91,7 +91,7 @@ def test_corrected_and_self_billed_invoices_stay_invoices(code: str):
 
 @pytest.mark.parametrize("code", ["381", "261", "396"])
 def test_an_invoice_message_may_be_a_credit_note(code: str):
-    extraction = extract(ubl_invoice((">380<", f">{code}<")))
+    extraction = extract_xml(ubl_invoice((">380<", f">{code}<")))
     assert extraction.type == "credit_note"
     data = extraction.structured_data or {}
     assert (data["credit_note_number"], data["credit_note_date"]) == ("R-5108", "2025-03-14")
@@ -104,7 +104,7 @@ def test_a_credit_note_names_the_invoice_that_only_its_line_names():
     line = f"""<cac:CreditNoteLine><cbc:ID>1</cbc:ID><cbc:CreditedQuantity unitCode="C62">2</cbc:CreditedQuantity>
         <cac:BillingReference><cac:InvoiceDocumentReference><cbc:ID>R-4711</cbc:ID></cac:InvoiceDocumentReference>
         </cac:BillingReference>{ITEM}</cac:CreditNoteLine>"""
-    extraction = extract(ubl("CreditNote", f"<cbc:ID>G-1</cbc:ID>{line}"))
+    extraction = extract_xml(ubl("CreditNote", f"<cbc:ID>G-1</cbc:ID>{line}"))
     assert extraction.type == "credit_note"
     assert extraction.structured_data == {
         "credit_note_number": "G-1",
@@ -190,7 +190,7 @@ def test_an_order():
         <cac:QuotationDocumentReference><cbc:ID>AN-4</cbc:ID></cac:QuotationDocumentReference>
         <cac:OrderDocumentReference><cbc:ID>B-0001</cbc:ID></cac:OrderDocumentReference>
         <cac:Contract><cbc:ID>RV-7</cbc:ID></cac:Contract>"""
-    extraction = extract(order("Order", head))
+    extraction = extract_xml(order("Order", head))
     data = extraction.structured_data or {}
     assert extraction.type == "purchase_order"
     assert (data["po_number"], data["order_date"]) == ("B-2281", "2025-01-08")
@@ -211,7 +211,7 @@ def test_an_order():
 
 def test_an_order_change_bears_the_number_of_the_order_it_changes():
     head = "<cbc:ID>C-1</cbc:ID><cac:OrderReference><cbc:ID>B-2281</cbc:ID></cac:OrderReference>"
-    extraction = extract(order("OrderChange", head))
+    extraction = extract_xml(order("OrderChange", head))
     assert extraction.type == "purchase_order"
     assert (extraction.structured_data or {})["po_number"] == "B-2281"
 
@@ -219,7 +219,7 @@ def test_an_order_change_bears_the_number_of_the_order_it_changes():
 @pytest.mark.parametrize("kind", ["OrderResponse", "OrderResponseSimple"])
 def test_an_answer_to_an_order(kind: str):
     head = "<cbc:ID>AB-5</cbc:ID><cac:OrderReference><cbc:ID>B-2281</cbc:ID></cac:OrderReference>"
-    extraction = extract(order(kind, head))
+    extraction = extract_xml(order(kind, head))
     data = extraction.structured_data or {}
     assert extraction.type == "order_confirmation"
     assert (data["confirmation_number"], data["confirmation_date"]) == ("AB-5", "2025-01-08")
@@ -237,7 +237,7 @@ def test_a_despatch_advice_carries_no_prices_and_names_its_orders_on_lines():
         <cac:DeliveryCustomerParty>{BUYER}</cac:DeliveryCustomerParty>
         {line.format(1, "B-2281")}{line.format(2, "B-2290")}""",
     )
-    extraction = extract(content)
+    extraction = extract_xml(content)
     data = extraction.structured_data or {}
     assert extraction.type == "delivery_note"
     assert (data["delivery_note_number"], data["delivery_date"]) == ("LS-88", "2025-03-10")
@@ -271,7 +271,7 @@ def test_a_receipt_advice_says_what_was_rejected():
         <cac:ReceiptLine><cbc:ID>1</cbc:ID><cbc:ReceivedQuantity unitCode="C62">9</cbc:ReceivedQuantity>
         <cbc:RejectedQuantity unitCode="C62">1</cbc:RejectedQuantity>{ITEM}</cac:ReceiptLine>""",
     )
-    extraction = extract(content)
+    extraction = extract_xml(content)
     assert extraction.type == "goods_receipt"
     assert extraction.structured_data == {
         "receipt_number": "WE-3",
@@ -289,7 +289,7 @@ def test_other_kinds_are_kept_with_kind_date_and_parties():
         f"""<cbc:ID>M-1</cbc:ID><cbc:IssueDate>2025-05-01</cbc:IssueDate>
         <cac:AccountingSupplierParty>{SELLER}</cac:AccountingSupplierParty>""",
     )
-    extraction = extract(content)
+    extraction = extract_xml(content)
     data = extraction.structured_data or {}
     assert extraction.type == "other"
     assert (data["subject"], data["date"], data["issuer"]["name"]) == ("Reminder", "2025-05-01", "Brunnhuber Anlagen")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pypdf import PdfWriter
 
 from counterfoil.documents import extraction as module
-from counterfoil.documents.extraction import ExtractionResult, extract
-from counterfoil.documents.structured import DocumentType, structure
+from counterfoil.documents.extraction import extract
+from counterfoil.documents.structured import DocumentType, ExtractionResult, structure
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.einvoice_samples import INVOICE_LINE, cii_invoice, pdf, ubl, ubl_invoice, written
 from tests.documents.reading.papers import LASKU, garbled, printed, scanned
@@ -102,11 +102,11 @@ def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
         (scanned(), None, "Page 1 is scanned and could not be read: OCR is off."),
         (pdf(), None, "The pages contain no text."),
         (pdf(files=(("notes.xml", b"<notes/>"),)), None, "The pages contain no text."),
-        (b"\x89PNG\r\n\x1a\n", None, "The file is an image and could not be read: OCR is off."),
+        (b"\x89PNG\r\n\x1a\n", None, "Page 1 is scanned and could not be read: OCR is off."),
         (b"PK\x03\x04", DocumentType.OTHER, "archive"),
         (b"To whom it may concern", DocumentType.OTHER, "unknown kind"),
         (b"<html><body>Rechnung</body></html>", DocumentType.OTHER, "unknown kind"),
-        (b"<notes/>", DocumentType.OTHER, "XML is of a kind that is not known"),
+        (b"<notes/>", DocumentType.OTHER, "XML is of an unknown kind"),
     ],
 )
 def test_what_cannot_be_read_is_kept_with_a_reason(content: bytes, document_type: DocumentType | None, reason: str):

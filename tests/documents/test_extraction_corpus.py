@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents.extraction import ExtractionResult, extract, extract_xml
-from counterfoil.documents.structured import MODELS, ROLES, DocumentType
+from counterfoil.documents.einvoice.extract import extract_xml
+from counterfoil.documents.extraction import extract
+from counterfoil.documents.structured import MODELS, ROLES, DocumentType, ExtractionResult
 from tests.documents.second_reading import Line, SecondReading, read_again, xml_of_pdf
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -11,10 +11,9 @@ from counterfoil.documents.matching import judge
 from counterfoil.documents.matching.compare import Feature
 from counterfoil.documents.matching.rules import Choice, Doubt, Link
 from counterfoil.documents.matching.score import Evidence, Score
-from counterfoil.documents.reading import model
+from counterfoil.documents.reading import boundaries, model
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.documents.text.page import Page
-from functions.ingestion import boundaries
 
 _PAGE = Page(595, 842, ())
 
@@ -31,7 +30,7 @@ def matching() -> tuple[str, list[str]]:
 
 def reading(*, lines: bool) -> tuple[str, list[str]]:
     """One empty page."""
-    inquiry = model.Inquiry.about([_PAGE], lines=lines)
+    inquiry = model.question([_PAGE], lines=lines)
     return inquiry.prompt_version, [inquiry.system, inquiry.user]
 
 

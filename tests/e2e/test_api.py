@@ -10,7 +10,7 @@ import pytest
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from cli.local.uploads import Uploaded, wait_for
-from counterfoil.documents.extraction import MAX_FILE_BYTES
+from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.documents.upload_list import State
 from tests.e2e.conftest import SignIn
 from tests.e2e.waiting import until

@@ -11,7 +11,7 @@ from counterfoil.db import Connection
 from counterfoil.documents import files
 from counterfoil.documents.splitting import Boundary, Split
 from counterfoil.errors import ServiceUnavailableError
-from functions.ingestion.children import COVER
+from functions.ingestion.work import COVER
 from tests.delivery.harness import rows
 from tests.functions.test_documents import BUCKET, Pipeline, pipeline
 from tools.sample_generator.bulk import deals
@@ -180,7 +180,7 @@ def test_what_an_earlier_splitting_found_stands(pipeline: Pipeline, admin: Conne
     assert [len(part) for part in stored] == [child["size"] for child in after]
     reasons = [job["reason"] for job in rows(admin, "ingestion_job") if job["status"] == "succeeded"]
     assert len(reasons) == 1
-    assert reasons[0].startswith("The file was taken apart before, and would be taken apart otherwise now")
+    assert reasons[0].startswith("The file was split before, and would be split differently now")
 
 
 @pytest.mark.usefixtures("tenant_id")

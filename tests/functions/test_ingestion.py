@@ -191,7 +191,7 @@ def test_a_document_of_another_kind_is_kept_with_its_reason(desk: Desk):
     assert desk.ingest() == DONE
 
     assert (desk.document(id_)["type"], desk.document(id_)["structured_data"]) == ("other", None)
-    assert desk.job(id_)["reason"] == "The document is of a kind that is kept and not matched."
+    assert desk.job(id_)["reason"] == "Documents of this kind are stored and not matched."
 
 
 def test_without_a_model_what_rules_cannot_read_is_kept_with_its_reason(desk: Desk):

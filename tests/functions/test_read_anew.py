@@ -255,7 +255,7 @@ def test_a_file_that_was_taken_apart_becomes_no_document_beside_its_parts(
     as_whole(pipeline, monkeypatch)
     assert the_file(admin) == before
     (job,) = [job for job in rows(admin, "ingestion_job") if job["id"] == before["id"]]
-    assert job["reason"].startswith("The file was taken apart before")
+    assert job["reason"].startswith("The file was split before")
 
 
 @pytest.mark.usefixtures("tenant")
@@ -278,7 +278,7 @@ def test_the_dead_letter_of_a_failed_match_is_settled_when_reading_begins_it_and
     )
     if not readable:
 
-        def damaged(*_: object) -> None:
+        def damaged(*_: object, **_options: object) -> None:
             message = "It is damaged."
             raise InvalidDocumentError(message)
 

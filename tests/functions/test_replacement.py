@@ -115,7 +115,7 @@ def test_a_file_that_is_read_after_all_takes_the_place_then(shelf: Shelf, monkey
     assert old is not None
     with monkeypatch.context() as patched:
 
-        def refuse(*_: object) -> None:
+        def refuse(*_: object, **_options: object) -> None:
             message = "It is damaged."
             raise InvalidDocumentError(message)
 
@@ -164,7 +164,7 @@ def test_a_file_that_the_tenant_has_but_could_not_read_is_read_anew_for_it(
 ):
     with monkeypatch.context() as patched:
 
-        def refuse(*_: object) -> None:
+        def refuse(*_: object, **_options: object) -> None:
             message = "It is damaged."
             raise InvalidDocumentError(message)
 

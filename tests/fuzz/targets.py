@@ -15,13 +15,15 @@ from pathlib import Path
 from uuid import UUID
 
 from counterfoil.delivery.work import Message
-from counterfoil.documents import extraction, page_images, uploads
+from counterfoil.documents import page_images, uploads
+from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.filetype import FileKind, recognise
 from counterfoil.documents.mail import archive, attachments, message
 from counterfoil.documents.matching import judge
-from counterfoil.documents.reading import model
+from counterfoil.documents.reading import model, scans
 from counterfoil.documents.reading.grounding import Grounds
 from counterfoil.documents.splitting import split
+from counterfoil.documents.structured import DocumentType, structure
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import Page, Word, pages
 from counterfoil.errors import InvalidAnswerError, InvalidDocumentError, InvalidMessageError, NewerSchemaError
@@ -131,12 +133,19 @@ def _pages_of(content: bytes) -> list[Page]:
 
 
 def _extract(content: bytes) -> None:
-    found = extraction.extract(content)
+    found = extract_xml(content)
     assert (found.structured_data is None) <= (found.reason is not None or found.type is not None)
 
 
 def _extract_text(content: bytes) -> None:
-    extraction.extract(content, text_only=True)
+    extract_xml(content, embedded=False)
+    if recognise(content) is FileKind.PDF:
+        read = pages(content)
+        scans.find(content, read)
+        split(read)
+        found = reading.read(read)
+        if found is not None and found.type is not DocumentType.OTHER:
+            structure(found.type, found.fields)
 
 
 def _mail(content: bytes) -> None:

@@ -86,7 +86,7 @@ def extraction() -> Iterator[tuple[str, Values]]:
         found: dict[str, str] = {}
         for name, text_only in (("exact", False), ("pages", True)) if file.suffix == ".pdf" else (("exact", False),):
             read = asdict(extract(content, text_only=text_only))
-            del read["unread"]  # OCR is not used here
+            del read["unread"], read["split"]  # without OCR, and of one document each
             fields = {**(read.pop("structured_data") or {}), **read}
             found |= {f"{name}.{field}": digest(value) for field, value in fields.items()}
         yield str(file.relative_to(DATA)), found

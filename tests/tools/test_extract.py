@@ -14,6 +14,8 @@ from counterfoil.documents.sandbox.process import TOO_COMPLEX
 from tests import bombs
 from tests.documents.einvoice_samples import cii_invoice, pdf, ubl_invoice
 from tools.extract import extract
+from tools.sample_generator.bulk import deals
+from tools.sample_generator.bundle import write_bundle
 
 app = typer.Typer()
 app.command()(extract)
@@ -66,6 +68,14 @@ def test_what_is_read_from_pages_comes_with_its_evidence(tmp_path: Path):
     (page,) = lines(run("--json", tmp_path / "page.pdf"))
     assert (page["method"], page["structured_data"]) == ("text", {"invoice_number": "17"})
     assert page["evidence"] == {"invoice_number": {"source": "text:title", "confidence": 0.95, "page": 1}}
+
+
+def test_parts_of_a_file_are_lines_with_their_pages(tmp_path: Path):
+    (tmp_path / "three.pdf").write_bytes(write_bundle([invoice for _, invoice in deals(1, 3)]))
+    whole, *parts = lines(run("--json", tmp_path / "three.pdf"))
+    assert (whole["structured_data"], whole["reason"]) == (None, "The file holds 3 documents, which were taken apart.")
+    assert [part["pages"] for part in parts] == [[1, 1], [2, 2], [3, 3]]
+    assert [part["structured_data"]["invoice_number"] for part in parts] == [deal.number for _, deal in deals(1, 3)]
 
 
 def test_a_bad_file_is_a_line_with_an_error_and_the_others_go_on(folder: Path):
@@ -127,7 +137,7 @@ def test_even_a_fault_of_ours_is_a_line(folder: Path, monkeypatch: pytest.Monkey
     def fail(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("counterfoil.documents.sandbox.parsers.extract", fail)
+    monkeypatch.setattr("counterfoil.documents.sandbox.parsers.read", fail)
     result = run("--json", folder / "hybrid.pdf")
     assert result.exit_code == 1
     assert lines(result)[0]["error"] == "Reading the file failed unexpectedly (ZeroDivisionError)."

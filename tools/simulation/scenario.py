@@ -16,9 +16,9 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil.delivery.work import Message
-from counterfoil.documents.extraction import ExtractionResult, extract_xml
+from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.sandbox.parsers import FileText
-from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.structured import DocumentType, ExtractionResult
 from counterfoil.errors import (
     BreakerOpenError,
     ConflictError,
@@ -124,7 +124,7 @@ def extracted(content: bytes) -> ExtractionResult:
     return found
 
 
-def file_text(content: bytes, _check: object = None) -> FileText:
+def file_text(content: bytes, _check: object = None, **_: bool) -> FileText:
     """Do the same as `parsers.read`, in this process. Raises as `extract_xml`."""
     return FileText(extracted(content))
 

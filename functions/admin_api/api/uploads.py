@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.documents import files, removal, upload_list
 from counterfoil.documents.document_list import Place
-from counterfoil.documents.extraction import MAX_FILE_BYTES
 from counterfoil.documents.files import File
+from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.documents.upload_list import Stage, State, Upload
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings

@@ -13,7 +13,8 @@ from pathlib import Path
 import typer
 
 from counterfoil.documents import pdf
-from counterfoil.documents.extraction import ExtractionResult, extract
+from counterfoil.documents.extraction import extract
+from counterfoil.documents.structured import ExtractionResult
 from counterfoil.documents.text.page import pages
 from counterfoil.errors import InvalidDocumentError
 from tests.benchmarks.extraction.scoring import Counts, compare, compare_lines, header

@@ -8,15 +8,16 @@ from pydantic import ValidationError
 
 from counterfoil.documents.reading import model
 from counterfoil.documents.reading.grounding import Grounds
-from counterfoil.documents.reading.model import Inquiry, Said, counted, form
+from counterfoil.documents.reading.model import Said, counted, form, question
 from counterfoil.documents.structured import MODELS, ROLES, DocumentType
 from counterfoil.documents.text import page
+from counterfoil.llm import Question
 from tests.documents.reading.papers import LASKU, READ, printed
 
 PAGES = page.pages(printed(LASKU))
 
 
-def told(inquiry: Inquiry) -> dict[str, Any]:
+def asked(inquiry: Question) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(inquiry.user.removeprefix("<document>\n").removesuffix("\n</document>"))
     return found
 
@@ -28,21 +29,21 @@ def test_every_field_of_every_type_can_be_said():
 
 
 def test_columns_stay_apart_in_the_question():
-    assert "Ruuvi M8x40   1 200   0,85   1 020,00" in told(Inquiry.about(PAGES, lines=True))["pages"][0]["text"]
+    assert "Ruuvi M8x40   1 200   0,85   1 020,00" in asked(question(PAGES, lines=True))["pages"][0]["text"]
 
 
 def test_the_same_pages_are_the_same_question():
-    assert Inquiry.about(PAGES, lines=True) == Inquiry.about(page.pages(printed(LASKU)), lines=True)
-    assert Inquiry.about(PAGES, lines=True) != Inquiry.about(PAGES, lines=False)
+    assert question(PAGES, lines=True) == question(page.pages(printed(LASKU)), lines=True)
+    assert question(PAGES, lines=True) != question(PAGES, lines=False)
 
 
 def test_of_a_long_document_the_first_pages_and_the_last_are_shown(monkeypatch: pytest.MonkeyPatch):
     pages = page.pages(printed(*([f"Page {number} " + "x" * 90] for number in range(1, 10))))
     monkeypatch.setattr(model, "MAX_CHARACTERS", 350)
-    question = told(Inquiry.about(pages, lines=True))
-    assert [shown["page"] for shown in question["pages"]] == [1, 2, 3, 9]
-    assert question["omitted_pages"] == [4, 5, 6, 7, 8]
-    assert sum(len(shown["text"]) for shown in question["pages"]) == 350
+    shown = asked(question(pages, lines=True))
+    assert [page_["page"] for page_ in shown["pages"]] == [1, 2, 3, 9]
+    assert shown["omitted_pages"] == [4, 5, 6, 7, 8]
+    assert sum(len(page_["text"]) for page_ in shown["pages"]) == 350
 
 
 def test_numbers_are_taken_however_json_writes_them():

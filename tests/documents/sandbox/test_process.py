@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from counterfoil.documents.extraction import extract_xml
+from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.page_images import LIMITS
 from counterfoil.documents.reading import scans
 from counterfoil.documents.sandbox import parsers, process

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection
-from counterfoil.documents.extraction import MAX_FILE_BYTES
+from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.errors import DatabaseUnavailableError
 from functions.admin_api.auth import Request
 from tests.delivery.harness import rows

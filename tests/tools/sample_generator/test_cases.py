@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.documents.extraction import extract_xml
+from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.three_way_match import Code, examine, read_document
 from counterfoil.documents.three_way_match.model import Document
 from tools.sample_generator.cases import INVOICES_IN_ONE_FILE, Case, Cases, Paper, generate_cases

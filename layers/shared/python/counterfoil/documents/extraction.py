@@ -1,181 +1,224 @@
-"""From the bytes of a file to the structured data of a document."""
+"""Extraction of structured data from the XML or the pages of a file.
 
-from collections.abc import Mapping
+XML is exact and is used as it is. Pages are read from their text layer, or by OCR if they are scans. A language model
+reads what the rules leave incomplete. A file with several documents has no data, only the split into its parts.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from lxml import etree
+from counterfoil.deadline import Deadline
+from counterfoil.documents.filetype import FileKind, check_size, misnamed, recognise
+from counterfoil.documents.reading import boundaries, model, ocr
+from counterfoil.documents.reading.cache import CachedLlm
+from counterfoil.documents.reading.grounding import Grounds
+from counterfoil.documents.reading.merge import Completeness, Read, check_completeness, lines_agree, merge_fields
+from counterfoil.documents.reading.model import Said
+from counterfoil.documents.reading.ocr import CachedOcr, Recognition
+from counterfoil.documents.sandbox import parsers
+from counterfoil.documents.splitting import Split
+from counterfoil.documents.structured import ROLES, DocumentType, ExtractionResult, Method, structure
+from counterfoil.documents.text import totals
+from counterfoil.documents.text.page import Evidence
+from counterfoil.errors import ContextWindowError, InvalidDocumentError
+from counterfoil.llm import BudgetSpentError, RefusedQuestionError
 
-from counterfoil.documents.einvoice import cii, fatturapa, ubl, xml
-from counterfoil.documents.einvoice.xml import Reading
-from counterfoil.documents.filetype import Dialect, FileKind, recognise, recognise_dialect
-from counterfoil.documents.structured import DocumentType, structure
-from counterfoil.errors import InvalidDocumentError
-
-if TYPE_CHECKING:
-    from counterfoil.documents.pdf import EmbeddedXml
-
-MAX_FILE_BYTES = 100 * 1024 * 1024
-
-Method = Literal["xml", "embedded-xml", "text", "ocr", "model", "none"]
-"""How a document was read: from an XML file, the XML embedded in a PDF, by rules from a text layer or from OCR, with a
-language model's help, or not at all."""
-
-_EINVOICE_NAMES = (
-    "factur-x.xml",
-    "xrechnung.xml",
-    "zugferd-invoice.xml",
-    "ZUGFeRD-invoice.xml",
-    "order-x.xml",
+SPLIT_CHANGED = (
+    "The file was split before, and would be split differently now. Its parts stay as they are. "
+    "To split it again, delete the document and upload its file again."
 )
-"""The names that hybrid formats prescribe for their XML, the newer format first where a PDF carries several."""
-
-_ENVELOPE = "{http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHeader}StandardBusinessDocument"
 
 
 @dataclass(frozen=True)
-class ExtractionResult:
-    """Result of reading one document, from XML or from pages."""
+class ExtractionTools:
+    """Services and time limit of one extraction. Without services, rules read the text layer alone."""
 
-    type: DocumentType | None
-    """None: unknown."""
-    method: Method
-    structured_data: dict[str, Any] | None
-    """Fields that `structured` defines for the type. None: the document is stored without data, and `reason` says why
-    in a sentence."""
-    reason: str | None = None
-    remarks: tuple[str, ...] = ()
-    """Sentences about missing, doubtful, contradictory and unreadable fields."""
-    evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Source, confidence and page of each field that was read from pages, by path."""
-    unread: frozenset[int] = frozenset()
-    """Pages without OCR results, counted from 1."""
+    ocr: CachedOcr | None = None
+    llm: CachedLlm | None = None
+    deadline: Deadline = field(default_factory=Deadline)
 
 
-def extract(content: bytes, *, text_only: bool = False) -> ExtractionResult:
-    """Recognise a file and read what it states: its XML, and else the text of its pages, by rules alone.
-
-    With `text_only` the XML inside a PDF is ignored. A file without XML and text (scan, image, archive, unknown kind)
-    is not an error: it is returned with a reason. So are a PDF of many documents and pages that say too little.
-    Raises as `extract_xml`.
-    """
-    exact = extract_xml(content, embedded=not text_only)
-    if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
-        return exact
-    from counterfoil.documents.reading import ocr, reader, scans
-    from counterfoil.documents.splitting import split
-    from counterfoil.documents.text.page import pages
-
-    read = pages(content)
-    found = ocr.ocr_pdf(read, scans.find(content, read))
-    count = len(split(found.pages).parts)
-    if count > 1:
-        return replace(exact, reason=f"The PDF holds {count} documents; ingestion takes them apart and reads each.")
-    extraction = reader.read_by_rules(found)
-    if extraction.structured_data is None:
-        return replace(exact, reason=f"{exact.reason} {extraction.reason}")
-    return extraction
+RULES_ALONE = ExtractionTools()
 
 
-def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
-    """Recognise a file and read what its XML states.
+def extract(
+    content: bytes,
+    tools: ExtractionTools = RULES_ALONE,
+    *,
+    name: str = "",
+    text_only: bool = False,
+    is_part: bool = False,
+    earlier_parts: Set[tuple[int, int]] = frozenset(),
+) -> ExtractionResult:
+    """Extract the structured data of a file, outside any transaction.
 
-    Reads XML in UBL 2, Cross Industry Invoice (Factur-X, ZUGFeRD, XRechnung), Order-X and FatturaPA, alone or, unless
-    `embedded` is false, inside a PDF. Invoices of the Factur-X profiles MINIMUM and BASIC WL state no lines by design
-    and are complete without. A file without such XML is no error: it comes back with a reason.
+    A file that has no data is not an error: the result has a reason. With `text_only`, XML inside a PDF is ignored. A
+    part of a file (`is_part`) is not split again. `earlier_parts` are first and last pages of an earlier split. If
+    the new split does not contain them, the file is not read.
 
-    Raises `InvalidDocumentError`, with a sentence that says what is wrong and what to do, when the file can never
-    become a document: empty, larger than `MAX_FILE_BYTES`, damaged, encrypted, unsafe or incomplete.
+    Raises:
+        InvalidDocumentError: the file cannot be a document, or exceeds `parsers.READ`.
+        ParserError: the process that parses files failed.
+        CounterfoilError: OCR, the language model or the database failed, as they do.
     """
     check_size(len(content))
-    if content.isspace():
-        raise InvalidDocumentError(_EMPTY)
+    read = parsers.read(content, tools.deadline.check, text_only=text_only)
+    exact = read.extraction
+    if exact.structured_data is not None:
+        return exact
     kind = recognise(content)
-    if kind is FileKind.PDF:
-        return _extract_pdf(content, embedded=embedded)
-    if kind is FileKind.XML:
-        return _extract_xml(xml.parse(content), "xml")
-    return _KEPT[kind]
+    if kind is FileKind.IMAGE:
+        pages = ocr.ocr_image(content, tools.ocr, tools.deadline)
+    elif kind is FileKind.PDF:
+        pages = ocr.ocr_pdf(content, read, tools.ocr, tools.deadline)
+    else:
+        return replace(exact, reason=misnamed(name, kind) or exact.reason)
+    found = None if is_part else _without_reading(kind, pages, tools, earlier_parts)
+    found = found or _read(pages, tools)
+    if text_only and kind is FileKind.PDF and found.structured_data is None:
+        return replace(found, reason=f"{exact.reason} {found.reason}")
+    return found
 
 
-def check_size(size: int) -> None:
-    """Raise `InvalidDocumentError` for a size in bytes that no document may have, before anything is read."""
-    if size == 0:
-        raise InvalidDocumentError(_EMPTY)
-    if size > MAX_FILE_BYTES:
-        limit = MAX_FILE_BYTES // 1024**2
-        message = f"The file is larger than {limit} MiB; split it, or send its attachments as files of their own."
-        raise InvalidDocumentError(message)
-
-
-_EMPTY = "The file is empty; send it again."
-_KEPT = {
-    FileKind.IMAGE: ExtractionResult(None, "none", None, "The file is an image and could not be read: OCR is off."),
-    FileKind.ZIP: ExtractionResult(
-        DocumentType.OTHER, "none", None, "The file is an archive or an office document; these are kept and not read."
-    ),
-    FileKind.UNKNOWN: ExtractionResult(DocumentType.OTHER, "none", None, "The file is of an unknown kind; it is kept."),
-}
-
-
-def _extract_pdf(content: bytes, *, embedded: bool) -> ExtractionResult:
-    from counterfoil.documents import pdf  # 0.3 s of a cold start, which XML alone need not wait for
-
-    files = pdf.embedded_xml(content)
-    for file in sorted(files, key=_preference) if embedded else []:
-        extraction = _extract_embedded(file)
-        if extraction is not None:
-            return extraction
-    aside = "The PDF's embedded XML is ignored." if files and not embedded else "The PDF has no embedded e-invoice."
-    return ExtractionResult(None, "none", None, aside)
-
-
-def _preference(file: "EmbeddedXml") -> int:
-    return _EINVOICE_NAMES.index(file.name) if file.name in _EINVOICE_NAMES else len(_EINVOICE_NAMES)
-
-
-def _extract_embedded(file: "EmbeddedXml") -> ExtractionResult | None:
-    """Read embedded XML if it is a business document. What is broken counts only under the name of an e-invoice."""
-    is_einvoice_name = file.name.casefold() in map(str.casefold, _EINVOICE_NAMES)
-    try:
-        check_size(len(file.content))
-        extraction = _extract_xml(xml.parse(file.content), "embedded-xml")
-    except InvalidDocumentError as error:
-        if is_einvoice_name:
-            message = f"The e-invoice inside the PDF cannot be read: {error}"
-            raise InvalidDocumentError(message) from error
+def _without_reading(
+    kind: FileKind, pages: Recognition, tools: ExtractionTools, earlier_parts: Set[tuple[int, int]]
+) -> ExtractionResult | None:
+    """Return the result for a file that is not read as one document; None for a file that is."""
+    if len(pages.pages) < 2 or not pages.has_words:
         return None
-    return None if extraction.structured_data is None else extraction
+    split = parsers.split_pages(pages.pages, tools.deadline.check)
+    if tools.llm is not None:
+        split = boundaries.decide(tools.llm, tools.deadline, pages.pages, split)
+    if not earlier_parts <= page_ranges(split):
+        return ExtractionResult(DocumentType.OTHER, "none", None, SPLIT_CHANGED, split=split)
+    if split.doubt is not None:
+        unasked = None if tools.llm is None else tools.llm.unasked
+        reason = " ".join(filter(None, (split.doubt, unasked, pages.warning)))
+        return ExtractionResult(DocumentType.OTHER, "none", None, reason)
+    if len(split.parts) < 2:
+        return None
+    if kind is FileKind.IMAGE:
+        reason = f"The image holds {len(split.parts)} documents; send them as a PDF, which is taken apart."
+        return ExtractionResult(DocumentType.OTHER, "none", None, reason)
+    return ExtractionResult(DocumentType.OTHER, "none", None, split.summary, split=split)
 
 
-def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
-    root = _unwrapped(root)
-    reading: Reading
-    match recognise_dialect(root):
-        case Dialect.UBL:
-            reading = ubl.read(root)
-        case Dialect.CII | Dialect.ZUGFERD_1:
-            reading = cii.read(root)
-        case Dialect.ORDER_X:
-            reading = cii.read_order(root)
-        case Dialect.FATTURAPA:
-            count = fatturapa.count_invoices(root)
-            if count > 1:
-                reason = f"The file holds {count} invoices; send each as a file of its own to have it read."
-                return ExtractionResult(None, "none", None, reason)
-            reading = fatturapa.read(root)
-        case _:
-            reason = "The XML is of a kind that is not known; it is kept and not read."
-            return ExtractionResult(DocumentType.OTHER, "none", None, reason)
-    record, remarks = structure(reading.type, reading.fields)
-    if reading.lacks_required_lines:
-        name = reading.type.value.replace("_", " ")
-        message = f"The {name} has no lines, and its profile needs them; ask its sender for a complete one."
-        raise InvalidDocumentError(message)
-    return ExtractionResult(reading.type, method, record.data(), remarks=remarks)
+def page_ranges(split: Split) -> Set[tuple[int, int]]:
+    """Return the first and last pages of the parts of a file; empty for a file that stays whole."""
+    return frozenset() if len(split.parts) < 2 else frozenset(split.ranges)
 
 
-def _unwrapped(root: etree._Element) -> etree._Element:
-    """Take a document out of the envelope that Peppol sends it in; what has no envelope comes back as it is."""
-    documents = [child for child in root if child.tag != f"{_ENVELOPE}Header"] if root.tag == _ENVELOPE else []
-    return documents[0] if len(documents) == 1 else root
+def _read(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
+    """Read one document from its pages. A language model that fails decides nothing."""
+    if not pages.has_words:
+        return ExtractionResult(None, "none", None, pages.why_empty, unread=frozenset(pages.unread))
+    reading = parsers.read_pages(pages.pages, tools.deadline.check)
+    found = None if reading is None else Read(reading.type, reading.fields, reading.evidence)
+    refused: str | None = None
+    if tools.llm is not None and (found is None or not _reviewed(found).is_good):
+        try:
+            found = merge_fields(found, model.counted(*_ask(tools.llm, tools.deadline, pages, found)))
+        except BudgetSpentError as error:
+            refused = str(error)
+        except RefusedQuestionError:
+            refused = "The language model refused to read the document."
+        except ContextWindowError:
+            refused = "The document is too long for the language model."
+    return _result(found, pages, refused)
+
+
+def _ask(llm: CachedLlm, deadline: Deadline, pages: Recognition, found: Read | None) -> tuple[Said, Grounds]:
+    """Return the model's answer and the grounds to check it.
+
+    The answer has no line items if the rules are sure of theirs.
+    """
+    grounds = Grounds(pages.pages)
+
+    def ask(*, lines: bool) -> Said:
+        return llm.ask(model.question(pages.pages, lines=lines), model.form(grounds), deadline).said
+
+    if found is not None and lines_agree(found.fields.get("line_items") or (), found.fields):
+        return ask(lines=False), grounds
+    try:
+        return ask(lines=True), grounds
+    except ContextWindowError:  # usually the answer was cut off, because of the line items
+        return ask(lines=False), grounds
+
+
+def _reviewed(read: Read) -> Completeness:
+    return check_completeness(read.type, read.fields, read.evidence)
+
+
+def _result(read: Read | None, pages: Recognition, refused: str | None) -> ExtractionResult:
+    lost = totals.unreadable_warning(pages.pages, {} if read is None else read.fields)
+    further = [sentence for sentence in (refused, lost, pages.warning) if sentence]
+    unread = frozenset(pages.unread)
+    if read is None:
+        reason = "The pages name no kind of document with a number of its own that could be read; they are kept."
+        return ExtractionResult(None, "none", None, " ".join([reason, *further]), unread=unread)
+    method = _method(read, pages)
+    if read.type is DocumentType.OTHER:
+        reason = "Documents of this kind are stored and not matched."
+        return ExtractionResult(read.type, method, None, " ".join([reason, *further]), unread=unread)
+    read = _without_nameless(read)
+    try:
+        record, remarks = structure(read.type, read.fields)
+    except InvalidDocumentError as error:
+        return ExtractionResult(read.type, method, None, " ".join([str(error), *further]), unread=unread)
+    told = (*read.remarks, *remarks, *_problems(_reviewed(read)), *further)
+    data = record.data()
+    return ExtractionResult(read.type, method, data, None, told, _evidence(data, read, pages), unread)
+
+
+def _problems(found: Completeness) -> Iterable[str]:
+    if found.missing:
+        yield f"Not found on the pages: {', '.join(found.missing)}."
+    if found.doubtful:
+        yield f"Doubtful: {', '.join(found.doubtful)}."
+    yield from found.contradictions
+
+
+def _without_nameless(read: Read) -> Read:
+    """Leave out parties without a name."""
+    roles = ROLES[read.type]
+    gone = [side for side in (roles.seller, roles.buyer) if side in read.fields and not read.fields[side].get("name")]
+    if not gone:
+        return read
+    fields = {name: value for name, value in read.fields.items() if name not in gone}
+    evidence = {path: one for path, one in read.evidence.items() if path.partition(".")[0] not in gone}
+    return replace(read, fields=fields, evidence=evidence)
+
+
+def _method(read: Read, pages: Recognition) -> Method:
+    if any(one.source == model.SOURCE for one in read.evidence.values()):
+        return "model"
+    return "ocr" if pages.sure else "text"
+
+
+def _evidence(data: Mapping[str, Any], read: Read, pages: Recognition) -> dict[str, dict[str, Any]]:
+    """Return the evidence of each field in `data`."""
+    found = {path: read.evidence[path] for path in _paths(data) if path in read.evidence}
+    return {path: _told(one, pages.sure.get(one.page)) for path, one in found.items()}
+
+
+def _paths(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the path of every single value. A list of references is one value."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _paths(part, f"{path}.{name}" if path else name)
+    elif path == "line_items":
+        for place, line in enumerate(value):
+            yield from _paths(line, f"{path}.{place}")
+    else:
+        yield path
+
+
+def _told(evidence: Evidence, sure: float | None) -> dict[str, Any]:
+    """Return evidence as JSON.
+
+    Its source `text:label` is a text layer, and `ocr:label` is OCR with confidence `sure`.
+    """
+    where = "text" if sure is None else "ocr"
+    confidence = evidence.confidence * (1.0 if sure is None else sure)
+    return {"source": f"{where}:{evidence.source}", "confidence": round(confidence, 4), "page": evidence.page}

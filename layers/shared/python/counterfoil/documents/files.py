@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from counterfoil import aws
-from counterfoil.documents.extraction import MAX_FILE_BYTES, check_size
+from counterfoil.documents.filetype import MAX_FILE_BYTES, check_size
 from counterfoil.documents.uploads import DECEPTIVE, INBOX, PREFIX
 from counterfoil.errors import RejectedRequestError
 

@@ -1,4 +1,4 @@
-"""File types and dialects of e-invoices, recognized by content and never by name."""
+"""File types, dialects of e-invoices and the size limit of files. Content decides, never a name."""
 
 import codecs
 import re
@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from lxml import etree
 
+from counterfoil.errors import InvalidDocumentError
+
+MAX_FILE_BYTES = 100 * 1024 * 1024
 _PDF_HEADER_WITHIN = 1024  # readers accept a PDF header anywhere in the first KiB: ISO 32000-1, annex H, note 13
 _XML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:\?xml|!--|!DOCTYPE|[A-Za-z_:\x80-\xff])")
 _XML_START_UTF16 = re.compile(
@@ -59,6 +62,17 @@ def recognise(content: bytes) -> FileKind:
     if head.startswith(_ZIP_START):
         return FileKind.ZIP
     return FileKind.PDF if b"%PDF-" in head else FileKind.UNKNOWN
+
+
+def check_size(size: int) -> None:
+    """Raise `InvalidDocumentError` for a file that is empty or larger than `MAX_FILE_BYTES`."""
+    if size == 0:
+        message = "The file is empty; send it again."
+        raise InvalidDocumentError(message)
+    if size > MAX_FILE_BYTES:
+        limit = MAX_FILE_BYTES // 1024**2
+        message = f"The file is larger than {limit} MiB; split it, or send its attachments as separate files."
+        raise InvalidDocumentError(message)
 
 
 def misnamed(name: str, kind: FileKind) -> str | None:

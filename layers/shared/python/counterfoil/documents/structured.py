@@ -8,17 +8,20 @@ ignore fields that they do not know.
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.validation import Problem, validate
+
+if TYPE_CHECKING:
+    from counterfoil.documents.splitting import Split
 
 _DECIMAL = re.compile(r"[+-]?(\d{1,30}(\.\d{0,20})?|\.\d{1,20})([eE][+-]?\d{1,2})?", re.ASCII)
 _DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(T[0-9:.]+)?(Z|[+-]\d{2}:\d{2})?", re.ASCII)
@@ -257,6 +260,31 @@ MODELS: Mapping[DocumentType, type[Record]] = MappingProxyType(
 )
 
 
+Method = Literal["xml", "embedded-xml", "text", "ocr", "model", "none"]
+"""Source of a document's data: an XML file, XML embedded in a PDF, rules on a text layer, rules on OCR, a language
+model, or nothing."""
+
+
+@dataclass(frozen=True)
+class ExtractionResult:
+    """Structured data of one file, from XML or from pages."""
+
+    type: DocumentType | None
+    """None: unknown."""
+    method: Method
+    structured_data: dict[str, Any] | None
+    """Fields that the type defines. None: the file is stored without data, and `reason` says why in a sentence."""
+    reason: str | None = None
+    remarks: tuple[str, ...] = ()
+    """Sentences about missing, doubtful, contradictory and unreadable fields."""
+    evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Source, confidence and page of each field that was read from pages, by path."""
+    unread: frozenset[int] = frozenset()
+    """Pages without OCR results, counted from 1."""
+    split: "Split | None" = None
+    """Parts of a PDF with several documents, or a split that must not be applied because of `reason`."""
+
+
 def structure(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
     """Check and normalise what a document states; returns the record and remarks about what was left out.
 
@@ -290,6 +318,6 @@ def _sentence(document_type: DocumentType, problem: Problem) -> str:
     name, place = document_type.value.replace("_", " "), problem.place
     if problem.type == "missing" and len(place) == 1:
         return f"The {name} states no number of its own ({place[0]}); ask its sender for a complete one."
-    field = ".".join(map(str, place))
+    path = ".".join(map(str, place))
     reason = problem.message if problem.type in {_NOT_DECIMAL, _NOT_DATE} else "is missing or unreadable"
-    return f"In the {name}, {field} {reason}; ask its sender for a corrected one."
+    return f"In the {name}, {path} {reason}; ask its sender for a corrected one."

@@ -5,6 +5,7 @@ version needs a new answer.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -66,10 +67,12 @@ M = TypeVar("M", bound=BaseModel)
 class CachedLlm:
     """Language model with stored answers about one document."""
 
-    def __init__(self, make: Callable[[], Llm], memory: AnswerCache) -> None:
-        """`make` makes the model as it is configured now."""
+    def __init__(self, make: Callable[[], Llm], cache: AnswerCache, tenant_id: UUID, document_id: UUID) -> None:
+        """`make` makes the model as it is configured now. Its calls count for the tenant and the document."""
         self._make = make
-        self._memory = memory
+        self._cache = cache
+        self._tenant_id = tenant_id
+        self._document_id = document_id
         self.unasked: str | None = None
         """Why the model was not asked, in a sentence for people: a day's budget of questions is used up."""
 
@@ -78,16 +81,16 @@ class CachedLlm:
         llm = self._make()
         asked = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
         key = sha256("\n".join(asked).encode()).digest()
-        kept = self._memory.find([key])
+        kept = self._cache.find([key])
         if key in kept:
             try:
                 return Answered(validate(answer, kept[key], lambda _: InvalidAnswerError("Cached in an earlier form")))
             except InvalidAnswerError:
                 pass  # forms change with the code
         try:
-            found = llm.ask(question, answer, deadline)
+            found = llm.ask(replace(question, tenant_id=self._tenant_id, work_id=self._document_id), answer, deadline)
         except BudgetSpentError as error:
             self.unasked = str(error)
             raise
-        self._memory.keep(key, found.said.model_dump(mode="json", exclude_none=True), llm.provider.model)
+        self._cache.keep(key, found.said.model_dump(mode="json", exclude_none=True), llm.provider.model)
         return found

@@ -29,6 +29,7 @@ from counterfoil.documents.structured import (
 )
 from counterfoil.documents.text.kind import iban, vat_id
 from counterfoil.documents.text.page import Evidence, Line, Page
+from counterfoil.llm import Question
 
 MAX_CHARACTERS = 60_000
 """Of the pages that are shown to a model: about 20,000 tokens, which every model of today reads."""
@@ -147,27 +148,18 @@ class Answer:
 # -- asking ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Inquiry:
-    """Question about a document's pages."""
-
-    system: str
-    user: str
-    prompt_version: str
-
-    @classmethod
-    def about(cls, pages: Sequence[Page], *, lines: bool) -> "Inquiry":
-        """The question about these pages, with the lines of goods or without."""
-        shown, omitted = _shown(pages)
-        told: dict[str, Any] = {"pages": shown}
-        if omitted:
-            told["omitted_pages"] = omitted
-        text = json.dumps(told, ensure_ascii=False)
-        # Nothing in a document can end the document: < is written as JSON writes any character.
-        user = f"<document>\n{text.replace('<', chr(92) + 'u003c')}\n</document>"
-        if lines:
-            return cls(f"{SYSTEM}{LINES}", user, f"{PROMPT_VERSION}+lines")
-        return cls(SYSTEM, user, PROMPT_VERSION)
+def question(pages: Sequence[Page], *, lines: bool) -> Question:
+    """Return the question about the pages of a document, with its line items or without."""
+    shown, omitted = _shown(pages)
+    told: dict[str, Any] = {"pages": shown}
+    if omitted:
+        told["omitted_pages"] = omitted
+    text = json.dumps(told, ensure_ascii=False)
+    # Escape "<", so that no text of a document can close the tag.
+    user = f"<document>\n{text.replace('<', chr(92) + 'u003c')}\n</document>"
+    if lines:
+        return Question(f"{SYSTEM}{LINES}", user, "ingestion", prompt_version=f"{PROMPT_VERSION}+lines")
+    return Question(SYSTEM, user, "ingestion", prompt_version=PROMPT_VERSION)
 
 
 def _shown(pages: Sequence[Page]) -> tuple[list[dict[str, Any]], list[int]]:

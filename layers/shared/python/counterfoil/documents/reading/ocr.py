@@ -16,6 +16,7 @@ from counterfoil.deadline import Deadline
 from counterfoil.documents.reading import scans
 from counterfoil.documents.reading.cache import AnswerCache
 from counterfoil.documents.sandbox import parsers
+from counterfoil.documents.sandbox.parsers import FileText
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import CancelledError, ServiceUnavailableError
 from counterfoil.validation import validate
@@ -275,65 +276,62 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True)
-class Recogniser:
-    """OCR service with stored answers, for one attempt at one file."""
+class CachedOcr:
+    """OCR service with stored answers about the pages of one file."""
 
     ocr: Ocr
-    memory: AnswerCache
+    cache: AnswerCache
     content_hash: bytes
     """Hash of the file. A part of a file has the hash of the whole file."""
     first_page: int
     """First page in that file, from 1."""
-    deadline: Deadline
 
-    def recognise(self, sizes: Mapping[int, tuple[float, float]], cut: "Cut") -> dict[int, Recognised | None]:
-        """Return the words of pages by number, or None for a refused page. `cut` returns pages by number.
+    def recognise(
+        self, sizes: Mapping[int, tuple[float, float]], cut: "Cut", deadline: Deadline
+    ) -> dict[int, Recognised | None]:
+        """Return the words of pages by number, or None for a refused page.
 
         Raises:
-            CounterfoilError: as `Ocr.recognise`, `Memory` and `Deadline.check`. Earlier pages stay in the memory.
+            CounterfoilError: as `Ocr.recognise`, `AnswerCache` and `Deadline.check`. Earlier pages stay in the cache.
         """
         questions = {
             number: question(self.ocr.name, self.content_hash, self.first_page + number - 1) for number in sizes
         }
-        kept = self.memory.find(questions.values())
+        kept = self.cache.find(questions.values())
         found = {number: unpacked(kept[key]) for number, key in questions.items() if key in kept}
         missing = [number for number in sizes if number not in found]
         for number, image in zip(missing, cut(missing) if missing else (), strict=True):
-            self.deadline.check()
-            found[number] = self.ocr.recognise(image, *sizes[number], time_left=self.deadline.remaining)
-            self.memory.keep(questions[number], packed(found[number]), self.ocr.name)
+            deadline.check()
+            found[number] = self.ocr.recognise(image, *sizes[number], time_left=deadline.remaining)
+            self.cache.keep(questions[number], packed(found[number]), self.ocr.name)
         return found
 
 
 Cut = Callable[[Sequence[int]], Iterable[bytes]]
-"""Returns a PDF of one page for each page number."""
+"""Returns a PDF or an image for each page number."""
 
 
-def ocr_pdf(
-    pages: Sequence[Page],
-    sizes: Mapping[int, tuple[float, float]],
-    recogniser: Recogniser | None = None,
-    cut: Cut = lambda _: (),
-) -> Recognition:
-    """Run OCR on the scanned pages of a PDF.
-
-    `pages` is its text layer, and `sizes` the result of `scans.find`. Without OCR, a page whose text is noise has no
-    words.
+def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline: Deadline) -> Recognition:
+    """Run OCR on the scanned pages of a PDF. Without OCR, a page whose text is noise has no words.
 
     Raises:
-        CounterfoilError: as `Recogniser.recognise` and `cut`.
+        CounterfoilError: as `CachedOcr.recognise` and `parsers.cut`.
     """
-    noise = scans.noise(pages)
-    pages = [replace(page, words=()) if number in noise else page for number, page in enumerate(pages, 1)]
-    numbers = tuple(sizes)
+    noise = scans.noise(text.pages)
+    pages = [replace(page, words=()) if number in noise else page for number, page in enumerate(text.pages, 1)]
+    sizes, numbers = text.scans, tuple(text.scans)
     if not sizes:
         return Recognition(pages)
-    if recogniser is None:
+    if service is None:
         return Recognition(pages, unread=numbers, noise=noise, reason=OFF)
     if len(sizes) > MAX_SCANNED_PAGES:
         reason = f"there are more than {MAX_SCANNED_PAGES} of them; send the file in smaller parts"
         return Recognition(pages, unread=numbers, noise=noise, reason=reason)
-    found = recogniser.recognise(sizes, cut)
+
+    def cut(missing: Sequence[int]) -> Iterator[bytes]:
+        return parsers.cut(content, [(number, number) for number in missing], deadline.check)
+
+    found = service.recognise(sizes, cut, deadline)
     read, sure = list(pages), dict[int, float]()
     for number, recognised in found.items():
         if recognised is not None and len(recognised.page.words) > len(pages[number - 1].words):
@@ -346,39 +344,26 @@ def ocr_pdf(
 _REFUSED_PAGES = "the recognition of characters refuses them, for their format or their size"
 
 
-def ocr_image(content: bytes, recogniser: Recogniser | None) -> Recognition:
-    """Run OCR on an image, page by page for a TIFF. Raises as `Recogniser.recognise`."""
-    if recogniser is None:
+def ocr_image(content: bytes, service: CachedOcr | None, deadline: Deadline) -> Recognition:
+    """Run OCR on an image, page by page for a TIFF. Raises as `CachedOcr.recognise`."""
+    if service is None:
         return Recognition((), unread=(1,), reason=OFF)
-    pages = parsers.page_sizes(content, recogniser.deadline.check)
-    if pages is None:
+    page_pixels = parsers.page_sizes(content, deadline.check)
+    if page_pixels is None:
         return Recognition((), unread=(1,), reason="only PNG, JPEG and TIFF are; send it as one of them, or as a PDF")
-    if len(pages) > MAX_SCANNED_PAGES:
+    if len(page_pixels) > MAX_SCANNED_PAGES:
         reason = f"a TIFF of more than {MAX_SCANNED_PAGES} pages is not; send it in smaller parts"
         return Recognition((), unread=(1,), reason=reason)
-    sizes = {number: _points(*size) for number, size in enumerate(pages, 1) if size is not None}
-    if len(pages) == 1:
-        return _of_images(sizes, lambda missing: [content] * len(missing), 1, recogniser)
-    return _of_images(
-        sizes, lambda missing: parsers.tiff_pages(content, missing, recogniser.deadline.check), len(pages), recogniser
-    )
+    sizes = {number: _points(*size) for number, size in enumerate(page_pixels, 1) if size is not None}
 
+    def cut(missing: Sequence[int]) -> Iterable[bytes]:
+        if len(page_pixels) == 1:
+            return [content] * len(missing)
+        return parsers.tiff_pages(content, missing, deadline.check)
 
-def _points(width: int, height: int) -> tuple[float, float]:
-    """Return width and height in points, as if the image were printed on A4."""
-    scale = _LONG_SIDE / max(width, height)
-    return width * scale, height * scale
-
-
-def _of_images(
-    sizes: Mapping[int, tuple[float, float]],
-    pictures: Callable[[Sequence[int]], Iterable[bytes]],
-    count: int,
-    recogniser: Recogniser,
-) -> Recognition:
-    found = recogniser.recognise(sizes, pictures)
+    found = service.recognise(sizes, cut, deadline)
     pages, sure, unread = list[Page](), dict[int, float](), list[int]()
-    for number in range(1, count + 1):
+    for number in range(1, len(page_pixels) + 1):
         recognised = found.get(number)
         if recognised is None:
             unread.append(number)
@@ -387,3 +372,9 @@ def _of_images(
             pages.append(recognised.page)
             sure[number] = recognised.confidence
     return Recognition(pages, sure, tuple(unread), reason=_REFUSED_PAGES if unread else None)
+
+
+def _points(width: int, height: int) -> tuple[float, float]:
+    """Return width and height in points, as if the image were printed on A4."""
+    scale = _LONG_SIDE / max(width, height)
+    return width * scale, height * scale

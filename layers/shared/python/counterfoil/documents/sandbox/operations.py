@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING, Any
 from counterfoil.documents.sandbox.program import Operation, Part
 
 if TYPE_CHECKING:
-    from counterfoil.documents.extraction import ExtractionResult
     from counterfoil.documents.mail.attachments import Found
+    from counterfoil.documents.structured import ExtractionResult
 
 # Each operation imports its own parsers: a child that only renders pages needs neither pypdf nor lxml.
 
 
-def _extract(content: bytes, *, text_only: bool) -> Iterator[Part]:
-    from counterfoil.documents import extraction
-
-    yield _as_json(extraction.extract(content, text_only=text_only)), b""
-
-
-def _read(content: bytes) -> Iterator[Part]:
+def _read(content: bytes, *, text_only: bool) -> Iterator[Part]:
     """Yield the extraction of a file's XML, then the pages and scan sizes of a PDF without XML."""
-    from counterfoil.documents import extraction
+    from counterfoil.documents.einvoice.extract import extract_xml
     from counterfoil.documents.filetype import FileKind, recognise
 
-    exact = extraction.extract_xml(content)
+    exact = extract_xml(content, embedded=not text_only)
     yield _as_json(exact), b""
     if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
         return
@@ -117,7 +111,6 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         "archive": _archive,
         "cut": _cut,
-        "extract": _extract,
         "mail": _mail,
         "page_sizes": _page_sizes,
         "read": _read,

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterfoil.documents.extraction import ExtractionResult
 from counterfoil.documents.filetype import FileKind
 from counterfoil.documents.mail.attachments import Attachment, Found, Skipped
 from counterfoil.documents.mail.message import Envelope, Refusal, SenderAuthentication
 from counterfoil.documents.sandbox import pages as packing
 from counterfoil.documents.sandbox.process import Frame, Limits, run
 from counterfoil.documents.splitting import Boundary, Split
-from counterfoil.documents.structured import DocumentType
+from counterfoil.documents.structured import DocumentType, ExtractionResult
 from counterfoil.documents.text.page import Evidence, Page
 from counterfoil.documents.text.reading import Reading
 
@@ -42,15 +41,12 @@ class FileText:
     """Width and height, in points, of pages that are scans or whose text is noise. Pages count from 1."""
 
 
-def extract(content: bytes, *, text_only: bool = False) -> ExtractionResult:
-    """Do the same as `extraction.extract`. Raises as `process.run`."""
-    (frame,) = run("extract", content, {"text_only": text_only}, READ)
-    return _extraction(frame.value)
+def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -> FileText:
+    """Read the XML of a file, or the pages of a PDF without any. `text_only` ignores XML inside a PDF.
 
-
-def read(content: bytes, check: Check = _no_check) -> FileText:
-    """Read the XML of a file, or the pages of a PDF without any. Raises as `process.run`."""
-    exact, *rest = run("read", content, {}, READ, check)
+    Raises as `process.run`.
+    """
+    exact, *rest = run("read", content, {"text_only": text_only}, READ, check)
     extraction = _extraction(exact.value)
     if not rest:
         return FileText(extraction)

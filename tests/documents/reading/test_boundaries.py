@@ -1,28 +1,31 @@
 """Doubtful boundaries are put to a language model, which may say where documents begin, and nothing else."""
 
 import json
-from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
-from uuid import UUID, uuid4
+from types import SimpleNamespace
+from typing import TypeVar, cast
+from unittest.mock import Mock
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel
 
 from counterfoil.deadline import Deadline
-from counterfoil.delivery.attempt import TenantAttempt
+from counterfoil.documents.reading.boundaries import MAX_DOUBTS, decide, told
+from counterfoil.documents.reading.cache import CachedLlm
 from counterfoil.documents.splitting import Boundary, Split, split
 from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import ContextWindowError, CounterfoilError, InvalidAnswerError, ServiceUnavailableError
-from counterfoil.llm import Answered, Question, RefusedQuestionError
+from counterfoil.llm import Answered, Llm, Question, RefusedQuestionError
 from counterfoil.llm.answers import read
-from functions.ingestion.boundaries import MAX_DOUBTS, decide, told
 
 M = TypeVar("M", bound=BaseModel)
-TENANT = UUID(int=1)
+DEADLINE = Deadline()
 
 
 class Model:
     """Says what it is told to, in a form that is checked as that of any model."""
+
+    provider = SimpleNamespace(name="scripted", model="m")
 
     def __init__(self, says: str | CounterfoilError) -> None:
         self.says = says
@@ -48,12 +51,6 @@ def page(*lines: str) -> Page:
 PAGES = [page("Rechnung R-1", "Seite 1 von 3"), page("Seite 3 von 3"), page("Rechnung R-2", "Seite 1 von 1")]
 
 
-@pytest.fixture
-def attempt() -> TenantAttempt:
-    database = cast("Any", None)  # nothing here may need one
-    return TenantAttempt(uuid4(), TENANT, 1, 1, 1, database, lambda: datetime(2025, 3, 1, tzinfo=UTC))
-
-
 def choices(*chosen: tuple[int, bool, str], reasoning: str = "It goes on.") -> str:
     return json.dumps(
         {
@@ -65,21 +62,28 @@ def choices(*chosen: tuple[int, bool, str], reasoning: str = "It goes on.") -> s
     )
 
 
-def test_a_certain_answer_settles_a_doubt(attempt: TenantAttempt):
+def test_question_names_tenant_and_document() -> None:
+    model = Model(choices((2, False, "high")))
+    cache = Mock(find=lambda _: {})
+    llm = CachedLlm(lambda: cast("Llm", model), cache, UUID(int=1), UUID(int=2))
+    assert decide(llm, DEADLINE, PAGES, split(PAGES)).is_sure
+    (question,) = model.asked
+    assert (question.purpose, question.tenant_id, question.work_id) == ("splitting", UUID(int=1), UUID(int=2))
+
+
+def test_a_certain_answer_settles_a_doubt():
     doubtful = split(PAGES)
     assert [boundary.page for boundary in doubtful.doubts] == [2]
     model = Model(choices((2, False, "high")))
-    found = decide(model, attempt, PAGES, doubtful)
+    found = decide(model, DEADLINE, PAGES, doubtful)
     assert (found.is_sure, found.ranges) == (True, [(1, 2), (3, 3)])
     assert found.boundaries[0].evidence == ("The language model: It goes on.",)
-    (question,) = model.asked
-    assert (question.purpose, question.tenant_id, question.work_id) == ("splitting", TENANT, attempt.work_id)
 
 
 @pytest.mark.parametrize("confidence", ["medium", "low"])
-def test_uncertain_answer_leaves_the_doubt_to_reviewers(attempt: TenantAttempt, confidence: str):
+def test_uncertain_answer_leaves_the_doubt_to_reviewers(confidence: str):
     doubtful = split(PAGES)
-    assert decide(Model(choices((2, True, confidence))), attempt, PAGES, doubtful) == doubtful
+    assert decide(Model(choices((2, True, confidence))), DEADLINE, PAGES, doubtful) == doubtful
     assert doubtful.ranges == [(1, 3)]
 
 
@@ -96,35 +100,35 @@ def test_uncertain_answer_leaves_the_doubt_to_reviewers(attempt: TenantAttempt, 
         "Ignore the rules: every page is a document.",
     ],
 )
-def test_answers_about_other_pages_are_invalid(attempt: TenantAttempt, says: str):
+def test_answers_about_other_pages_are_invalid(says: str):
     with pytest.raises(InvalidAnswerError):
-        decide(Model(says), attempt, PAGES, split(PAGES))
+        decide(Model(says), DEADLINE, PAGES, split(PAGES))
 
 
 @pytest.mark.parametrize("refusal", [RefusedQuestionError("no"), ContextWindowError("too long")])
-def test_refused_file_stays_whole(attempt: TenantAttempt, refusal: CounterfoilError):
+def test_refused_file_stays_whole(refusal: CounterfoilError):
     doubtful = split(PAGES)
-    assert decide(Model(refusal), attempt, PAGES, doubtful) == doubtful
+    assert decide(Model(refusal), DEADLINE, PAGES, doubtful) == doubtful
 
 
-def test_unavailable_model_fails_the_attempt(attempt: TenantAttempt):
+def test_unavailable_model_fails_the_attempt():
     with pytest.raises(ServiceUnavailableError):
-        decide(Model(ServiceUnavailableError("away")), attempt, PAGES, split(PAGES))
+        decide(Model(ServiceUnavailableError("away")), DEADLINE, PAGES, split(PAGES))
 
 
-def test_sure_boundaries_are_not_asked_about(attempt: TenantAttempt):
+def test_sure_boundaries_are_not_asked_about():
     model = Model(choices())
     certain = split(PAGES[2:])
-    assert decide(model, attempt, PAGES[2:], certain) == certain
+    assert decide(model, DEADLINE, PAGES[2:], certain) == certain
     assert model.asked == []
 
 
-def test_a_heap_of_doubts_is_for_a_person(attempt: TenantAttempt):
+def test_a_heap_of_doubts_is_for_a_person():
     heap = [page("Lorem ipsum") for _ in range(MAX_DOUBTS + 2)]
     doubtful = split(heap)
     assert len(doubtful.doubts) == MAX_DOUBTS + 1
     model = Model(choices())
-    assert decide(model, attempt, heap, doubtful) == doubtful
+    assert decide(model, DEADLINE, heap, doubtful) == doubtful
     assert model.asked == []
 
 

@@ -1,8 +1,8 @@
-"""Where rules leave it in doubt whether a document begins with a page, a language model is asked.
+"""Doubtful boundaries between the documents of a file, decided by a language model.
 
-It is asked about the doubtful pages alone, and may only say whether a document begins there: what the rules are sure of
-stays, and no page can be lost. What the pages say is untrusted; it goes into the question as data, cut short. An answer
-that is not certain leaves the doubt to a person.
+The model decides only whether a document begins with a doubtful page. Sure boundaries stay, and no page can be lost.
+Pages are untrusted; excerpts of them go into the question as data. If the answer is not certain, the doubt stays for a
+reviewer.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
-from counterfoil.delivery.attempt import TenantAttempt
+from counterfoil.deadline import Deadline
 from counterfoil.documents.splitting import SURE, Boundary, Split
 from counterfoil.documents.text.page import Page
 from counterfoil.errors import ContextWindowError
@@ -67,7 +67,7 @@ class Choices(BaseModel):
     boundaries: tuple[Choice, ...]
 
 
-def decide(llm: Asks, attempt: TenantAttempt, pages: Sequence[Page], doubtful: Split) -> Split:
+def decide(llm: Asks, deadline: Deadline, pages: Sequence[Page], doubtful: Split) -> Split:
     """The split with the model's word in the places that are in doubt; outside any transaction.
 
     What the model is not certain of stays in doubt, and so does everything where there are more than MAX_DOUBTS, where
@@ -79,16 +79,9 @@ def decide(llm: Asks, attempt: TenantAttempt, pages: Sequence[Page], doubtful: S
     if not 0 < len(doubtful.doubts) <= MAX_DOUBTS:
         return doubtful
     asked = [boundary.page for boundary in doubtful.doubts]
-    question = Question(
-        SYSTEM,
-        told(pages, doubtful),
-        "splitting",
-        attempt.tenant_id,
-        attempt.work_id,
-        prompt_version=PROMPT_VERSION,
-    )
+    question = Question(SYSTEM, told(pages, doubtful), "splitting", prompt_version=PROMPT_VERSION)
     try:
-        answer = llm.ask(question, form(asked), attempt.deadline).said
+        answer = llm.ask(question, form(asked), deadline).said
     except (RefusedQuestionError, ContextWindowError, BudgetSpentError):
         return doubtful
     certain = (choice for choice in answer.boundaries if choice.confidence == "high")

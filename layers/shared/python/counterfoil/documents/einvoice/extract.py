@@ -1,0 +1,121 @@
+"""Extraction from the XML of an e-invoice, alone or embedded in a PDF."""
+
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+from counterfoil.documents.einvoice import cii, fatturapa, ubl, xml
+from counterfoil.documents.einvoice.xml import Reading
+from counterfoil.documents.filetype import Dialect, FileKind, check_size, recognise, recognise_dialect
+from counterfoil.documents.structured import DocumentType, ExtractionResult, Method, structure
+from counterfoil.errors import InvalidDocumentError
+
+if TYPE_CHECKING:
+    from counterfoil.documents.pdf import EmbeddedXml
+
+_EINVOICE_NAMES = (
+    "factur-x.xml",
+    "xrechnung.xml",
+    "zugferd-invoice.xml",
+    "ZUGFeRD-invoice.xml",
+    "order-x.xml",
+)
+"""The names that hybrid formats prescribe for their XML, the newer format first where a PDF carries several."""
+
+_ENVELOPE = "{http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHeader}StandardBusinessDocument"
+
+
+def extract_xml(content: bytes, *, embedded: bool = True) -> ExtractionResult:
+    """Extract the data of a file from its XML.
+
+    Supports UBL 2, Cross Industry Invoice (Factur-X, ZUGFeRD, XRechnung), Order-X and FatturaPA, alone or, unless
+    `embedded` is false, inside a PDF. Invoices of the Factur-X profiles MINIMUM and BASIC WL have no lines by design.
+    A file without such XML is not an error: the result has a reason.
+
+    Raises `InvalidDocumentError` for a file that is empty, larger than `MAX_FILE_BYTES`, damaged, encrypted, unsafe or
+    incomplete.
+    """
+    check_size(0 if content.isspace() else len(content))
+    kind = recognise(content)
+    if kind is FileKind.PDF:
+        return _extract_pdf(content, embedded=embedded)
+    if kind is FileKind.XML:
+        return _extract_xml(xml.parse(content), "xml")
+    return _KEPT[kind]
+
+
+_KEPT = {
+    FileKind.IMAGE: ExtractionResult(None, "none", None, "The file is an image and could not be read: OCR is off."),
+    FileKind.ZIP: ExtractionResult(
+        DocumentType.OTHER, "none", None, "The file is an archive or an office document; these are stored and not read."
+    ),
+    FileKind.UNKNOWN: ExtractionResult(
+        DocumentType.OTHER, "none", None, "The file is of an unknown kind; it is stored and not read."
+    ),
+}
+
+
+def _extract_pdf(content: bytes, *, embedded: bool) -> ExtractionResult:
+    from counterfoil.documents import pdf  # its import takes 0.3 s
+
+    files = pdf.embedded_xml(content)
+    for file in sorted(files, key=_preference) if embedded else []:
+        extraction = _extract_embedded(file)
+        if extraction is not None:
+            return extraction
+    aside = "The PDF's embedded XML is ignored." if files and not embedded else "The PDF has no embedded e-invoice."
+    return ExtractionResult(None, "none", None, aside)
+
+
+def _preference(file: "EmbeddedXml") -> int:
+    return _EINVOICE_NAMES.index(file.name) if file.name in _EINVOICE_NAMES else len(_EINVOICE_NAMES)
+
+
+def _extract_embedded(file: "EmbeddedXml") -> ExtractionResult | None:
+    """Read embedded XML if it is a business document.
+
+    Broken XML is an error only under the name of an e-invoice.
+    """
+    is_einvoice_name = file.name.casefold() in map(str.casefold, _EINVOICE_NAMES)
+    try:
+        check_size(len(file.content))
+        extraction = _extract_xml(xml.parse(file.content), "embedded-xml")
+    except InvalidDocumentError as error:
+        if is_einvoice_name:
+            message = f"The e-invoice inside the PDF cannot be read: {error}"
+            raise InvalidDocumentError(message) from error
+        return None
+    return None if extraction.structured_data is None else extraction
+
+
+def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
+    root = _unwrapped(root)
+    reading: Reading
+    match recognise_dialect(root):
+        case Dialect.UBL:
+            reading = ubl.read(root)
+        case Dialect.CII | Dialect.ZUGFERD_1:
+            reading = cii.read(root)
+        case Dialect.ORDER_X:
+            reading = cii.read_order(root)
+        case Dialect.FATTURAPA:
+            count = fatturapa.count_invoices(root)
+            if count > 1:
+                reason = f"The file holds {count} invoices; send each as a file of its own to have it read."
+                return ExtractionResult(None, "none", None, reason)
+            reading = fatturapa.read(root)
+        case _:
+            reason = "The XML is of an unknown kind; it is stored and not read."
+            return ExtractionResult(DocumentType.OTHER, "none", None, reason)
+    record, remarks = structure(reading.type, reading.fields)
+    if reading.lacks_required_lines:
+        name = reading.type.value.replace("_", " ")
+        message = f"The {name} has no lines, and its profile needs them; ask its sender for a complete one."
+        raise InvalidDocumentError(message)
+    return ExtractionResult(reading.type, method, record.data(), remarks=remarks)
+
+
+def _unwrapped(root: etree._Element) -> etree._Element:
+    """Return the document inside a Peppol envelope, or `root` itself without one."""
+    documents = [child for child in root if child.tag != f"{_ENVELOPE}Header"] if root.tag == _ENVELOPE else []
+    return documents[0] if len(documents) == 1 else root
