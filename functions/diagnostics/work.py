@@ -6,7 +6,7 @@ A cluster that is no more has no result, and whoever was told of it is told so.
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.documents import diagnostics
-from counterfoil.documents.cluster_payload import cluster_data
+from counterfoil.documents.clusters import cluster_data
 from counterfoil.webhooks.destinations import enqueue
 
 

@@ -11,7 +11,7 @@ from counterfoil.db import Connection, Database
 from tests.delivery.harness import FakeSqs
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import order
-from tests.documents.test_acceptance import compute
+from tests.documents.test_differences import compute
 from tests.functions.admin_api.papers import ORDER, OTHER_ORDER, acme
 
 

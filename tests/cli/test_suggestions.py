@@ -18,7 +18,7 @@ from counterfoil.documents import tolerances
 from tests.delivery.harness import rows
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import delivery, invoice, line, order
-from tests.documents.test_acceptance import compute
+from tests.documents.test_differences import compute
 from tests.factories import NOW
 
 

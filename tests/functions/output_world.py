@@ -13,7 +13,7 @@ from counterfoil.circuit_breaker import Breakers
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.work import Message
-from counterfoil.documents.cluster_payload import cluster_data
+from counterfoil.documents.clusters import cluster_data
 from counterfoil.egress import Egress
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import NewDestination, enqueue

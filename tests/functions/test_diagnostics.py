@@ -13,7 +13,7 @@ from counterfoil import metrics
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Outcome, TenantAttempt
 from counterfoil.delivery.work import Send
-from counterfoil.documents import acceptance, diagnostics
+from counterfoil.documents import diagnostics, differences
 from counterfoil.documents.review import Who
 from counterfoil.errors import InvalidDocumentError
 from counterfoil.metrics import Metric
@@ -136,10 +136,10 @@ def test_what_a_person_accepted_settles_the_case(desk: Desk):
     desk.clock.pass_(seconds=5)
     desk.compute(sends)
     with desk.database.tenant(desk.tenant_id) as connection:
-        said = acceptance.say(
-            connection, desk.tenant_id, ids[0], acceptance.Which(), "accepted", desk.clock(), Who("ann", "a gift")
+        said = differences.say(
+            connection, desk.tenant_id, ids[0], differences.Which(), "accepted", desk.clock(), Who("ann", "a gift")
         )
-    assert isinstance(said, acceptance.Said)
+    assert isinstance(said, differences.Said)
     desk.clock.pass_(seconds=5)
     assert desk.compute(said.sends) == []
     row = desk.found(ids[0])

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.work import Send
-from counterfoil.documents.cluster_payload import cluster_data
+from counterfoil.documents.clusters import cluster_data
 from counterfoil.webhooks.destinations import enqueue, job_id
 from tests.delivery.harness import Clock, rows
 from tests.factories import make_destination

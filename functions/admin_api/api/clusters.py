@@ -11,8 +11,8 @@ from uuid import UUID
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from counterfoil.documents import cluster_list, clusters
-from counterfoil.documents.cluster_list import ClusterFilter, ClusterSummary, Sort
+from counterfoil.documents import clusters
+from counterfoil.documents.clusters import COUNTED, ClusterFilter, ClusterSummary, Sort
 from counterfoil.documents.document_list import Place
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.three_way_match import ClusterStatus
@@ -55,8 +55,7 @@ class ClusterPage(BaseModel):
     clusters: list[ClusterRow]
     next: str | None
     counts: dict[ClusterStatus, int] = Field(
-        description=f"Of all the tenant's clusters, whatever the filter. {cluster_list.COUNTED + 1} means more than "
-        f"{cluster_list.COUNTED}."
+        description=f"Of all the tenant's clusters, whatever the filter. {COUNTED + 1} means more than {COUNTED}."
     )
 
 
@@ -91,18 +90,18 @@ def list_clusters(  # a query is this many parameters
     cursor: Cursor = None,
 ) -> ClusterPage:
     """Return a page of a tenant's clusters, and the number of clusters of each status."""
-    after: cluster_list.Cursor | None = None
+    after: clusters.Cursor | None = None
     if cursor is not None:
-        after = cluster_list.Cursor(*(http.after_number if sort == "amount" else http.after)(cursor))
+        after = clusters.Cursor(*(http.after_number if sort == "amount" else http.after)(cursor))
     if status is None:
         statuses = tuple(ClusterStatus)
     else:
-        statuses = cluster_list.OPEN if status == "open" else (ClusterStatus(status),)
+        statuses = clusters.OPEN if status == "open" else (ClusterStatus(status),)
     wanted = ClusterFilter(statuses, supplier, number, sort)
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
-        found = cluster_list.page(connection, tenant_id, wanted, limit=limit, after=after)
-        counts = cluster_list.counts(connection, tenant_id)
+        found = clusters.page(connection, tenant_id, wanted, limit=limit, after=after)
+        counts = clusters.counts(connection, tenant_id)
     return ClusterPage(
         clusters=[row(one, slug) for one in found.clusters],
         next=None if found.next is None else http.cursor(found.next.key, found.next.id),

@@ -14,7 +14,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from counterfoil.db import Database
-from counterfoil.documents import document_detail, document_list, files, page_images, review_queue
+from counterfoil.documents import document_detail, document_list, files, page_images, review
 from counterfoil.documents.document_detail import Kind
 from counterfoil.documents.document_list import STAGES, STATES, Place, StageName, StageState, Summary, Wanted
 from counterfoil.documents.files import File
@@ -308,7 +308,7 @@ class Question(BaseModel):
     temperature: float | None = Field(description="null: the default of the model.")
     input_tokens: int | None
     output_tokens: int | None
-    candidates: dict[str, review_queue.Paper] = Field(
+    candidates: dict[str, review.ReviewDocument] = Field(
         description="By label in the question; without removed documents."
     )
     answer: JsonValue
@@ -335,11 +335,11 @@ def list_questions(request: Request, document_id: Id) -> QuestionList:
     tenant_id, slug, id_ = owned(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         found = judge.about(connection, id_)
-        papers = review_queue.papers(connection, judge.candidates(found))
-    return QuestionList(id=id_, tenant=slug, questions=[_question(one, papers) for one in found])
+        summaries = review.summaries(connection, judge.candidates(found))
+    return QuestionList(id=id_, tenant=slug, questions=[_question(one, summaries) for one in found])
 
 
-def _question(said: judge.Said, papers: Mapping[UUID, review_queue.Paper]) -> Question:
+def _question(said: judge.Said, summaries: Mapping[UUID, review.ReviewDocument]) -> Question:
     return Question(
         question=said.question.hex(),
         asked_at=said.at,
@@ -348,7 +348,7 @@ def _question(said: judge.Said, papers: Mapping[UUID, review_queue.Paper]) -> Qu
         temperature=said.temperature,
         input_tokens=said.input_tokens,
         output_tokens=said.output_tokens,
-        candidates={label: papers[id_] for label, (id_, _) in said.offered.items() if id_ in papers},
+        candidates={label: summaries[id_] for label, (id_, _) in said.offered.items() if id_ in summaries},
         answer=said.answer,
         system=said.system,
         user=said.user,
@@ -357,7 +357,7 @@ def _question(said: judge.Said, papers: Mapping[UUID, review_queue.Paper]) -> Qu
 
 def owned(request: Request, document_id: str) -> Owned:
     """Return the tenant and id of a document that the caller may view."""
-    return request.owned(document_id, review_queue.owner, NO_DOCUMENT)
+    return request.owned(document_id, review.owner, NO_DOCUMENT)
 
 
 _FILE = "SELECT bucket, key, version, encode(content_hash, 'hex') FROM document WHERE id = %s"

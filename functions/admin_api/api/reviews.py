@@ -13,12 +13,11 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.db import Connection, retry_conflicts
-from counterfoil.documents import acceptance, review, review_queue
-from counterfoil.documents.acceptance import Said, Which, Word
+from counterfoil.documents import differences, review
+from counterfoil.documents.differences import Said, Which, Word
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.matching.sql import State
-from counterfoil.documents.review import Answer, Done, Refused, Who
-from counterfoil.documents.review_queue import Wanted
+from counterfoil.documents.review import Answer, Done, Refused, ReviewFilter, Who
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import Code
 from counterfoil.errors import RejectedRequestError
@@ -208,7 +207,7 @@ def list_reviews(  # a query has this many parameters
     if tenant is not None:
         request.check(Role.VIEWER, tenant, "Reading")
     slugs = request.visible_tenants() if tenant is None else [tenant]
-    wanted = Wanted(
+    wanted = ReviewFilter(
         state=state,
         kind=None if kind is None else kind.value,
         min_chance=min_chance,
@@ -217,8 +216,8 @@ def list_reviews(  # a query has this many parameters
         tenants=None if slugs is None else frozenset(slugs),
     )
     with request.database.delivery() as connection:
-        places = review_queue.places(connection, wanted, limit + 1)
-    found = review_queue.items(request.database, places[:limit])
+        places = review.places(connection, wanted, limit + 1)
+    found = review.items(request.database, places[:limit])
     last = places[limit - 1] if len(places) > limit else None
     return ReviewPage(
         reviews=[Review.model_validate(item.record) for item in found],
@@ -234,8 +233,8 @@ def list_reviews(  # a query has this many parameters
 )
 def show_review(request: Request, document_id: Id) -> Review:
     """Return one document in doubt, with its candidates and their evidence."""
-    tenant_id, slug, id_ = request.owned(document_id, review_queue.owner, NO_REVIEW)
-    found = review_queue.item(request.database, tenant_id, slug, id_)
+    tenant_id, slug, id_ = request.owned(document_id, review.owner, NO_REVIEW)
+    found = review.item(request.database, tenant_id, slug, id_)
     if found is None:
         raise NotFoundError(NO_REVIEW)
     return Review.model_validate(found.record)
@@ -316,7 +315,7 @@ def _settle(request: Request, word: Word, asked: Difference) -> DifferenceSettle
         request,
         asked.cluster,
         asked,
-        lambda c, tenant, who: acceptance.say(c, tenant, asked.cluster, which, word, request.now, who),
+        lambda c, tenant, who: differences.say(c, tenant, asked.cluster, which, word, request.now, who),
     )
     return DifferenceSettled(
         tenant=slug,
@@ -343,7 +342,7 @@ def _decide(
         ConflictError: it is no longer in doubt, or the difference no longer exists.
     """
     with request.database.delivery() as connection:
-        found = review_queue.owner(connection, id_)
+        found = review.owner(connection, id_)
     if found is None or not request.caller.may(Role.VIEWER, found[1]):
         raise NotFoundError("There is no such document.")
     tenant_id, slug = found

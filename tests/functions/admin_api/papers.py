@@ -3,7 +3,7 @@
 from counterfoil.db import Connection, Database
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import contract, credit, delivery, invoice, line, order
-from tests.documents.test_acceptance import compute
+from tests.documents.test_differences import compute
 from tests.functions.admin_api.conftest import Answer, Ask
 
 PATH = "/api/admin/documents"

@@ -22,7 +22,7 @@ from tests.documents.einvoice_samples import pdf
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order
 from tests.documents.matching.test_judge import TWICE
-from tests.documents.test_acceptance import compute
+from tests.documents.test_differences import compute
 from tests.factories import (
     NOW,
     make_destination,

@@ -4,7 +4,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from tests.documents.matching.office import Office
-from tests.documents.test_acceptance import compute
+from tests.documents.test_differences import compute
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.papers import INVOICE, ORDER, OTHER_ORDER, VIEWER, acme
 

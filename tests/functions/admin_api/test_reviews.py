@@ -11,7 +11,7 @@ from tests.delivery.harness import FakeSqs, rows
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import invoice, line, order
 from tests.documents.matching.test_judge import TWICE
-from tests.documents.test_acceptance import compute
+from tests.documents.test_differences import compute
 from tests.functions.admin_api.conftest import Answer, Ask
 
 PATH = "/api/admin/reviews"

@@ -1,21 +1,25 @@
-"""One cluster as people look at it: its documents, why they belong together, and what their comparison came to.
+"""Clusters of documents: lists, one cluster with its comparison, and its data for webhooks.
 
-A cluster may have thousands of documents. They are shown a page at a time, with the edges of those that are shown, and
-of the comparison as much as is good for one look. Each function runs in a transaction that sees one tenant alone
-(`Database.tenant`).
+A list is read from the results that diagnostics stored, by an index for each status. One cluster may have thousands of
+documents: it is shown a page at a time with the edges of that page, and with a bounded part of the comparison. Each
+function runs in a transaction of one tenant (`Database.tenant`).
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
+from psycopg.types.json import Jsonb
+
 from counterfoil.db import Connection
-from counterfoil.documents import acceptance, document_list
+from counterfoil.documents import differences, document_list
 from counterfoil.documents.document_list import Place, Summary
 from counterfoil.documents.matching.evidence import Step, waterfall
+from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.three_way_match import ClusterStatus
 
 MOST_EDGES = 300
@@ -61,7 +65,7 @@ class Comparison:
     """Whether a difference between figures is open."""
 
 
-class Found(NamedTuple):
+class ClusterDetail(NamedTuple):
     """A cluster, with a page of its documents."""
 
     id: UUID
@@ -114,7 +118,7 @@ FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
 
 def show(
     connection: Connection, tenant_id: UUID, document_id: UUID, *, limit: int, after: Place | None = None
-) -> Found | None:
+) -> ClusterDetail | None:
     """The cluster of a document, with at most `limit` of its documents behind `after`; None where it is in none.
 
     A cluster's own id is one of its documents: an old one still leads to what the cluster has become.
@@ -136,7 +140,7 @@ def show(
     near = document_list.of_ids(connection, tenant_id, [*shown, *others])
     computed = connection.execute(_RESULT, about).fetchone() or (None, None, False, None, None)
     result, computed_at, is_being_computed, error, status = computed
-    return Found(
+    return ClusterDetail(
         id=row[0],
         status=None if status is None else ClusterStatus(status),
         documents=[one for one in reversed(near) if one.id in set(shown)],
@@ -178,7 +182,7 @@ def _comparison(result: Mapping[str, Any]) -> Comparison:
         lines_total=len(result["lines"]),
         variances=_that_fit(result["variances"][:MOST_VARIANCES]),
         variances_total=len(result["variances"]),
-        can_be_accepted=acceptance.is_to_be_accepted(result),
+        can_be_accepted=differences.is_to_be_accepted(result),
     )
 
 
@@ -191,3 +195,167 @@ def _that_fit(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             break
         kept.append(one)
     return kept
+
+
+Sort = Literal["oldest", "newest", "amount"]
+"""`oldest` and `newest` by `waiting_since`; `amount`: the largest amount at stake first, whatever its currency."""
+SORTS: tuple[Sort, ...] = get_args(Sort)
+OPEN = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
+"""Statuses of clusters that are not finished."""
+COUNTED = 1_000
+"""A status is counted up to here."""
+_LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True)
+class ClusterSummary:
+    """A cluster in a list."""
+
+    id: UUID
+    status: ClusterStatus
+    supplier: str | None
+    order_numbers: Sequence[str]
+    currency: str | None
+    ordered: Decimal | None
+    """Amounts are net and in `currency`. None if no document states one."""
+    delivered: Decimal | None
+    billed: Decimal | None
+    at_stake: Decimal
+    waiting_since: datetime
+    documents: int
+    reason: str
+    """The most important reason for the status."""
+    is_being_computed: bool
+    """Whether the cluster changed since the status was computed."""
+
+
+class Cursor(NamedTuple):
+    """Position in a list, by the sort's own key."""
+
+    key: datetime | float
+    id: UUID
+
+
+@dataclass(frozen=True)
+class ClusterFilter:
+    """Filters of a list."""
+
+    statuses: Sequence[ClusterStatus] = tuple(ClusterStatus)
+    supplier: str | None = None
+    """The beginning of its name."""
+    number: str | None = None
+    """The number of a document."""
+    sort: Sort = "oldest"
+
+
+class Page(NamedTuple):
+    """One page of clusters."""
+
+    clusters: Sequence[ClusterSummary]
+    next: Cursor | None
+    """None on the last page."""
+
+
+class _Order(NamedTuple):
+    key: str
+    direction: str
+    after: str
+    type: str
+
+
+_ORDERS: Mapping[Sort, _Order] = {
+    "oldest": _Order("waiting_since", "ASC", ">", "timestamptz"),
+    "newest": _Order("waiting_since", "DESC", "<", "timestamptz"),
+    "amount": _Order("at_stake_order", "DESC", "<", "float8"),
+}
+_AFTER = "AND (c.{key}, c.id) {after} (%(key)s::{type}, %(id)s::uuid)"
+_SUPPLIER = "AND c.supplier_key >= %(supplier)s AND c.supplier_key < %(supplier_end)s"
+_NUMBER = "AND c.id IN (SELECT d.cluster_id FROM document d WHERE d.id = ANY(%(numbered)s))"
+_PAGE = """
+SELECT c.id, c.cluster_status, c.supplier, c.order_numbers, c.currency, c.amount_ordered, c.amount_delivered,
+       c.amount_billed, c.amount_at_stake, c.waiting_since, c.documents, c.result -> 'reasons' ->> 0,
+       coalesce(c.status IN ('pending', 'in-progress'), false), c.{key}
+FROM (
+    SELECT few.* FROM unnest(%(statuses)s::text[]) AS wanted (status)
+    CROSS JOIN LATERAL (
+        SELECT * FROM cluster_diagnostics c
+        WHERE c.tenant_id = %(tenant)s AND c.cluster_status = wanted.status {conditions}
+        ORDER BY c.{key} {direction}, c.id {direction} LIMIT %(most)s
+    ) AS few
+    ORDER BY few.{key} {direction}, few.id {direction} LIMIT %(most)s
+) AS c
+ORDER BY c.{key} {direction}, c.id {direction}
+"""
+
+
+def page(
+    connection: Connection, tenant_id: UUID, wanted: ClusterFilter, *, limit: int, after: Cursor | None = None
+) -> Page:
+    """Return at most `limit` clusters after a cursor."""
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "statuses": [status.value for status in wanted.statuses],
+        "most": limit + 1,
+    }
+    rows = connection.execute(_statement(connection, tenant_id, wanted, after, values).encode(), values).fetchall()
+    found = [ClusterSummary(id_, ClusterStatus(status), *columns) for id_, status, *columns, _ in rows[:limit]]
+    return Page(found, Cursor(rows[limit - 1][-1], found[-1].id) if len(rows) > limit else None)
+
+
+def _statement(
+    connection: Connection, tenant_id: UUID, wanted: ClusterFilter, after: Cursor | None, values: dict[str, Any]
+) -> str:
+    """Build the statement, and add its parameters to `values`."""
+    order = _ORDERS[wanted.sort]
+    conditions = []
+    if after is not None:
+        conditions.append(_AFTER.format(**order._asdict()))
+        values |= after._asdict()
+    if wanted.supplier is not None:
+        conditions.append(_SUPPLIER)
+        begin = words(wanted.supplier)
+        values |= {"supplier": begin, "supplier_end": begin + _LAST}
+    if wanted.number is not None:
+        conditions.append(_NUMBER)
+        values["numbered"] = document_list.numbered(connection, tenant_id, wanted.number)
+    return _PAGE.format(conditions=" ".join(conditions), **order._asdict())
+
+
+_COUNTS = """
+SELECT wanted.status, (SELECT count(*) FROM (
+    SELECT FROM cluster_diagnostics c WHERE c.tenant_id = %(tenant)s AND c.cluster_status = wanted.status
+    LIMIT %(most)s
+) AS few) FROM unnest(%(statuses)s::text[]) AS wanted (status)
+"""
+
+
+def counts(connection: Connection, tenant_id: UUID) -> dict[ClusterStatus, int]:
+    """Return the number of clusters of each status, counted up to COUNTED + 1."""
+    values = {"tenant": tenant_id, "statuses": [status.value for status in ClusterStatus], "most": COUNTED + 1}
+    return {ClusterStatus(status): count for status, count in connection.execute(_COUNTS, values)}
+
+
+# Put together by PostgreSQL, so that no number of a document is read and written on the way.
+_CLUSTER_DATA = """
+WITH member AS (SELECT * FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s)
+SELECT (%(findings)s::jsonb || jsonb_build_object(
+    'documents', (SELECT jsonb_agg(jsonb_build_object(
+        'id', id, 'type', type, 'file_name', file_name, 'structured_data', structured_data,
+        'received_at', to_char(received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+    ) ORDER BY id) FROM member),
+    'matches', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+        'document_a_id', document_a_id, 'document_b_id', document_b_id, 'confidence', confidence,
+        'decided_by', decided_by
+    ) ORDER BY document_a_id, document_b_id), '[]') FROM document_match
+                WHERE document_a_id IN (SELECT id FROM member) AND document_b_id IN (SELECT id FROM member))
+))::text
+WHERE EXISTS (SELECT FROM member)
+"""
+
+
+def cluster_data(connection: Connection, tenant_id: UUID, cluster_id: UUID, findings: Mapping[str, Any]) -> str | None:
+    """Return a cluster as JSON: `findings` with `documents` and `matches`. None if it has no documents."""
+    row = connection.execute(
+        _CLUSTER_DATA, {"tenant": tenant_id, "cluster": cluster_id, "findings": Jsonb(dict(findings))}
+    ).fetchone()
+    return None if row is None else str(row[0])

@@ -1,24 +1,32 @@
-"""Review: people decide what matching left in doubt, and correct what it decided.
+"""Review of matching: reviewers decide about ambiguous documents, and correct matching's decisions.
 
-Each decision is one transaction under the tenant's matching lock, with who and why: the trail, the edge, all decisions
-of matching that it touches, the clusters' new names, the computation of those clusters, and the re-match of documents
-that a language model may be asked about anew. It is refused where what it is about has changed since the person looked:
-a pair that somebody decided meanwhile is decided again only by whoever says that they know (`supersedes`).
+Each decision is one transaction under the tenant's matching lock. It writes user and reason to the audit trail, the
+edge, and all matching decisions that it affects. It also gives clusters new ids, requests their computation, and
+re-matches documents whose question to a language model changes. It is refused if the documents have changed since the
+reviewer looked; a pair with a newer decision requires its number in `supersedes`.
+
+The queue lists ambiguous documents with their candidates. Evidence of a candidate is a waterfall: each feature's bits,
+and their sum so far.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil import audit
 from counterfoil.audit import Operation
-from counterfoil.db import Connection
+from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import renew
 from counterfoil.delivery.work import Send
 from counterfoil.documents import diagnostics, matching
+from counterfoil.documents.document_list import missing
 from counterfoil.documents.matching import Decision, Pair, Settled, Verdict, sql
+from counterfoil.documents.matching.evidence import waterfall
+from counterfoil.documents.matching.sql import Review, State, decisions, reviews
+from counterfoil.documents.structured import ROLES, DocumentType
 
 WHY = "A person decided what a document belongs to."
 
@@ -204,3 +212,190 @@ def _follow_up(
     sends = renew(connection, "matching", settled.unasked, now, actor=who.by, why=WHY)
     sends += diagnostics.request(connection, tenant_id, settled.clusters, now, document_ids=settled.documents)
     return Done(tuple(pairs), verdict, settled.clusters, len(settled.unasked), sends)
+
+
+@dataclass(frozen=True)
+class ReviewCursor:
+    """Position of a document in the queue."""
+
+    document_id: UUID
+    tenant_id: UUID
+    tenant: str
+    opened_at: datetime
+
+
+@dataclass(frozen=True)
+class ReviewFilter:
+    """Filters of the queue; None permits every value."""
+
+    state: State = "open"
+    tenants: Collection[str] | None = None
+    """Slugs."""
+    kind: str | None = None
+    """Type of the ambiguous document."""
+    min_chance: float | None = None
+    max_chance: float | None = None
+    """Match probability of the likeliest candidate."""
+    after: tuple[datetime, UUID] | None = None
+    """Time of opening and id of the last review on the previous page."""
+
+
+_PLACES = """
+SELECT r.document_id, r.tenant_id, t.slug, r.opened_at
+FROM document_review r JOIN tenant t ON t.id = r.tenant_id
+WHERE r.state = %(state)s
+  AND (%(tenants)s::text[] IS NULL OR t.slug = ANY(%(tenants)s))
+  AND (%(kind)s::text IS NULL OR r.type = %(kind)s)
+  AND r.chance >= coalesce(%(min)s::float8, 0) AND r.chance <= coalesce(%(max)s::float8, 1)
+  AND (%(after_at)s::timestamptz IS NULL OR (r.opened_at, r.document_id) > (%(after_at)s, %(after_id)s::uuid))
+ORDER BY r.opened_at, r.document_id LIMIT %(limit)s
+"""
+_OWNER = "SELECT d.tenant_id, t.slug FROM document d JOIN tenant t ON t.id = d.tenant_id WHERE d.id = %s"
+
+
+def places(connection: Connection, wanted: ReviewFilter, limit: int) -> list[ReviewCursor]:
+    """Return a page of the queue in order of opening, as the delivery role."""
+    at, id_ = wanted.after or (None, None)
+    values = {
+        "state": wanted.state,
+        "tenants": None if wanted.tenants is None else list(wanted.tenants),
+        "kind": wanted.kind,
+        "min": wanted.min_chance,
+        "max": wanted.max_chance,
+        "after_at": at,
+        "after_id": id_,
+        "limit": limit,
+    }
+    return [ReviewCursor(*row) for row in connection.execute(_PLACES, values)]
+
+
+def owner(connection: Connection, document_id: UUID) -> tuple[UUID, str] | None:
+    """Return id and slug of a document's tenant, as the delivery role; None if it does not exist."""
+    row = connection.execute(_OWNER, [document_id]).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+@dataclass(frozen=True)
+class ReviewDocument:
+    """Summary of a document for reviewers."""
+
+    id: UUID
+    type: str
+    file: str
+    number: str | None
+    date: str | None
+    seller: str | None
+    buyer: str | None
+    total: str | None
+    """Gross if stated, otherwise net, with the currency."""
+    missing: tuple[str, ...]
+    """Expected facts that were not read."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A review with all facts for a decision."""
+
+    tenant: str
+    review: Review
+    documents: Mapping[UUID, ReviewDocument]
+    """The document and its candidates."""
+    decisions: Sequence[Decision]
+    """All decisions of people about the document."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The item as JSON."""
+        review = self.review
+        return {
+            "id": review.document_id,
+            "tenant": self.tenant,
+            "state": review.state,
+            "type": review.type,
+            "chance": review.chance,
+            "weights": review.weights,
+            "opened_at": review.opened_at.isoformat(),
+            "changed_at": review.changed_at.isoformat(),
+            "closed_at": review.closed_at and review.closed_at.isoformat(),
+            "document": self._document(review.document_id),
+            "doubts": [
+                {**doubt, "candidates": [self._candidate(one) for one in doubt["candidates"]]}
+                for doubt in review.doubts
+            ],
+            "decisions": [
+                {
+                    "id": one.id,
+                    "documents": list(one.pair),
+                    "verdict": one.verdict,
+                    "by": one.by,
+                    "reason": one.reason,
+                    "at": one.at.isoformat(),
+                }
+                for one in self.decisions
+            ],
+        }
+
+    def _candidate(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "document": self._document(UUID(candidate["document"])),
+            "chance": candidate["chance"],
+            "bits": candidate["bits"],
+            "evidence": [asdict(step) for step in waterfall(candidate["evidence"])],
+        }
+
+    def _document(self, id_: UUID) -> dict[str, Any]:
+        found = self.documents.get(id_)
+        return {"id": id_} if found is None else asdict(found)
+
+
+def items(database: Database, found: Iterable[ReviewCursor]) -> list[Item]:
+    """Return the reviews at these positions, in order of opening; each is read as its tenant."""
+    of: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
+    for place in found:
+        of[place.tenant_id, place.tenant].append(place.document_id)
+    read: dict[UUID, Item] = {}
+    for (tenant_id, slug), ids in of.items():
+        with database.tenant(tenant_id) as connection:
+            read |= _read(connection, slug, ids)
+    return sorted(read.values(), key=lambda item: (item.review.opened_at, item.review.document_id))
+
+
+def item(database: Database, tenant_id: UUID, slug: str, document_id: UUID) -> Item | None:
+    """Return the review of a document in any state; None if it was never ambiguous."""
+    with database.tenant(tenant_id) as connection:
+        return _read(connection, slug, [document_id]).get(document_id)
+
+
+def _read(connection: Connection, slug: str, ids: Collection[UUID]) -> dict[UUID, Item]:
+    found = reviews(connection, ids)
+    decided = decisions(connection, found)
+    shown = {id_ for review in found.values() for id_ in (review.document_id, *review.candidates)}
+    known = summaries(connection, shown)
+    return {
+        id_: Item(slug, review, known, [one for one in decided if id_ in one.pair]) for id_, review in found.items()
+    }
+
+
+_DOCUMENTS = "SELECT id, coalesce(type, 'other'), file_name, structured_data FROM document WHERE id = ANY(%(ids)s)"
+
+
+def summaries(connection: Connection, ids: Collection[UUID]) -> dict[UUID, ReviewDocument]:
+    """Return summaries of documents by id."""
+    rows = connection.execute(_DOCUMENTS, {"ids": list(ids)})
+    return {id_: _summary(id_, kind, file, data or {}) for id_, kind, file, data in rows}
+
+
+def _summary(id_: UUID, kind: str, file: str, data: Mapping[str, Any]) -> ReviewDocument:
+    roles = ROLES.get(DocumentType(kind))
+    total = data.get("total_gross") or data.get("total_net")
+    return ReviewDocument(
+        id_,
+        kind,
+        file,
+        data.get(roles.number) if roles else None,
+        data.get(roles.date) if roles else None,
+        (data.get(roles.seller) or {}).get("name") if roles else None,
+        (data.get(roles.buyer) or {}).get("name") if roles else None,
+        " ".join(filter(None, (total, data.get("currency")))) if total else None,
+        missing(kind, data),
+    )

@@ -15,7 +15,7 @@ from counterfoil import audit
 from counterfoil.audit import Change
 from counterfoil.db import Connection
 from counterfoil.delivery.work import Send
-from counterfoil.documents import acceptance, diagnostics
+from counterfoil.documents import diagnostics, differences
 from counterfoil.documents.three_way_match import Key, Limits, Tolerance, Tolerances
 from counterfoil.documents.three_way_match.decisions import Found, Proposal, propose, told
 from counterfoil.documents.three_way_match.tolerances import as_json
@@ -132,7 +132,7 @@ def _remove(connection: Connection, change: Change, unwanted: Tolerance) -> bool
 
 def suggest(connection: Connection, tenant_id: UUID) -> list[Found]:
     """Return tolerances that follow from reviewers' decisions, and why there are no others."""
-    return propose(acceptance.labels(connection), Tolerances(diagnostics.tolerances(connection, tenant_id)))
+    return propose(differences.labels(connection), Tolerances(diagnostics.tolerances(connection, tenant_id)))
 
 
 def accept(connection: Connection, change: Change, suggestion_id: str, reason: str | None) -> bool:

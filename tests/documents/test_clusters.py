@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents import cluster_list, diagnostics
-from counterfoil.documents.cluster_list import SORTS, ClusterFilter, ClusterSummary, Cursor, Sort
+from counterfoil.documents import clusters, diagnostics
+from counterfoil.documents.clusters import SORTS, ClusterFilter, ClusterSummary, Cursor, Sort
 from counterfoil.documents.three_way_match import ClusterStatus
 from tests import factories
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import OTHER_SELLER, delivery, invoice, line, order
-from tests.documents.test_acceptance import compute, say
+from tests.documents.test_differences import compute, say
 
 LINES = [line("A-100", "10", "100.00")]
 DEARER = [line("A-100", "10", "101.50")]
@@ -41,7 +41,7 @@ def office(database: Database, admin: Connection) -> Office:
 
 def page(office: Office, wanted: ClusterFilter | None = None, *, limit: int = 20, after: Cursor | None = None) -> Any:
     with office.database.tenant(office.tenant_id) as connection:
-        return cluster_list.page(connection, office.tenant_id, wanted or ClusterFilter(), limit=limit, after=after)
+        return clusters.page(connection, office.tenant_id, wanted or ClusterFilter(), limit=limit, after=after)
 
 
 def listed(office: Office, wanted: ClusterFilter | None = None) -> list[int]:
@@ -64,7 +64,7 @@ def test_list_shows_status_parties_amounts_and_age(office: Office):
 def test_filters_narrow_the_list(office: Office):
     assert set(listed(office)) == {0, 3, 6}
     assert listed(office, ClusterFilter([ClusterStatus.MATCHED])) == [3]
-    assert listed(office, ClusterFilter(cluster_list.OPEN, sort="amount")) == [0, 6]
+    assert listed(office, ClusterFilter(clusters.OPEN, sort="amount")) == [0, 6]
     assert listed(office, ClusterFilter(supplier=OTHER_SELLER["name"].upper()[:4])) == [3]
     assert listed(office, ClusterFilter(number="4712")) == [3]
     assert listed(office, ClusterFilter(number="R-81")) == [0]
@@ -89,7 +89,7 @@ def test_pages_together_are_the_whole_list(office: Office, sort: Sort):
 
 def test_counts_are_by_status(office: Office):
     with office.database.tenant(office.tenant_id) as connection:
-        found = cluster_list.counts(connection, office.tenant_id)
+        found = clusters.counts(connection, office.tenant_id)
 
     assert found == {
         status: int(status in {ClusterStatus.EXCEPTION, ClusterStatus.MATCHED, ClusterStatus.INCOMPLETE})
@@ -100,8 +100,8 @@ def test_counts_are_by_status(office: Office):
 def test_another_tenant_sees_nothing(office: Office, database: Database, admin: Connection):
     other = factories.make_tenant(admin, "other")
     with database.tenant(other) as connection:
-        assert cluster_list.page(connection, other, ClusterFilter(), limit=20).clusters == []
-        assert cluster_list.page(connection, office.tenant_id, ClusterFilter(), limit=20).clusters == []
+        assert clusters.page(connection, other, ClusterFilter(), limit=20).clusters == []
+        assert clusters.page(connection, office.tenant_id, ClusterFilter(), limit=20).clusters == []
 
 
 def test_changed_cluster_is_marked_as_being_computed(office: Office):
@@ -172,13 +172,13 @@ def test_page_of_many_clusters_reads_an_index(many: Office):
         (ClusterFilter(sort="oldest"), Cursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
         (ClusterFilter(sort="newest"), Cursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
         (ClusterFilter(sort="amount"), Cursor(500.0, UUID(int=0)), "cluster_diagnostics_by_amount"),
-        (ClusterFilter(cluster_list.OPEN, sort="amount"), None, "cluster_diagnostics_by_amount"),
+        (ClusterFilter(clusters.OPEN, sort="amount"), None, "cluster_diagnostics_by_amount"),
         (ClusterFilter(supplier="firm 77"), None, "cluster_diagnostics_by"),
     ]
     for wanted, after, index in asked:
         values = {"tenant": many.tenant_id, "statuses": [one.value for one in wanted.statuses], "most": 21}
         with many.database.tenant(many.tenant_id) as connection:
-            statement = cluster_list._statement(connection, many.tenant_id, wanted, after, values)
+            statement = clusters._statement(connection, many.tenant_id, wanted, after, values)
             rows = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}".encode(), values).fetchall()
         nodes = list(walked(rows[0][0][0]["Plan"]))
         scans = [one for one in nodes if one.get("Relation Name") == "cluster_diagnostics"]
@@ -191,9 +191,9 @@ def test_page_of_many_clusters_reads_an_index(many: Office):
 
 def test_counts_of_many_clusters_end_at_the_bound(many: Office):
     with many.database.tenant(many.tenant_id) as connection:
-        found = cluster_list.counts(connection, many.tenant_id)
+        found = clusters.counts(connection, many.tenant_id)
 
-    assert set(found.values()) == {cluster_list.COUNTED + 1}
+    assert set(found.values()) == {clusters.COUNTED + 1}
 
 
 def walked(node: dict[str, Any]) -> Any:

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.documents import acceptance, cluster_list, clusters, diagnostics
-from counterfoil.documents.acceptance import Said, Which, Word
-from counterfoil.documents.cluster_list import ClusterFilter
+from counterfoil.documents import clusters, diagnostics, differences
+from counterfoil.documents.clusters import ClusterFilter
+from counterfoil.documents.differences import Said, Which, Word
 from counterfoil.documents.review import Refused, Who
 from counterfoil.documents.three_way_match import Code
 from counterfoil.documents.three_way_match.tolerances import Key
@@ -62,7 +62,7 @@ def say(
     def once() -> Said | Refused:
         with office.database.tenant(office.tenant_id) as connection:
             who = Who(by, "agreed", supersedes)
-            return acceptance.say(connection, office.tenant_id, cluster or office.ids[0], which, word, NOW, who)
+            return differences.say(connection, office.tenant_id, cluster or office.ids[0], which, word, NOW, who)
 
     return retry_conflicts(once)
 
@@ -101,7 +101,7 @@ def test_large_cluster_is_left_to_the_worker(office: Office, monkeypatch: pytest
 
     with office.database.tenant(office.tenant_id) as connection:
         found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
-        (listed,) = cluster_list.page(connection, office.tenant_id, ClusterFilter(), limit=5).clusters
+        (listed,) = clusters.page(connection, office.tenant_id, ClusterFilter(), limit=5).clusters
     assert found is not None
     assert (found.status, found.is_being_computed) == ("exception", True)
     assert (listed.status, listed.is_being_computed) == ("exception", True)
@@ -201,12 +201,12 @@ def test_a_case_that_is_not_there_or_not_computed_or_anothers_is_refused(office:
 def test_labels_name_the_seller_and_only_the_last_word_of_the_own_tenant(office: Office, admin: Connection):
     say(office, "accepted", Which(code=Code.PRICE_MISMATCH))
     with office.database.tenant(office.tenant_id) as connection:
-        (label,) = acceptance.labels(connection)
+        (label,) = differences.labels(connection)
     assert (label.sellers, label.key) == (("DE136695976", "Tarnow Schrauben AG"), Key.PRICE)
     assert (label.size("percent"), label.direction, label.verdict.measure) == (Decimal("1.5"), "more", "EUR")
     theirs = Office(office.database, admin)
     with theirs.database.tenant(theirs.tenant_id) as connection:
-        assert list(acceptance.labels(connection)) == []
+        assert list(differences.labels(connection)) == []
 
 
 def test_what_was_accepted_counts_while_the_case_has_it_and_what_was_disputed_for_good(office: Office):
@@ -226,7 +226,7 @@ def test_what_was_accepted_counts_while_the_case_has_it_and_what_was_disputed_fo
 
 def labels(office: Office) -> list[tuple[str, bool]]:
     with office.database.tenant(office.tenant_id) as connection:
-        return sorted((one.verdict.about[1].value, one.verdict.is_accepted) for one in acceptance.labels(connection))
+        return sorted((one.verdict.about[1].value, one.verdict.is_accepted) for one in differences.labels(connection))
 
 
 def test_a_document_that_is_removed_takes_along_what_was_said_of_it(office: Office, admin: Connection):
