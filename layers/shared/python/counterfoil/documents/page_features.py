@@ -1,5 +1,10 @@
-"""What a page says of itself: its number, its kind, its sender, its place in its document. Nothing is decided here."""
+"""Features of a page: its kind, number, sender, head, and place in its document. Pure.
 
+Titles and labels are German, English, French, Italian, Spanish, Dutch and Danish. Patterns are for folded text: lower
+case, without accents, with plain quotes and blanks (`folding.fold`).
+"""
+
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -7,9 +12,114 @@ from re import Match
 from statistics import median
 from typing import Literal
 
+from counterfoil.documents.lexicon import SPLITTER
 from counterfoil.documents.lexicon.folding import fold
-from counterfoil.documents.splitting import words
 from counterfoil.documents.text.page import Line, Page, Word
+
+_COURSE = (
+    ("contract", "quotation"),
+    ("purchase_order",),
+    ("order_confirmation",),
+    ("delivery_note",),
+    ("goods_receipt",),
+    ("invoice",),
+    ("credit_note",),
+    ("statement",),
+)
+"""Documents name those of an earlier stage: an invoice its order, never the other way round."""
+_STAGES = {kind: stage for stage, kinds in enumerate(_COURSE) for kind in kinds}
+
+_DATE = r"\d{1,2}[./-]\s?\d{1,2}[./-]\s?\d{2,4}|\d{4}-\d{2}-\d{2}|\d{1,2}\.? [a-z]{3,9}\.? \d{4}"
+_NO_PREFIX = r"(?:vom|von|du|of|del|van|af|nr|no|to|zu|zum|den|und|and|et|on|per|page|side|pag|blad|p|n|total)\b"
+_NUMBER_FORM = (
+    rf"(?:(?!{_NO_PREFIX})[a-z]{{1,4}} )?(?!(?:{_DATE})(?:\s|"
+    rf"$))(?=[a-z./_-]*\d)[a-z0-9](?:[\w./-]*\w)?(?![\w./-]|,\d)"
+)
+_CALLED = r"(?:(?:nummer|number|numero|num|nr|no|n|id)\b|n ?°|#) ?[.:°]*"
+_LINKED = r"(?:de la |de l'|della |dell'|del |de |d'|du |di |of |van |af )"
+_ASIDE = r"(?: ?\([^()]{1,40}\))?"
+_DATED = rf"(?:[ ,]*(?:vom|v\.|dated|date|of|issued at|issued on|du|del|van|von|af|le|il|den)?:? ?(?:{_DATE}))?"
+
+_latest_first = sorted(_STAGES, key=lambda kind: -_STAGES[kind])  # a Stornorechnung is no Rechnung
+_titles = "|".join(f"(?P<{kind}>{SPLITTER.alternatives('titles.title', kind)})" for kind in _latest_first)
+_stems = "|".join(f"(?P<{kind}_stem>{SPLITTER.alternatives('titles.stem', kind)})" for kind in _latest_first)
+_TITLE = re.compile(
+    rf"(?:{_titles})\b{_ASIDE}(?P<label> ?[:.]| ?-? ?{_CALLED})? ?(?P<number>{_NUMBER_FORM})?(?P<rest>{_DATED}.*)"
+)
+"""Name of a document type at the beginning of a text, perhaps with a number; `rest` is the text behind both."""
+_LABEL = re.compile(
+    rf"(?:(?:{_stems})s?-? ?{_CALLED}|{_CALLED} ?{_LINKED}?(?:{_titles.replace('?P<', '?P<named_')})\b ?:?)"
+    rf" ?(?P<number>{_NUMBER_FORM})?(?P<rest>.*)"
+)
+"""`Rechnungs-Nr. 17`, `numéro de facture: 17`: a number called after the kind of its paper."""
+_PIECES = ("label", "number", "rest")
+"""The groups of these two that are no kind of paper."""
+_OWN_LABEL = re.compile(
+    rf"(?:(?:beleg|dokument(?:en)?|document|bilags)s?-? ?(?:nummer|number|nr|no)\b ?[.:]*|nummer|number|numero"
+    rf"|n ?°|numero de document)(?: ?:)? (?P<number>{_NUMBER_FORM})(?P<rest>{_DATED})$"
+)
+"""`Beleg-Nr. 17`, `Nummer 17`: the number of the paper itself, whatever it is."""
+_ENDS = re.compile(rf"{_DATED}[ .,;]*$")
+_NUMBER = re.compile(_NUMBER_FORM)
+
+_PAGE = SPLITTER.alternatives("pages.page")
+_OF = SPLITTER.alternatives("pages.page_of")
+_OF_LABELED = SPLITTER.alternatives("pages.page_of_labeled")
+_PAGE_PLACE = re.compile(
+    rf"\b(?:{_PAGE}) ?[:.]? ?(?:nr\.?|no\.?|n°)? ?(?P<place>\d{{1,4}})"
+    rf"(?: ?(?:{_OF}|{_OF_LABELED}|/) ?(?P<count>\d{{1,4}}))?\b(?![.,]\d)"
+)
+_BARE_PLACE = re.compile(rf"-? ?(?P<place>\d{{1,3}}) ?(?:/|{_OF}) ?(?P<count>\d{{1,3}}) ?-?|- ?(?P<alone>\d{{1,3}}) ?-")
+_BEFORE_OTHER_PAGE = re.compile(rf"\b(?:{SPLITTER.alternatives('pages.before_other_page')})\W*$")
+_AFTER_OTHER_PAGE = re.compile(SPLITTER.alternatives("pages.after_other_page"))
+"""Words with which a line speaks of another page than the one that it is on."""
+
+_CARRIED = re.compile(
+    rf"\b(?:{SPLITTER.alternatives('pages.carried')})"
+    rf"|^(?:{SPLITTER.alternatives('pages.carried_alone')})\b ?:? [\d.,' ]+(?: ?[a-z€£$]{{1,3}})?$"
+)
+_TOTAL = re.compile(rf"(?:{SPLITTER.alternatives('pages.total')})\b[^\d\n]{{0,25}}-?\d[\d.,' ]*[.,]\d\d\b")
+"""A sum with which a paper ends."""
+_GOODS = re.compile(
+    r"(?:^| )(?!\d{1,2}\.\d{1,2}\.\d\d\b)-?\d[\d.,']*[.,]\d\d"
+    r"(?: ?(?:eur|usd|gbp|chf|dkk|kr\.?|€|£|\$))?(?: \d\d? ?%?)?$"
+)
+"""The end of a line of a table: an amount, perhaps with the rate of its tax."""
+_NO_TOTAL = re.compile(SPLITTER.alternatives("pages.not_total"))
+
+_SOON = r"[^\d]{0,12}"
+_head_labels = {means: "|".join(labels) for means, labels in SPLITTER.meanings("pages.head_label").items()}
+_HEAD_LABELS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?:{_head_labels['date']})\b[ .:]*(?:{_DATE})",
+        rf"(?:{_head_labels['customer']}){_SOON}\d",
+        rf"(?:{_head_labels['your']}) (?:{_head_labels['reference']})[a-z]*{_SOON}\d",
+        rf"(?:{_head_labels['due']})[a-z]*{_SOON}(?:{_DATE})",
+        rf"(?:{_head_labels['delivered']}){_SOON}(?:{_DATE})",
+        rf"(?:ihre |your |votre |uw )?(?:{_head_labels['tax']})[^\d]{{0,25}}[a-z]{{0,3}}\d[\d. ]{{6,}}",
+        rf"(?:{_head_labels['contact']})\b ?:? \w",
+    )
+)
+"""Facts in the head of a first page, one pattern for each kind."""
+
+_SALUTATION = re.compile(rf"(?:{SPLITTER.alternatives('pages.salutation')})\b")
+_TOWN = re.compile(
+    r"(?:[a-z]{1,3}[- ])?\d{4,6} ?(?:[a-z]{2} )?[a-z][a-z .'/()-]+|[a-z]{1,2}\d[a-z\d]? ?\d[a-z]{2} [a-z .'-]+"
+    r"|[a-z .'-]+,? [a-z]{1,2}\d[a-z\d]? ?\d[a-z]{2}"
+)
+"""The last line of an address: postal code and town."""
+
+_ANNEX = re.compile(SPLITTER.alternatives("pages.annex"))
+
+_FIRM = re.compile(
+    rf"(?<![\w&.'-])[\w&.'-]+(?: [\w&.'+-]+){{0,5}}?,? (?:{SPLITTER.alternatives('pages.legal_form')})\b"
+)
+_VAT_ID = re.compile(
+    r"\b(?:ATU\d{8}|BE0?\d{9}|CHE\d{9}|DE\d{9}|DK\d{8}|ES[A-Z0-9]\d{7}[A-Z0-9]|FR[A-Z0-9]{2}\d{9}|GB\d{9}|IT\d{11}|"
+    r"LU\d{8}|NL\d{9}B\d{2}|PL\d{10}|SE\d{12})\b"
+)
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}[A-Z0-9]{11,30}\b")
 
 _TITLE_HEIGHT = 1.25  # of the page's usual text
 _LARGE = 1.5
@@ -52,7 +162,7 @@ class Mention:
     @property
     def stage(self) -> int:
         """Where its kind stands in the course of a deal."""
-        return words.STAGES[self.kind]
+        return _STAGES[self.kind]
 
 
 @dataclass(frozen=True)
@@ -64,7 +174,7 @@ class PagePlace:
 
 
 @dataclass(frozen=True)
-class Signs:
+class PageFeatures:
     """What was found on a page."""
 
     own: Mention | None
@@ -107,13 +217,13 @@ class Signs:
         return self.unnamed if self.own is None or self.own.number is None else self.own.number
 
 
-def read(page: Page) -> Signs:
+def read(page: Page) -> PageFeatures:
     """The signs on a page."""
     lines = [(line, tuple(_segments(line))) for line in page.lines()]
     height = max(page.height, 1.0)
     usual = median([word.bottom - word.top for word in page.words]) if page.words else 1.0
     texts = [fold(line.text) for line, _ in lines]
-    goods = next((place for place, text in enumerate(texts) if words.GOODS.search(text)), len(lines))
+    goods = next((place for place, text in enumerate(texts) if _GOODS.search(text)), len(lines))
     mentions = [found for place in range(len(lines)) for found in _mentions(lines, place, usual, goods)]
     own = _own(mentions)
     upper = [
@@ -122,18 +232,18 @@ def read(page: Page) -> Signs:
         if line.top <= _UPPER * height or place <= _UPPER * len(lines)
     ]
     header = [text for (line, _), text in zip(lines, texts, strict=True) if line.bottom <= _HEADER * height]
-    carried = [line.top / height for (line, _), text in zip(lines, texts, strict=True) if words.CARRIED.search(text)]
+    carried = [line.top / height for (line, _), text in zip(lines, texts, strict=True) if _CARRIED.search(text)]
     footer = [line.text for line, _ in lines if line.top >= _FOOTER * height]
     head = tuple(_head(upper))
     if own is not None or len(head) > 1:  # on later pages the text begins where a letterhead was
         footer += [line.text for line, _ in lines if line.bottom <= _HEADER * height]
-    return Signs(
+    return PageFeatures(
         own=own,
         named=tuple(mentions),
         unnamed=_unnamed(upper),
         places=tuple(_places(lines, height)),
         sender=frozenset(_ids(footer)),
-        firms=frozenset(found.group() for text in header if (found := words.FIRM.search(text))),
+        firms=frozenset(found.group() for text in header if (found := _FIRM.search(text))),
         header=frozenset(map(_without_digits, header)),
         lines=frozenset(map(_without_digits, texts)),
         large=frozenset(
@@ -146,7 +256,7 @@ def read(page: Page) -> Signs:
         has_total=any(_is_total(text) for text in texts),
         carries_in=any(top <= _UPPER for top in carried),
         carries_out=any(top > _UPPER for top in carried),
-        is_annex=any(words.ANNEX.match(segment.text) for segments in upper[:4] for segment in segments),
+        is_annex=any(_ANNEX.match(segment.text) for segments in upper[:4] for segment in segments),
         words=len(page.words),
     )
 
@@ -178,10 +288,10 @@ def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[Me
     _, segments = lines[place]
     for index, segment in enumerate(segments):
         tail = " ".join(part.text for part in segments[index:])
-        found = words.TITLE.match(tail) or words.LABEL.match(tail)
+        found = _TITLE.match(tail) or _LABEL.match(tail)
         if found is None:
             continue
-        label = found.group() if found.re is words.LABEL else found["label"]
+        label = found.group() if found.re is _LABEL else found["label"]
         number = found["number"] or (_below(lines, place, segment) if label else None)
         is_large = segment.height >= _TITLE_HEIGHT * usual
         is_alone = index == 0 and (len(segments) == 1 or _is_end(found))
@@ -190,20 +300,20 @@ def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[Me
                 continue  # a label of nothing, or the beginning of a sentence
         elif is_alone and not (label or _is_end(found)):
             continue  # a sentence
-        is_reference = label is not None and (found.re is words.LABEL or ":" in label)
+        is_reference = label is not None and (found.re is _LABEL or ":" in label)
         is_heading = is_alone and not is_reference and place < goods
         style: Style = "title" if is_large else "heading" if is_heading else "label"
         yield Mention(_kind(found), _plain(number), style, segment.height, place / len(lines))
 
 
 def _kind(found: Match[str]) -> str:
-    names = (name for name, text in found.groupdict().items() if text is not None and name not in words.PIECES)
+    names = (name for name, text in found.groupdict().items() if text is not None and name not in _PIECES)
     return next(names).removesuffix("_stem").removeprefix("named_")
 
 
 def _is_end(found: Match[str]) -> bool:
     """Whether nothing but a date comes after what was found."""
-    return words.ENDS.match(found["rest"]) is not None
+    return _ENDS.match(found["rest"]) is not None
 
 
 def _fills(segment: Segment, found: Match[str]) -> bool:
@@ -217,7 +327,7 @@ def _below(lines: Lines, place: int, label: Segment) -> str | None:
         return None
     for segment in lines[place + 1][1]:
         if segment.left < label.right and segment.right > label.left:
-            found = words.NUMBER.fullmatch(segment.text)
+            found = _NUMBER.fullmatch(segment.text)
             return found.group() if found else None
     return None
 
@@ -247,7 +357,7 @@ def _own(mentions: Sequence[Mention]) -> Mention | None:
 def _unnamed(upper: Iterable[Sequence[Segment]]) -> str | None:
     for segments in upper:
         for index in range(len(segments)):
-            found = words.OWN_LABEL.match(" ".join(part.text for part in segments[index:]))
+            found = _OWN_LABEL.match(" ".join(part.text for part in segments[index:]))
             if found:
                 return _plain(found["number"])
     return None
@@ -257,16 +367,12 @@ def _places(lines: Lines, height: float) -> Iterator[PagePlace]:
     for line, segments in lines:
         in_margin = line.bottom <= _MARGIN * height or line.top >= (1 - _MARGIN) * height
         text = fold(line.text)
-        found = words.PAGE_PLACE.search(text)
+        found = _PAGE_PLACE.search(text)
         if found is None and in_margin:
-            found = next((bare for part in segments if (bare := words.BARE_PLACE.fullmatch(part.text))), None)
+            found = next((bare for part in segments if (bare := _BARE_PLACE.fullmatch(part.text))), None)
         elif found is not None:
             before, after = text[: found.start()], text[found.end() :].strip()
-            if (
-                words.BEFORE_OTHER_PAGE.search(before)
-                or words.AFTER_OTHER_PAGE.match(after)
-                or (after and not in_margin)
-            ):
+            if _BEFORE_OTHER_PAGE.search(before) or _AFTER_OTHER_PAGE.match(after) or (after and not in_margin):
                 continue  # a sentence that speaks of a page
         if found is None:
             continue
@@ -282,8 +388,8 @@ def _ids(texts: Iterable[str]) -> Iterator[str]:
         upper = text.upper()
         compact = "".join(c for c in upper if c.isalnum() or c == " ")
         for token in (compact, compact.replace(" ", "")):
-            yield from words.VAT_ID.findall(token)
-        yield from words.IBAN.findall(_joined_groups(compact))
+            yield from _VAT_ID.findall(token)
+        yield from _IBAN.findall(_joined_groups(compact))
 
 
 def _joined_groups(text: str) -> str:
@@ -300,7 +406,7 @@ def _joined_groups(text: str) -> str:
 def _head(upper: Sequence[Sequence[Segment]]) -> Iterator[frozenset[str]]:
     """The figures of each kind of thing in a head; of a salutation none."""
     tails = [" ".join(part.text for part in segments[index:]) for segments in upper for index in range(len(segments))]
-    for pattern in (*words.HEAD_LABELS, words.SALUTATION):
+    for pattern in (*_HEAD_LABELS, _SALUTATION):
         found = [tail for tail in tails if pattern.match(tail)]
         if found:
             yield frozenset(_figures(found))
@@ -313,7 +419,7 @@ def _addressed(upper: Sequence[Sequence[Segment]]) -> Iterator[str]:
     """The last lines of postal addresses: a town with two lines above it that begin where it does."""
     segments = [segment for line in upper for segment in line]
     for town in segments:
-        if words.TOWN.fullmatch(town.text):
+        if _TOWN.fullmatch(town.text):
             above = [
                 other
                 for other in segments
@@ -336,5 +442,5 @@ def _without_digits(text: str) -> str:
 
 
 def _is_total(text: str) -> bool:
-    found = words.TOTAL.search(text)
-    return found is not None and not words.NO_TOTAL.search(text[: found.end()])
+    found = _TOTAL.search(text)
+    return found is not None and not _NO_TOTAL.search(text[: found.end()])

@@ -1,10 +1,11 @@
-"""Finds where documents begin, page by page, by weighing what speaks for and against it.
+"""Splits a file into documents, with the evidence for every boundary. Pure.
 
-Each sign adds to, or takes from, the log-odds of a beginning, as in a naive Bayes classifier whose weights were set by
-hand: none decides alone but in agreement with the rest. The confidence is the logistic function of the sum. Where a
-strong sign stands on each side the page is in doubt, whatever the sum.
+Each sign adds to the log-odds of a beginning, or subtracts, as in a naive Bayes classifier whose weights were set by
+hand: none decides alone but in agreement with the rest. The confidence is the logistic function of the sum. With strong
+signs on both sides the page stays doubtful, whatever the sum.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -12,9 +13,9 @@ from functools import cached_property
 from math import exp
 from typing import Literal, NamedTuple
 
+from counterfoil.documents.lexicon import SPLITTER
 from counterfoil.documents.lexicon.folding import fold
-from counterfoil.documents.splitting import words
-from counterfoil.documents.splitting.signs import Mention, PagePlace, Signs, read
+from counterfoil.documents.page_features import Mention, PageFeatures, PagePlace, read
 from counterfoil.documents.text.page import Page
 
 SURE = 0.9
@@ -143,14 +144,21 @@ def _pages(numbers: Iterable[int]) -> str:
     return f"page {shown}" if len(named) == 1 else f"pages {shown}{more}"
 
 
+_SEPARATOR = re.compile(rf"\b(?:{SPLITTER.alternatives('pages.separator')})")
+_FAX = re.compile(SPLITTER.alternatives("pages.fax"))
+_FAX_LABELS = tuple(
+    re.compile(rf"(?:{'|'.join(labels)})\b" + (r"[^\d]{0,25}\d" if means == "pages" else " ?:"))
+    for means, labels in SPLITTER.meanings("pages.fax_label").items()
+)
+_COVERING = re.compile(rf"\b(?:{SPLITTER.alternatives('pages.covering')})\b")
 _SEPARATOR_WORDS = 20
 """A separator sheet says little more than that it is one."""
 _LISTED = 2
 """Fewest later documents named on a page that lists them and has no number itself."""
-_FAX_LABELS = 2
+_FEWEST_FAX_LABELS = 2
 
 
-def covers(pages: Sequence[Page], signs: Sequence[Signs]) -> dict[int, str]:
+def covers(pages: Sequence[Page], signs: Sequence[PageFeatures]) -> dict[int, str]:
     """Return the covers by page index, each with a sentence that names its kind.
 
     A separator sheet may stand anywhere. What goes with documents, or lists them, counts at the beginning of the file
@@ -177,10 +185,10 @@ def _told(place: int, kind: str) -> str:
 
 
 def _is_separator(page: Page) -> bool:
-    return len(page.words) <= _SEPARATOR_WORDS and words.SEPARATOR.search(fold(page.text)) is not None
+    return len(page.words) <= _SEPARATOR_WORDS and _SEPARATOR.search(fold(page.text)) is not None
 
 
-def _kind(page: Page, own: Signs, following: Set[str]) -> str | None:
+def _kind(page: Page, own: PageFeatures, following: Set[str]) -> str | None:
     """Kind of cover of a page before documents with these numbers.
 
     A page with its own number, a place in a document or a sum is not a cover. Only a list may have a sum.
@@ -194,16 +202,16 @@ def _kind(page: Page, own: Signs, following: Set[str]) -> str | None:
         return None
     if _is_fax_cover(page):
         return "is the cover of a fax"
-    return "goes with the documents that follow" if words.COVERING.search(fold(page.text)) else None
+    return "goes with the documents that follow" if _COVERING.search(fold(page.text)) else None
 
 
-def _names_alike(signs: Signs, listed: Set[str]) -> bool:
+def _names_alike(signs: PageFeatures, listed: Set[str]) -> bool:
     """Check if the page's apparent own number is one of several listed in the same way."""
     alike = {mention.number for mention in signs.named if signs.own is not None and mention.style == signs.own.style}
     return len(alike & listed) >= _LISTED
 
 
-def _begins(signs: Signs) -> bool:
+def _begins(signs: PageFeatures) -> bool:
     if any(place.place > 1 for place in signs.places):
         return False
     return signs.number is not None or (signs.own is not None and signs.own.style != "label")
@@ -216,8 +224,8 @@ def _words(page: Page) -> set[str]:
 
 def _is_fax_cover(page: Page) -> bool:
     lines = [fold(line.text) for line in page.lines()]
-    labels = sum(any(pattern.search(line) for line in lines) for pattern in words.FAX_LABELS)
-    return labels >= _FAX_LABELS and any(words.FAX.match(line) for line in lines)
+    labels = sum(any(pattern.search(line) for line in lines) for pattern in _FAX_LABELS)
+    return labels >= _FEWEST_FAX_LABELS and any(_FAX.match(line) for line in lines)
 
 
 _PRIOR = -1.5
@@ -246,7 +254,7 @@ class Sign:
 class _Current:
     """The document under way, as its pages are added."""
 
-    def __init__(self, first: Signs) -> None:
+    def __init__(self, first: PageFeatures) -> None:
         self.first = self.last = first
         self.count = 0
         self.own: Mention | None = None
@@ -262,7 +270,7 @@ class _Current:
         self.firms: set[str] = set()
         self.add(first)
 
-    def add(self, page: Signs) -> None:
+    def add(self, page: PageFeatures) -> None:
         """Go on with this page."""
         self.last = page
         self.count += 1
@@ -308,7 +316,7 @@ def split(pages: Sequence[Page]) -> Split:
     return Split(len(pages), tuple(boundaries), frozenset(place + 1 for place in covering))
 
 
-def _is_rest(before: Signs, page: Signs) -> bool:
+def _is_rest(before: PageFeatures, page: PageFeatures) -> bool:
     """Tell whether a page has the letterhead and foot of the page before and hardly more: what was left of a text."""
     return len(page.lines & before.lines) >= _FEWEST_SHARED and len(page.lines - before.lines) <= _MOST_LEFT
 
@@ -323,7 +331,7 @@ def _weighed(page: int, signs: Sequence[Sign]) -> Boundary:
     return Boundary(page, score > 0, confidence, tuple(sign.sentence for sign in ordered))
 
 
-def _signs_at(current: _Current, page: Signs, following: Signs | None) -> Iterator[Sign]:
+def _signs_at(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[Sign]:
     """What speaks for and against a document that begins with `page`."""
     if page.words == 0:
         yield Sign(-_STRONG, "The page has no text.")
@@ -337,7 +345,7 @@ def _signs_at(current: _Current, page: Signs, following: Signs | None) -> Iterat
 # -- page numbers ---------------------------------------------------------------------------------------------------
 
 
-def _by_place(current: _Current, page: Signs, following: Signs | None) -> Iterator[Sign]:
+def _by_place(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[Sign]:
     before, here = current.last.places, page.places
     if _counts_on(before, here):
         yield Sign(-5.0, "Its page number follows that of the page before.")
@@ -359,7 +367,7 @@ def _by_place(current: _Current, page: Signs, following: Signs | None) -> Iterat
         yield Sign(-2.5, "By its page number, the page before is not the last one of its document.")
 
 
-def _is_second(page: Signs) -> bool:
+def _is_second(page: PageFeatures) -> bool:
     return any(place.place == 2 for place in page.places)
 
 
@@ -372,7 +380,7 @@ def _counts_on(before: Sequence[PagePlace], here: Sequence[PagePlace]) -> bool:
 # -- numbers and kinds ----------------------------------------------------------------------------------------------
 
 
-def _by_number(current: _Current, page: Signs) -> Iterator[Sign]:
+def _by_number(current: _Current, page: PageFeatures) -> Iterator[Sign]:
     own, known = page.own, current.own
     if own is None:
         yield from _by_unnamed(current, page)
@@ -392,7 +400,7 @@ def _by_number(current: _Current, page: Signs) -> Iterator[Sign]:
         yield Sign(_strength(own), f"It states another number of {_a(own)} than the document under way.")
 
 
-def _by_unnamed(current: _Current, page: Signs) -> Iterator[Sign]:
+def _by_unnamed(current: _Current, page: PageFeatures) -> Iterator[Sign]:
     if page.unnamed is None or not current.numbers:
         return
     if page.unnamed in current.numbers:
@@ -401,7 +409,7 @@ def _by_unnamed(current: _Current, page: Signs) -> Iterator[Sign]:
         yield Sign(2.0, "It states another number.")
 
 
-def _by_kind(known: Mention, own: Mention, page: Signs) -> Iterator[Sign]:
+def _by_kind(known: Mention, own: Mention, page: PageFeatures) -> Iterator[Sign]:
     """A page that calls itself something else than the document under way; or names what that one refers to.
 
     An invoice's later pages name its order and its delivery notes, in lines of their own as well, while an order names
@@ -418,7 +426,7 @@ def _strength(own: Mention) -> float:
     return _BY_STYLE[own.style] * (1.0 if own.above <= _MIDDLE else 0.4)
 
 
-def _is_counterpart(own: Mention, page: Signs) -> bool:
+def _is_counterpart(own: Mention, page: PageFeatures) -> bool:
     """Whether a page names several kinds of papers alike, so that they are its references."""
     kinds = {other.kind for other in page.named if other.style == own.style} | {own.kind}
     return len(kinds) > _COUNTERPARTS_NAMED
@@ -429,7 +437,7 @@ def _a(mention: Mention) -> str:
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
-def _is_named(current: _Current, page: Signs) -> bool:
+def _is_named(current: _Current, page: PageFeatures) -> bool:
     """Whether a page says what it is, and not only what the document under way refers to."""
     if page.own is None or current.own is None:
         return page.number is not None or page.own is not None
@@ -439,7 +447,7 @@ def _is_named(current: _Current, page: Signs) -> bool:
 # -- sender and layout ----------------------------------------------------------------------------------------------
 
 
-def _by_sender(current: _Current, page: Signs) -> Iterator[Sign]:
+def _by_sender(current: _Current, page: PageFeatures) -> Iterator[Sign]:
     if page.sender and current.sender and not page.sender & current.sender:
         yield Sign(_STRONG, "Header and footer have other VAT ids and accounts.")
     if page.firms and current.firms and not page.firms & current.firms:
@@ -449,7 +457,7 @@ def _by_sender(current: _Current, page: Signs) -> Iterator[Sign]:
         yield Sign(1.5, "The header is again that of the first page.")
 
 
-def _by_layout(current: _Current, page: Signs) -> Iterator[Sign]:
+def _by_layout(current: _Current, page: PageFeatures) -> Iterator[Sign]:
     if page.carries_in or current.last.carries_out:
         yield Sign(-4.0, "Something is carried on from the page before.")
     if page.is_annex:
