@@ -7,7 +7,7 @@ import pytest
 from counterfoil.documents import lexicon
 from counterfoil.documents.lexicon import Group
 from counterfoil.documents.lexicon.folding import fold, fold_letters
-from counterfoil.documents.matching.wording import spelled
+from counterfoil.documents.matching.names import spelled
 from infra.packaging import ROOT, files_under
 
 FILES = sorted(path.stem for path in lexicon.FOLDER.glob("*.toml"))

@@ -8,7 +8,7 @@ from typing import Any
 from counterfoil.db import Database
 from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
-from counterfoil.documents.matching import meaning
+from counterfoil.documents.matching import normalise
 from counterfoil.llm import Llm, Vector
 from counterfoil.llm.client import embedding_model, name_of
 from counterfoil.settings import Settings
@@ -32,10 +32,12 @@ def answer(request: Request) -> str:
     return json.dumps(vector_of(request.user))
 
 
-def embedding_of(paper: Paper, model: str = "openai/m") -> meaning.Embedding:
+def embedding_of(paper: Paper, model: str = "openai/m") -> normalise.Embedding:
     """What is kept of a paper once it has been embedded."""
-    text = meaning.text(paper.data)
-    return meaning.Embedding(meaning.text_hash(text), model, meaning.signature(Vector(vector=vector_of(text)).unit()))
+    text = normalise.embedded_text(paper.data)
+    return normalise.Embedding(
+        normalise.text_hash(text), model, normalise.signature(Vector(vector=vector_of(text)).unit())
+    )
 
 
 def settings_for(server: Server, **more: str) -> Settings:

@@ -13,7 +13,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.deadline import Deadline
 from counterfoil.documents import matching
-from counterfoil.documents.matching import meaning
+from counterfoil.documents.matching import normalise
 from counterfoil.documents.matching.normalise import document
 from counterfoil.errors import BreakerOpenError, CancelledError
 from tests.documents.matching.embedding import answer, embedder, embedding_of, in_english, in_german, two_languages
@@ -46,13 +46,13 @@ def office(database: Database, admin: Connection, model: Server) -> Office:
     return Office(database, admin, PAIR, embedder=embedder(database, model))
 
 
-def kept(office: Office) -> dict[int, meaning.Embedding]:
+def kept(office: Office) -> dict[int, normalise.Embedding]:
     """By position, what is kept of each document's vector."""
     rows = office.admin.execute(
         "SELECT document_id, text_hash, model, signature FROM document_embedding WHERE tenant_id = %s",
         [office.tenant_id],
     )
-    return {office.ids.index(id_): meaning.Embedding(*found) for id_, *found in rows}
+    return {office.ids.index(id_): normalise.Embedding(*found) for id_, *found in rows}
 
 
 def keys_by_vector(office: Office, position: int) -> set[str]:
@@ -62,7 +62,7 @@ def keys_by_vector(office: Office, position: int) -> set[str]:
     return {key for (key,) in rows}
 
 
-def whole(papers: Sequence[Paper], of: dict[int, meaning.Embedding]) -> dict[tuple[int, int], tuple[str, float]]:
+def whole(papers: Sequence[Paper], of: dict[int, normalise.Embedding]) -> dict[tuple[int, int], tuple[str, float]]:
     """The edges as they are by definition, with these vectors kept."""
     read = [
         document(UUID(int=number + 1), paper.received_at, paper.kind, paper.data, of.get(number))
@@ -197,7 +197,7 @@ def test_another_model_is_asked_and_keys_of_the_first_one_go(database: Database,
     office.match(1)
     assert office.links() == {(0, 1)}
     assert {found.model for found in kept(office).values()} == {"openai/n"}
-    assert (len(before), len(keys_by_vector(office, 0))) == (meaning.BANDS, meaning.BANDS)
+    assert (len(before), len(keys_by_vector(office, 0))) == (normalise.BANDS, normalise.BANDS)
     assert before.isdisjoint(keys_by_vector(office, 0))
 
 
@@ -210,7 +210,7 @@ def test_other_words_are_asked_about_and_old_ones_lead_nowhere(office: Office, m
     office.match(0)
     assert (office.links(), keys_by_vector(office, 0)) == (set(), set())
     office.match(0)
-    assert len(keys_by_vector(office, 0)) == meaning.BANDS
+    assert len(keys_by_vector(office, 0)) == normalise.BANDS
     assert [request.user for request in model.requests[2:]] == ["paint", "paint"]
 
 

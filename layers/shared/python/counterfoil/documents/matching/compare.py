@@ -14,6 +14,7 @@ from typing import NamedTuple
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
+from counterfoil.documents.matching.names import Name
 from counterfoil.documents.matching.normalise import (
     CONTRACT,
     DELIVERY,
@@ -22,7 +23,6 @@ from counterfoil.documents.matching.normalise import (
     RECEIPT,
     Document,
     Line,
-    Name,
     Party,
     Reference,
     same_vat,

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.deadline import Deadline
-from counterfoil.documents.matching import meaning, rules, sql
+from counterfoil.documents.matching import normalise, rules, sql
 from counterfoil.documents.matching.keys import PARENTS
 from counterfoil.documents.matching.rules import Choice, Doubt, Judgement, Link
 from counterfoil.errors import (
@@ -279,8 +279,8 @@ def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID,
         if content is None:
             return ""
         kind, _, data, kept = content
-        text = meaning.text(data) if data and kind in PARENTS else ""
-        if kept is not None and kept[:2] == (meaning.text_hash(text), model):
+        text = normalise.embedded_text(data) if data and kind in PARENTS else ""
+        if kept is not None and kept[:2] == (normalise.text_hash(text), model):
             return ""
         return "" if text and _keep(connection, tenant_id, document_id, text, model) else text
 
@@ -298,9 +298,9 @@ def _keep(
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "id": document_id,
-        "text_hash": meaning.text_hash(text),
+        "text_hash": normalise.text_hash(text),
         "model": model,
-        "signature": None if unit is None else meaning.signature(unit),
+        "signature": None if unit is None else normalise.signature(unit),
         "vector": None if unit is None else str(unit),
     }
     return bool(connection.execute(_KEEP_VECTOR, values).fetchall()[0][0])

@@ -15,7 +15,7 @@ All but `seeks` are what a document says. What it seeks is what its decision lef
 
 Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of
 the parties, by the end of the VAT id and by each of their names, or an article (`#`, and `'` before a word for those
-who number none), or a bucket of what the document is about (`≈`, see `meaning`), and the quarter of the document's
+who number none), or a bucket of what the document is about (`≈`, see `normalise`), and the quarter of the document's
 date; a child looks at its own quarter and at those before it in which its parent may be dated, a parent at its own and
 at those after it. Articles find what is misspelled in its number and in its parties, too; buckets find what is written
 in another language or in other words.

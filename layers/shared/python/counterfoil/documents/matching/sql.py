@@ -16,8 +16,7 @@ from psycopg.types.json import Jsonb
 
 from counterfoil.db import BY_INDEX, Connection
 from counterfoil.documents.matching.keys import PARENTS, SEEKS, Key
-from counterfoil.documents.matching.meaning import Embedding
-from counterfoil.documents.matching.normalise import CONTRACT
+from counterfoil.documents.matching.normalise import CONTRACT, Embedding
 from counterfoil.documents.matching.rules import NO_PARTNER, By, Choice, Doubt, Link, open_doubts
 from counterfoil.documents.matching.score import current
 

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any
 
-from counterfoil.documents.matching import normalise
+from counterfoil.documents.matching.names import name as parse_name
 from counterfoil.documents.reading.model import Answer
 from counterfoil.documents.structured import ROLES, DocumentType
 from counterfoil.documents.text import totals
@@ -75,7 +75,7 @@ def _without_other_parties(rules: Read, model: Read) -> Read:
 def _same_firm(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if one.get("vat_id") is not None and one.get("vat_id") == other.get("vat_id"):
         return True
-    return normalise.name(one["name"]).core == normalise.name(other.get("name", "")).core
+    return parse_name(one["name"]).core == parse_name(other.get("name", "")).core
 
 
 def _confidence(read: Read, path: str) -> float:

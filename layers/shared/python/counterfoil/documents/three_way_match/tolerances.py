@@ -13,7 +13,8 @@ from enum import Enum, StrEnum
 from typing import Any
 from uuid import UUID
 
-from counterfoil.documents.matching.normalise import code, identifier, name
+from counterfoil.documents.matching.names import name
+from counterfoil.documents.matching.normalise import code, identifier
 
 _CENT = Decimal("0.01")
 _DIGITS_OF_A_NUMBER = 5

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfoil.documents.matching.normalise import name
+from counterfoil.documents.matching.names import name
 
 ONE_FIRM = [
     ["Brede Werke GmbH", "Brede Werke G.m.b.H.", "BREDE WERKE GESELLSCHAFT MBH",
