@@ -7,12 +7,16 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 
+from cli.console import make_person
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 from counterfoil.documents.upload_list import State, Upload
@@ -82,6 +86,28 @@ def test_with_an_address_and_a_token_a_command_may_what_the_token_allows(
     forged = run("dlq", "list", with_token=f"{token[:-8]}AAAAAAAA")
     assert (forged.returncode, "does not take the token" in forged.stderr) == (2, True)
     assert token[:20] not in refused.stderr + forged.stderr
+
+
+def test_a_person_signs_in_and_out(cloud: Cloud, tenant: Tenant, tmp_path: Path) -> None:
+    person = make_person(cloud, f"{uuid4().hex}@example.com", ["viewer", f"tenant:{tenant.slug}"])
+    named = {"COUNTERFOIL_LOCAL", "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"}
+    environment = {name: value for name, value in os.environ.items() if name not in named}
+    environment |= {"XDG_CONFIG_HOME": str(tmp_path)}
+    run = partial(subprocess.run, env=environment, text=True, capture_output=True, check=False, timeout=120)
+
+    words = [str(COMMAND), "login", "--no-browser", "--url", cloud.console_url]
+    with subprocess.Popen(words, env=environment, text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE) as login:
+        assert login.stderr is not None
+        address = httpx.URL(next(line.strip() for line in login.stderr if line.startswith("http")))
+        form = {**address.params, "username": person.email, "password": person.password}
+        page = httpx.post(address.join("/login"), data=form, follow_redirects=True, timeout=60)
+        assert "You can close this page." in page.text
+        output, _ = login.communicate(timeout=120)
+    assert (login.returncode, output) == (0, f"Signed in to {cloud.api_url} as {person.email}.\n")
+
+    listed = run([str(COMMAND), "tenants", "list", "--json"])
+    assert [one["slug"] for one in json.loads(listed.stdout)] == [tenant.slug]
+    assert "Deleted the login" in run([str(COMMAND), "logout"]).stdout
 
 
 def told(command_line: CommandLine, *words: str) -> Any:
