@@ -48,6 +48,9 @@ NOT_ALL_IN_THE_FORM = {
     "PUT /api/users/{user_id}/profile",
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
     "GET /api/admin/clusters",  # a cursor is valid for its sort only
+    "GET /api/uploads",  # a key excludes a tenant and a cursor
+    "POST /api/admin/reviews/accept",  # both figures or neither
+    "POST /api/admin/reviews/dispute",
 }
 """What a payload or a file's name must be is more than a form can say, how deep a page by its number may be, which
 version of a letter a change must name, that letters are meant by their ids or by a filter, who may pause the queues of
