@@ -43,6 +43,7 @@ from functions.admin_api.api import (
     dead_letters,
     destinations,
     documents,
+    erasure,
     mail,
     offers,
     operations,
@@ -71,7 +72,7 @@ from functions.admin_api.http import (
     readable,
     responses,
 )
-from functions.admin_api.routes import erasing, exporting
+from functions.admin_api.routes import exporting
 
 logger = Logger()
 api = APIGatewayHttpResolver(
@@ -98,7 +99,7 @@ def openapi() -> Response[dict[str, Any]]:
 
 RESOURCES = (
     *(tasks, chat, reviews, dead_letters, exporting, queues, operations, documents, uploads, clusters),
-    *(users, offers, tenants, destinations, tolerances, people, mail, erasing),
+    *(users, offers, tenants, destinations, tolerances, people, mail, erasure),
 )
 ROUTES = (about, *(resource.routes for resource in RESOURCES))
 for routes in ROUTES:

@@ -11,12 +11,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from stdnum import iban
 
-from cli.token_prefixes import PREFIXES as PREFIX_FILE
 from counterfoil.dead_letters.redaction import redact
 from counterfoil.dead_letters.text_redaction import HIDDEN, MOST_LOOKED_AT
 from tests.dead_letters.business_payloads import HARMLESS
 from tests.dead_letters.secret_shapes import SHAPES, Shape
 from tools.sample_generator.scenario import generate
+from tools.token_prefixes import PREFIXES as PREFIX_FILE
 
 PREFIXES: list[str] = list(json.loads(PREFIX_FILE.read_text())["prefixes"])
 

@@ -20,7 +20,7 @@ from counterfoil.documents.three_way_match import (
     examine,
     read_document,
 )
-from counterfoil.documents.three_way_match.tolerances import NONE, UNLIMITED, both_ways
+from counterfoil.documents.three_way_match.tolerances import NONE, Limits, both_ways
 from tests.documents.three_way_match.papers import (
     TWO,
     codes,
@@ -134,7 +134,7 @@ def all_of(limits: Any) -> Tolerances:
 @few
 @given(cases)
 def test_a_wider_tolerance_leaves_no_more_open(case: list[Document]):
-    layers = [NONE, *(both_ways(percent=Decimal(width)) for width in (1, 10, 50)), UNLIMITED]
+    layers = [NONE, *(both_ways(percent=Decimal(width)) for width in (1, 10, 50)), Limits()]
     open_ = [codes(result(*case, tolerances=all_of(limits))) for limits in layers]
     for narrow, wide in pairwise(open_):
         assert set(wide) <= set(narrow)
@@ -144,7 +144,7 @@ def test_a_wider_tolerance_leaves_no_more_open(case: list[Document]):
 @few
 @given(cases)
 def test_with_no_tolerance_nothing_is_tolerated_and_with_all_of_it_no_difference_is_open(case: list[Document]):
-    strict, lenient = (result(*case, tolerances=all_of(limits)) for limits in (NONE, UNLIMITED))
+    strict, lenient = (result(*case, tolerances=all_of(limits)) for limits in (NONE, Limits()))
     assert not any(one.is_tolerated for one in strict.variances)
     assert all(one.limits is None for one in lenient.variances if one.is_open)
 

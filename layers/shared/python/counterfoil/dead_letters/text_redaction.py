@@ -148,7 +148,7 @@ _PLAIN_WORDS = r"(?![a-z_-]+(?![\w-]))(?![A-Z_-]+(?![\w-]))"
 
 @cache
 def _tokens() -> re.Pattern[str]:
-    """Tokens that begin with a prefix of their issuer. The prefixes are data, see `cli.token_prefixes`."""
+    """Tokens that begin with a prefix of their issuer. The prefixes are data, see `tools.token_prefixes`."""
     known: dict[str, int] = json.loads(_PREFIXES.read_text())["prefixes"]
 
     def rest(prefix: str, length: int) -> str:

@@ -21,7 +21,6 @@ PUNCTUAL = timedelta(hours=1)
 """How long after 9:00, or after somebody came late, offers have to be there."""
 MOST_SHARDS = 200
 """Of a pool that are shown: those that failed, then those under way, then the others."""
-_WORKER = "offers"
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,6 @@ def both_ways(*, absolute: Decimal | None = None, percent: Decimal | None = None
 
 NONE = both_ways(absolute=Decimal(0))
 """Nothing is tolerated."""
-UNLIMITED = Limits()
-"""Everything is tolerated."""
 
 DEFAULTS = {
     Key.PRICE: both_ways(percent=Decimal(1)),

@@ -1,6 +1,6 @@
 """Write the token prefixes that redaction knows from the rules of Betterleaks.
 
-`python -m cli.token_prefixes betterleaks.toml`; the file is in https://github.com/betterleaks/betterleaks (MIT).
+`python -m tools.token_prefixes betterleaks.toml`; the file is in https://github.com/betterleaks/betterleaks (MIT).
 """
 
 import json

@@ -1,14 +1,17 @@
-"""Erasure over HTTP: a document with its files, or a tenant with all of its data.
+"""`DELETE /api/admin/documents/{id}` and `/api/admin/tenants/{tenant}`: erasure in two requests.
 
-Both require the admin role: the tenant's for a document, that of all tenants for a tenant. A request without
+Erasing a document requires the admin role for its tenant, erasing a tenant that for all tenants. A request without
 `confirm` returns a preview, whose ETag is the number of documents. The second request confirms the tenant's slug, and
 names that ETag in If-Match. So nothing is erased that was not shown.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, Any
 from uuid import UUID
 
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 from pydantic import BaseModel, Field
 
 from counterfoil import tenant_erasure
@@ -17,9 +20,13 @@ from counterfoil.documents import erasure
 from counterfoil.documents.erasure import Erasure
 from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.tenant_erasure import TenantErasure
+from counterfoil.validation import PrintableText
 from functions.admin_api.api.documents import NO_DOCUMENT
 from functions.admin_api.auth import EVERY_TENANT, Request, Role
-from functions.admin_api.http import NotFoundError, required_version
+from functions.admin_api.endpoint import VERSIONED, Id, Routes, TenantPath, answer
+from functions.admin_api.http import NotFoundError, etag, required_version, responses
+
+routes = Routes()
 
 NO_TENANT = "There is no such tenant."
 NO_ERASURE = "No tenant of this slug was erased within the last 15 days."
@@ -64,7 +71,6 @@ class Confirmation:
     """The tenant's slug, as they typed it."""
     condition: str | None
     """If-Match: the number of documents in the preview."""
-    reason: str | None = None
 
     def check(self, slug: str, number: int) -> None:
         """Require the tenant's slug, and the number of documents that there are now.
@@ -78,6 +84,30 @@ class Confirmation:
         shown = required_version(self.condition)
         if shown != number:
             raise VersionError(f"Nothing was erased: {number:,} documents would be erased, and {shown:,} were shown.")
+
+
+Confirm = Annotated[
+    str | None,
+    Query(max_length=63, description="The tenant's slug. Without it, nothing is erased and a preview is returned."),
+]
+Condition = Annotated[
+    str | None, Header(alias="If-Match", description="The ETag of the preview; required with `confirm`.")
+]
+_FAILURES = (404, 412, 413, 422, 428, 429)
+_DOCUMENT = responses({200: (ErasurePlan | ErasedDocument, "The preview, or the result.")}, *_FAILURES)
+_DOCUMENT[200]["headers"] = VERSIONED
+_TENANT_ANSWERS = responses(
+    {
+        200: (ErasurePlan, "The preview."),
+        202: (TenantErasureStatus, "The erasure is stored. The watchdog carries it out."),
+    },
+    *_FAILURES,
+)
+_TENANT_ANSWERS[200]["headers"] = VERSIONED
+
+
+def _planned(plan: ErasurePlan) -> Response[Any]:
+    return answer(200, plan, {"ETag": etag(plan.documents), "Cache-Control": "no-store"})
 
 
 _OWNER = """
@@ -95,15 +125,24 @@ SELECT count(*) FROM (
 """
 
 
-def erase_document(document_id: str, confirmation: Confirmation, request: Request) -> ErasurePlan | ErasedDocument:
-    """Preview the erasure of a document, or erase it if confirmed.
+@routes.delete(
+    "/api/admin/documents/<document_id>", summary="Erase a document", tags=["documents"], responses=_DOCUMENT
+)
+def erase_document(
+    request: Request,
+    document_id: Id,
+    confirm: Confirm = None,
+    reason: Annotated[
+        PrintableText | None,
+        Query(min_length=1, max_length=2000, description="Only its hash is stored, in the audit trail."),
+    ] = None,
+    condition: Condition = None,
+) -> Response[ErasurePlan | ErasedDocument]:
+    """Erase a document, its parts and every version of its files that no other document needs.
 
-    Raises:
-        NotFoundError: there is no such document, or none that the caller may see, or it is erased already.
-        ForbiddenError: the caller is not an admin of the tenant, or the token has no subject.
-        RejectedRequestError, NoConditionError, VersionError: see `Confirmation.check`.
-        TooManyError, DatabaseUnavailableError: see `Request.admit`.
+    The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
+    confirmation = Confirmation(confirm, condition)
     tenant_id, slug, id_ = request.owned(document_id, _owner, NO_DOCUMENT)
     request.admit("Erasing a document", slug, tenant_id, role=Role.ADMIN)
     by = request.caller.named()
@@ -116,14 +155,14 @@ def erase_document(document_id: str, confirmation: Confirmation, request: Reques
             if confirmation.confirm is None:
                 return ErasurePlan(tenant=slug, documents=number, tasks=None, dead_letters=None, confirm=slug)
             confirmation.check(slug, number)
-            return erasure.erase(connection, tenant_id, id_, request.now, by=by, reason=confirmation.reason)
+            return erasure.erase(connection, tenant_id, id_, request.now, by=by, reason=reason)
 
     done = retry_conflicts(once)
     if done is None:
         raise NotFoundError(NO_DOCUMENT)
     if isinstance(done, ErasurePlan):
-        return done
-    return ErasedDocument(
+        return _planned(done)
+    erased = ErasedDocument(
         tenant=slug,
         documents=list(done.removal.documents),
         retained_documents=list(done.removal.kept),
@@ -131,6 +170,7 @@ def erase_document(document_id: str, confirmation: Confirmation, request: Reques
         files=done.files,
         retained_files=done.retained_files,
     )
+    return answer(200, erased)
 
 
 def _owner(connection: Connection, document_id: UUID) -> tuple[UUID, str] | None:
@@ -145,50 +185,50 @@ SELECT (SELECT count(*) FROM document WHERE tenant_id = %(id)s), (SELECT count(*
 """
 
 
-def erase_tenant(slug: str, confirmation: Confirmation, request: Request) -> ErasurePlan | TenantErasureStatus:
-    """Preview the erasure of a tenant, or store it for the watchdog if confirmed.
+@routes.delete("/api/admin/tenants/<tenant>", summary="Erase a tenant", tags=["about"], responses=_TENANT_ANSWERS)
+def erase_tenant(
+    request: Request, tenant: TenantPath, confirm: Confirm = None, condition: Condition = None
+) -> Response[ErasurePlan | TenantErasureStatus]:
+    """Erase a tenant: every row and every version of every object. It cannot be undone.
 
-    Raises:
-        ForbiddenError: the caller is not an admin of all tenants, or the token has no subject.
-        NotFoundError: there is no such tenant.
-        RejectedRequestError, NoConditionError, VersionError: see `Confirmation.check`.
-        TooManyError, DatabaseUnavailableError: see `Request.admit_for_all`.
+    The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
+    confirmation = Confirmation(confirm, condition)
     request.admit_for_all("Erasing a tenant")
 
     def once() -> ErasurePlan | TenantErasure | None:
         with request.database.delivery() as connection:
-            row = connection.execute(_TENANT, [slug]).fetchone()
+            row = connection.execute(_TENANT, [tenant]).fetchone()
             if row is None:
                 return None
             ((documents, tasks, dead_letters),) = connection.execute(_COUNTS, {"id": row[0]}).fetchall()
             if confirmation.confirm is None:
                 return ErasurePlan(
-                    tenant=slug, documents=documents, tasks=tasks, dead_letters=dead_letters, confirm=slug
+                    tenant=tenant, documents=documents, tasks=tasks, dead_letters=dead_letters, confirm=tenant
                 )
-            confirmation.check(slug, documents)
-            return tenant_erasure.request(connection, slug, request.now, by=request.caller.subject)
+            confirmation.check(tenant, documents)
+            return tenant_erasure.request(connection, tenant, request.now, by=request.caller.subject)
 
     done = retry_conflicts(once)
     if done is None:
         raise NotFoundError(NO_TENANT)
-    return done if isinstance(done, ErasurePlan) else _status(slug, done)
+    return _planned(done) if isinstance(done, ErasurePlan) else answer(202, _status(tenant, done))
 
 
-def tenant_erasure_status(slug: str, request: Request) -> TenantErasureStatus:
-    """Return the progress of the erasure of a tenant.
-
-    Raises:
-        ForbiddenError: the caller is not an admin of all tenants.
-        NotFoundError: no such tenant was erased.
-        DatabaseUnavailableError: PostgreSQL does not answer.
-    """
+@routes.get(
+    "/api/admin/tenants/<tenant>/erasure",
+    summary="Show the erasure of a tenant",
+    tags=["about"],
+    responses=responses({200: (TenantErasureStatus, "Its progress.")}, 404, 422),
+)
+def show_tenant_erasure(request: Request, tenant: TenantPath) -> TenantErasureStatus:
+    """Return the progress of an erasure, until 15 days after it has finished."""
     request.check(Role.ADMIN, EVERY_TENANT, "Showing an erasure")
     with request.database.delivery() as connection:
-        found = tenant_erasure.find(connection, slug)
+        found = tenant_erasure.find(connection, tenant)
     if found is None:
         raise NotFoundError(NO_ERASURE)
-    return _status(slug, found)
+    return _status(tenant, found)
 
 
 def _status(slug: str, found: TenantErasure) -> TenantErasureStatus:
