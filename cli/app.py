@@ -48,7 +48,7 @@ COMMANDS = {
         "List clusters by status: what needs a person. Show one with its variances, accept or dispute them.",
         WORK,
     ),
-    "mail": Command("cli.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
+    "mail": Command("cli.commands.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
     "review": Command("cli.commands.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
     "reprocess": Command(
         "cli.commands.reprocess:reprocess",
@@ -57,7 +57,9 @@ COMMANDS = {
     ),
     "tasks": Command("cli.commands.tasks:app", "Submit tasks for the workers; show, list and cancel them.", TASKS),
     "chat": Command("cli.commands.chat:talk", "Talk to the language model, message by message.", TASKS),
-    "offers": Command("cli.offers:app", "Queue the daily offers of a date in a time zone, where they are not.", TASKS),
+    "offers": Command(
+        "cli.commands.offers:app", "Queue the daily offers of a date and time zone if they are not queued.", TASKS
+    ),
     "dlq": Command(
         "cli.dead_letters:app", "Look at dead letters, work that ended in failure; try it again, or settle it.", TASKS
     ),
@@ -66,10 +68,8 @@ COMMANDS = {
         "List operations on dead letters and documents; show, pause, resume and cancel one.",
         TASKS,
     ),
-    "queues": Command(
-        "cli.queues:app", "Show how full the queues of the workers are and what is done; pause and resume them.", TASKS
-    ),
-    "audit": Command("cli.audit:app", "Check that nobody has changed the trail of who changed what.", TASKS),
+    "queues": Command("cli.commands.queues:app", "Show depth and work of the queues; pause and resume them.", TASKS),
+    "audit": Command("cli.commands.audit:app", "Verify that the audit trail is unchanged.", TASKS),
     "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
     "login": Command("cli.commands.login:login", "Sign in to a deployment with the browser.", ACCOUNT),
     "logout": Command("cli.commands.login:logout", "Revoke and delete a stored login.", ACCOUNT),

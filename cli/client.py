@@ -8,7 +8,7 @@ command signs in to the local cloud (`cli.local.sign_in`), as an admin of all te
 import getpass
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
@@ -154,6 +154,20 @@ class Api:
             if cursor is None:
                 return
             limit = None if limit is None else limit - len(page[name])
+
+    def latest(
+        self, path: str, name: str, key: str, slugs: Iterable[str], *, limit: int, **query: Any
+    ) -> list[dict[str, Any]]:
+        """Return up to `limit` items of these tenants, each with its `tenant`, the latest by `key` first.
+
+        Raises as `ask`.
+        """
+        found = [
+            {"tenant": slug, **item}
+            for slug in slugs
+            for item in self.items(path, name, limit=limit, tenant=slug, **query)
+        ]
+        return sorted(found, key=lambda item: str(item[key]), reverse=True)[:limit]
 
     def tenants(self, slug: str | None, *, unassigned: bool = False) -> list[str]:
         """Return the given slug, or the slugs of all visible tenants.

@@ -20,6 +20,7 @@ from cli.failures import UsageError
 
 DONE = Text("✓", "green")
 FAILED = Text("✗", "red")
+BARS = " ▁▂▃▄▅▆▇█"
 NARROWEST = 100
 """Columns of a page that is no terminal: a table in a file need not be folded."""
 
@@ -177,6 +178,19 @@ def of_tenants(whose: Sequence[str], *columns: Column) -> tuple[Table, Callable[
 def label(type_: str | None) -> str:
     """A type of document in words."""
     return (type_ or "").replace("_", " ")
+
+
+def shown_time(text: str, *, seconds: bool = False) -> str:
+    """Format a time of the API, ISO 8601 in UTC, as date and time of day."""
+    return text[: 19 if seconds else 16].replace("T", " ")
+
+
+def bars(numbers: Sequence[int], count: int) -> str:
+    """Sum consecutive numbers into `count` bars. The largest sum has the highest bar."""
+    size = len(numbers) // count
+    sums = [sum(numbers[at : at + size]) for at in range(0, len(numbers), size)]
+    most = max(sums)
+    return "".join(BARS[-(-one * (len(BARS) - 1) // most)] if most else BARS[0] for one in sums)
 
 
 def is_wanted(context: typer.Context, what: str) -> bool:

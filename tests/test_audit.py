@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cli.commands.audit import Broken
 from counterfoil import audit
-from counterfoil.audit import Broken, Operation
+from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database
 from counterfoil.errors import RejectedStatementError
 from tests.dead_letters.letters import NOON

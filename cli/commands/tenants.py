@@ -8,9 +8,9 @@ from rich.table import Table
 
 from cli.client import Api, By, after, reach
 from cli.commands.destinations import destinations
+from cli.commands.mail import dmarc
 from cli.commands.tolerances import tolerances
 from cli.failures import UsageError
-from cli.mail import dmarc
 from cli.options import AsJson
 from cli.output import aside, page, print_json
 

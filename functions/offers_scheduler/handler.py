@@ -28,8 +28,8 @@ def function() -> Scheduler:
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Queue the pools that are due, or those that `event` requests.
 
-    A request has `date`, `timezone`, `by`, and optionally the slug of a `tenant`. Returns the counts of pools, shards
-    and people, or `refused` with the reason.
+    A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`. Returns the date and the counts of
+    pools, shards and people, or `refused` with the reason.
 
     Raises:
         DatabaseUnavailableError: nothing was done; the next call does it.

@@ -33,7 +33,8 @@ class OffersRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    day: date = Field(alias="date")
+    day: date | None = Field(default=None, alias="date")
+    """None: the latest date whose 9:00 has passed."""
     timezone: str = Field(min_length=1, max_length=64)
     tenant: str | None = None
     """Slug of a tenant; None: all tenants."""
@@ -50,7 +51,7 @@ class OffersRequest(BaseModel):
         return validate(cls, event, _to_refusal)
 
     def due(self, now: datetime) -> Due:
-        """Return the requested date of offers.
+        """Return the requested offers.
 
         Raises:
             RefusedError: no such zone or date, or its 9:00 is in the future or more than LONGEST_AGO ago.
@@ -68,6 +69,8 @@ class OffersRequest(BaseModel):
 
     def _found(self, now: datetime) -> Due:
         today = now.astimezone(zone_info(self.timezone)).date()
+        if self.day is None:
+            return current(self.timezone, now)
         if abs(self.day - today) > LONGEST_AGO:  # the difference of two valid dates cannot overflow
             when = "long over" if self.day < today else "not there yet"
             raise RefusedError(f"{self.day} is {when} in {self.timezone}: it is {today} there")
@@ -141,11 +144,13 @@ class Scheduler:
 
         return self._pin_all(self._tenants(None), wanted, time_left)
 
-    def run(self, asked: OffersRequest, time_left: TimeLeft) -> dict[str, int]:
-        """Pin the requested pools, with an audit entry for each. Pinned pools are skipped. Returns as `tick`.
+    def run(self, asked: OffersRequest, time_left: TimeLeft) -> dict[str, Any]:
+        """Pin the requested pools, with an audit entry for each, and skip pinned ones.
+
+        Returns the date, and the counts as `tick` does.
 
         Raises as `tick`, and:
-            RefusedError: nobody can have it.
+            RefusedError: the request is invalid, or its date is not due.
         """
         now = self._clock()
         one = asked.due(now)
@@ -160,7 +165,7 @@ class Scheduler:
             for _, people in pinning.waiting(connection, tenant.id, [one]):
                 yield Pool(tenant, one, is_late, people)
 
-        return self._pin_all(tenants, wanted, time_left, asked.by)
+        return {"date": str(one.date), **self._pin_all(tenants, wanted, time_left, asked.by)}
 
     def _tenants(self, slug: str | None) -> list[Tenant]:
         with self._database.delivery() as connection:

@@ -13,7 +13,7 @@ LOOKER = "somebody"
 """Who looks."""
 ADMIN = "[admin tenant:*]"
 MODULES = (
-    "audit",
+    "commands.audit",
     "commands.chat",
     "commands.clusters",
     "commands.documents",
@@ -27,8 +27,8 @@ MODULES = (
     "dlq_export",
     "operations",
     "dlq_purge",
-    "mail",
-    "queues",
+    "commands.mail",
+    "commands.queues",
     "commands.people",
     "commands.tenants",
     "commands.destinations",

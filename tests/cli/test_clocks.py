@@ -4,8 +4,8 @@ from pathlib import Path
 
 import cli
 
-PROCESS_CLOCK = {"chat.py", "dlq.py", "offers.py"}
-"""Modules that show an age or choose a date."""
+PROCESS_CLOCK = {"chat.py", "dlq.py"}
+"""Modules that show an age."""
 
 
 def test_commands_take_the_time_from_the_database() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from cli import audit as trail
+from cli.commands import audit as trail
 from cli.dead_letters import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
@@ -97,8 +97,8 @@ def test_who_did_what_is_listed_and_found_whole(letter: UUID) -> None:
     told = json.loads(run("audit", "--json"))
     assert [entry["number"] for entry in told] == [2, 1]
     assert [entry["actor"] for entry in told] == ["kim", "kim"]
-    assert run("verify", of=trail.app) == "acme: whole, 2 entries\n-: whole, 0 entries\n"
-    assert run("verify", "--tenant", "-", of=trail.app) == "-: whole, 0 entries\n"
+    assert run("verify", of=trail.app) == "acme: unbroken, 2 entries\n-: unbroken, 0 entries\n"
+    assert run("verify", "--tenant", "-", of=trail.app) == "-: unbroken, 0 entries\n"
 
 
 def test_who_changed_one_letter_is_listed(letter: UUID, database: Database, admin: Connection) -> None:
@@ -121,18 +121,16 @@ def test_a_trail_that_somebody_changed_is_found(letter: UUID, admin: Connection)
     with admin.transaction():
         admin.execute("SET LOCAL session_replication_role = replica")
         admin.execute("UPDATE audit_entry SET actor = 'somebody else'")
-    assert "acme: broken at 1. The entry is not as it was written." in run("verify", of=trail.app, code=1)
+    assert "acme: broken at 1. The entry was changed." in run("verify", of=trail.app, code=1)
     told = json.loads(run("verify", "--json", "--tenant", "acme", of=trail.app, code=1))
-    assert told == [
-        {"tenant": "acme", "entries": 1, "broken": {"number": 1, "why": "The entry is not as it was written."}}
-    ]
+    assert told == [{"tenant": "acme", "entries": 1, "broken": {"number": 1, "why": "The entry was changed."}}]
 
 
 def test_a_trail_of_several_pages_is_verified_whole(letter: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         run("edit", letter, json.dumps({"say": str(number)}), *REASON)
     monkeypatch.setattr("cli.client.PAGE", 2)
-    assert run("verify", "--tenant", "acme", of=trail.app) == "acme: whole, 5 entries\n"
+    assert run("verify", "--tenant", "acme", of=trail.app) == "acme: unbroken, 5 entries\n"
 
 
 def test_a_trail_whose_newest_entry_is_gone_is_found(letter: UUID, admin: Connection) -> None:
@@ -142,15 +140,15 @@ def test_a_trail_whose_newest_entry_is_gone_is_found(letter: UUID, admin: Connec
         admin.execute("SET LOCAL session_replication_role = replica")
         admin.execute("DELETE FROM audit_entry WHERE number = 2")
     told = run("verify", "--tenant", "acme", of=trail.app, code=1)
-    assert told == "acme: broken at 2. The newest entries are missing.\n"
+    assert told == "acme: broken at 2. The latest entries are missing.\n"
 
 
 def test_who_may_look_at_one_tenant_verifies_its_trail_alone(letter: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     run("ignore", letter, *REASON)
     let_them_ask(monkeypatch, "[viewer tenant:acme]")
-    assert run("verify", of=trail.app) == "acme: whole, 1 entry\n"
+    assert run("verify", of=trail.app) == "acme: unbroken, 1 entry\n"
     with pytest.raises(UsageError, match="viewer"):
         run("verify", "--tenant", "-", of=trail.app)
     let_them_ask(monkeypatch, "[viewer tenant:gone]")
-    with pytest.raises(UsageError, match="nothing is verified"):
+    with pytest.raises(UsageError, match="no trail to verify"):
         run("verify", of=trail.app)

@@ -10,8 +10,8 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from cli.commands import tenants
+from cli.commands.mail import app
 from cli.failures import UsageError
-from cli.mail import app
 from counterfoil.db import Connection
 from tests.factories import make_held_mail
 

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.client import NotAllowedError
+from cli.commands.queues import app
 from cli.failures import UsageError
 from cli.local import commands
-from cli.queues import app
 from counterfoil import aws
 from counterfoil.db import Connection, Database, keeper
 from counterfoil.queues import add_up_minutes, record_depths
@@ -85,7 +85,7 @@ def test_every_queue_is_a_line_with_what_is_in_it_and_what_was_done(
         "failed",
     ]
     assert lines[1].split() == ["tasks", "12", "1", "of", "24", "1", "0", "█", "3", "0"]
-    assert lines[2] == "The alarm breaker-open has gone off"
+    assert lines[2] == "The alarm breaker-open is firing"
     assert run("list") == run()
 
 
@@ -141,7 +141,7 @@ def test_the_json_is_that_of_the_api() -> None:
 
 def test_who_has_no_watchdog_is_told_so() -> None:
     told = run()
-    assert "The watchdog has not looked within the hour" in told
+    assert "The watchdog has not run in the last hour" in told
     assert told.splitlines()[1].split()[5:7] == ["?", "?"]
 
 
@@ -165,15 +165,15 @@ def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: FakeLambda, admin:
 
 def test_what_lambda_does_not_take_is_told(lambda_: FakeLambda) -> None:
     lambda_.states[MAPPING] = "Updating"
-    assert "told again within a minute" in run("pause", "tasks", *REASON)
-    assert "Lambda did not take it yet." in run()
+    assert "retried within a minute" in run("pause", "tasks", *REASON)
+    assert "Lambda has not accepted it yet." in run()
 
 
 @pytest.mark.parametrize("what", ["pause", "resume"])
 def test_a_mistake_is_said_and_changes_nothing(what: str, lambda_: FakeLambda, admin: Connection) -> None:
     with pytest.raises(UsageError, match="--reason"):
         run(what, "tasks", "--by", "kim")
-    with pytest.raises(UsageError, match="There is no queue of 'task': there are tasks"):
+    with pytest.raises(UsageError, match=r"There is no queue 'task'\. The queues are tasks"):
         run(what, "task", *REASON)
     assert lambda_.calls == []
     assert admin.execute("SELECT count(*) FROM queue_pause").fetchone() == (0,)

@@ -40,7 +40,7 @@ class Office:
     def tick(self, left: Callable[[], float] = lambda: 800.0) -> dict[str, int]:
         return self.scheduler.tick(left)
 
-    def run(self, **asked: str) -> dict[str, int]:
+    def run(self, **asked: str) -> dict[str, Any]:
         return self.scheduler.run(OffersRequest.of({"by": "ada", **asked}), lambda: 800.0)
 
     def pools(self) -> set[tuple[str, str]]:
@@ -226,10 +226,21 @@ def test_a_run_queues_one_date_of_one_zone_of_whoever_is_meant(office: Office):
         office.settle("Europe/Berlin", tenant, 2)
         office.settle("Europe/Lisbon", tenant)
     asked = {"date": "2026-01-04", "timezone": "Europe/Berlin"}
-    assert office.run(**asked, tenant="acme") == {"pools": 1, "shards": 1, "people": 2}
-    assert office.run(**asked) == {"pools": 1, "shards": 1, "people": 2}
-    assert office.run(**asked) == {"pools": 0, "shards": 0, "people": 0}
+    assert office.run(**asked, tenant="acme") == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
+    assert office.run(**asked) == {"date": "2026-01-04", "pools": 1, "shards": 1, "people": 2}
+    assert office.run(**asked) == {"date": "2026-01-04", "pools": 0, "shards": 0, "people": 0}
     assert office.pools() == {("Europe/Berlin", "2026-01-04")}
+
+
+@pytest.mark.parametrize(
+    ("zone", "date"),
+    [("UTC", "2026-01-05"), ("Pacific/Kiritimati", "2026-01-05"), ("America/Los_Angeles", "2026-01-04")],
+)
+def test_default_date_is_the_last_one_due(zone: str, date: str, office: Office):
+    office.settle(zone)
+
+    assert office.run(timezone=zone) == {"date": date, "pools": 1, "shards": 1, "people": 1}
+    assert office.pools() == {(zone, date)}
 
 
 def test_requested_offers_reach_the_audit_trail(office: Office):
@@ -296,7 +307,8 @@ def test_a_run_adds_who_is_late_as_long_as_the_date_has_not_expired(office: Offi
         ({"date": "2026-01-05", "timezone": "Europe/Berlni"}, "There is no time zone 'Europe/Berlni'"),
         ({"date": "2026-01-05", "timezone": "UTC", "tenant": "nobody"}, "There is no tenant 'nobody'"),
         ({"date": "2026-02-30", "timezone": "UTC"}, "date is wrong: Input should be a valid date"),
-        ({"timezone": "UTC"}, "date is wrong: Field required"),
+        ({"timezone": "Europe/Berlni"}, "There is"),
+        ({"date": "2026-01-05"}, "timezone is wrong: Field required"),
         ({"date": "2026-01-05", "timezone": "UTC", "tenants": "acme"}, "tenants is wrong: Extra inputs"),
         ({"date": "2026-01-05", "timezone": "UTC", "by": ""}, "by is wrong: String should have at least 1 character"),
     ],

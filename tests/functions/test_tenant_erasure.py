@@ -15,6 +15,7 @@ from counterfoil.documents.erasure import LONGEST_ATTEMPT
 from counterfoil.errors import ServiceUnavailableError
 from functions.watchdog.erasures import RUN_SECONDS, erase
 from functions.watchdog.parts import PartsError
+from tests.dead_letters.trail import broken
 from tests.delivery.harness import Clock, rows
 from tests.functions.test_documents import BUCKET, INVOICE, Pipeline, pipeline, s3_event
 from tests.migrations.tenants import ROWS, Tenant
@@ -184,7 +185,7 @@ def test_unassigned_audit_trail_keeps_the_hashed_fact(world: World) -> None:
 
     with world.keeper.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
-        assert audit.verify(None, reversed(entries), lambda: audit.head(connection, None)) is None
+        assert broken(connection, None) is None
         found = tenant_erasure.find(connection, "ours")
     finished, requested = entries
     assert (requested.actor, requested.action, finished.action) == (

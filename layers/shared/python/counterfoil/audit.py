@@ -13,7 +13,7 @@ is None is about what is nobody's; its functions run in a transaction of the del
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -74,15 +74,6 @@ class AuditEntry:
         }
         canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256((self.previous_hash or b"") + canonical.encode()).digest()
-
-
-@dataclass(frozen=True)
-class Broken:
-    """Where a chain is broken."""
-
-    number: int
-    """Of the first entry that is not as it was written, or is not there."""
-    why: str
 
 
 # A statement of its own: what was recorded while it waited is seen by the next one.
@@ -156,40 +147,6 @@ def keyed(connection: Connection, tenant_id: UUID | None, said: bytes) -> bytes:
     asked = connection.execute(_SALT_OF_NOBODY) if tenant_id is None else connection.execute(_SALT, [tenant_id])
     ((salt,),) = asked.fetchall()
     return hmac.digest(salt, said, "sha256")
-
-
-def verify(
-    tenant_id: UUID | None, entries: Iterable[AuditEntry], head: Callable[[], tuple[int, bytes] | None]
-) -> Broken | None:
-    """The first place where a chain is broken; None: it is whole.
-
-    `entries` are all that there are, by number. `head` is asked before they are read and after: what is recorded
-    meanwhile does no harm.
-    """
-    written = head() or (0, None)
-    number, previous = 0, None
-    for entry in entries:
-        why = _wrong(entry, tenant_id, number, previous)
-        if why is None and entry.number == written[0] and entry.hash != written[1]:
-            why = "The entry is not the one that was written last."
-        if why is not None:
-            return Broken(number + 1, why)
-        number, previous = entry.number, entry.hash
-    if number < written[0]:
-        return Broken(number + 1, "The newest entries are missing.")
-    last, _ = head() or (0, None)
-    return Broken(last + 1, "The entry was not recorded as others are.") if number > last else None
-
-
-def _wrong(entry: AuditEntry, tenant_id: UUID | None, number: int, previous: bytes | None) -> str | None:
-    """What is wrong with an entry that comes behind the one of this number and hash."""
-    if entry.number != number + 1:
-        return "The entry is missing."
-    if entry.previous_hash != previous:
-        return "The entry does not follow the one before it."
-    if entry.hash != entry.rightful_hash(tenant_id):
-        return "The entry is not as it was written."
-    return None
 
 
 def page(

@@ -1,6 +1,6 @@
 """`counterfoil mail`, and `tenants dmarc`: mail that failed DMARC, and the policy for it."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Column
@@ -8,13 +8,13 @@ from rich.text import Text
 
 from cli.client import Api, By, Reason, reach
 from cli.options import AnyTenant, AsJson, Limit
-from cli.output import of_tenants, page, print_json
-from counterfoil.documents.mail.holds import DmarcPolicy, Hold
-from functions.admin_api.api.mail import HeldMail, HeldMailPage, MailDecided, MailPolicy
+from cli.output import of_tenants, page, print_json, shown_time
 
 SUMMARY = "List mail that failed DMARC; release or reject it."
 PATH = "/api/admin/mail"
 POLICY = f"{PATH}/policy"
+Hold = Literal["held", "released", "rejected"]
+DmarcPolicy = Literal["hold", "reject", "accept"]
 
 app = typer.Typer(
     help=f"""{SUMMARY}
@@ -39,25 +39,23 @@ def list_(
 ) -> None:
     """List mail that waits for a decision, the newest first."""
     api = reach(context)
-    found = [(whose, mail) for whose in api.tenants(tenant) for mail in _mails(api, whose, hold, limit)]
-    found = sorted(found, key=lambda one: one[1].received_at, reverse=True)[:limit]
+    found = api.latest(PATH, "mails", "received_at", api.tenants(tenant), limit=limit, hold=hold)
     if as_json:
-        print_json([{"tenant": whose, **mail.model_dump(mode="json")} for whose, mail in found])
+        print_json(found)
         return
     if not found:
         page().print(f"There is no {hold} mail.")
         return
     columns = (Column("id", no_wrap=True), Column("received", no_wrap=True), Column("sender", overflow="fold"))
     table, add = of_tenants(
-        [whose for whose, _ in found],
+        [mail["tenant"] for mail in found],
         *columns,
         *(Column(name) for name in ("SPF", "DKIM", "DMARC")),
         Column("subject", overflow="fold"),
     )
-    for whose, mail in found:
-        results = (Text(result or "-") for result in (mail.spf, mail.dkim, mail.dmarc))
-        received = Text(f"{mail.received_at:%Y-%m-%d %H:%M}")
-        add(whose, Text(str(mail.id)), received, Text(mail.sender or "-"), *results, Text(mail.subject or "-"))
+    for mail in found:
+        cells = (mail[name] or "-" for name in ("sender", "spf", "dkim", "dmarc", "subject"))
+        add(mail["tenant"], Text(mail["id"]), Text(shown_time(mail["received_at"])), *map(Text, cells))
     page().print(table)
 
 
@@ -90,29 +88,21 @@ def dmarc(
 ) -> None:
     """Show or set the policy for mail that fails DMARC, so that its sender may be forged."""
     api = reach(context, by)
-    found = api.get(POLICY, MailPolicy, tenant=slug)
+    query = {"tenant": slug}
+    found = api.send("GET", POLICY, query=query).json()
     if policy is not None:
-        asked = {"dmarc_policy": policy, "previous": found.dmarc_policy}
-        found = api.ask("PUT", POLICY, MailPolicy, query={"tenant": slug}, body=asked)
+        asked = {"dmarc_policy": policy, "previous": found["dmarc_policy"]}
+        found = api.send("PUT", POLICY, query=query, body=asked).json()
     if as_json:
-        print_json(found.model_dump())
+        print_json(found)
     else:
-        page().print(f"Tenant '{slug}': mail that fails DMARC: {found.dmarc_policy}")
-
-
-def _mails(api: Api, tenant: str, hold: Hold, limit: int) -> list[HeldMail]:
-    found: list[HeldMail] = []
-    for part in api.pages(PATH, HeldMailPage, limit=limit, tenant=tenant, hold=hold):
-        found += part.mails
-        if len(found) >= limit:
-            break
-    return found[:limit]
+        page().print(f"Tenant '{slug}': mail that fails DMARC: {found['dmarc_policy']}")
 
 
 def _decide(api: Api, mail: str, action: str, reason: str | None, *, as_json: bool) -> None:
     body = {} if reason is None else {"reason": reason}
-    done = api.ask("POST", f"{PATH}/{mail}/{action}", MailDecided, body=body)
+    done = api.send("POST", f"{PATH}/{mail}/{action}", body=body).json()
     if as_json:
-        print_json(done.model_dump(mode="json"))
+        print_json(done)
     else:
-        page().print(f"The mail is {done.hold}.")
+        page().print(f"The mail is {done['hold']}.")

@@ -1,0 +1,132 @@
+"""`counterfoil audit verify`: recompute the hash chains of the audit trails that the API returns."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import typer
+
+from cli.client import Api, reach
+from cli.failures import UsageError
+from cli.options import AnyTenant, AsJson
+from cli.output import page, print_json
+
+SUMMARY = "Verify that the audit trail is unchanged."
+PATH = "/api/admin/dlq/audit"
+HASHED = ("number", "actor", "action", "targets", "version_before", "version_after", "note_hash", "detail")
+"""Hashed fields of an entry, besides its time, its tenant and the previous hash."""
+
+Entry = Mapping[str, Any]
+"""An entry of an audit trail as the API describes it."""
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    Each entry contains its own hash and the hash of the previous entry. A changed, deleted or inserted entry breaks
+    this chain. The command reads the trail from the API, and computes the hashes again: from a deployment after
+    `counterfoil login`, else from the local cloud, as an admin who is created for you.
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+
+@app.callback()
+def _group() -> None:
+    """A group, even of one command."""
+
+
+@app.command("verify")
+def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
+    """Verify the hash chain of each tenant's audit trail. Exits with 1 if a chain is broken.
+
+    The chain `-` covers queues and unassigned dead letters. It requires access to all tenants.
+    """
+    api = reach(context)
+    found = [_verified(api, slug) for slug in api.tenants(tenant, unassigned=True)]
+    if not found:
+        raise UsageError("You have access to no tenant: there is no trail to verify.")
+    if as_json:
+        print_json(found)
+    else:
+        for one in found:
+            entries, broken = one["entries"], one["broken"]
+            page().print(
+                f"{one['tenant']}: unbroken, {entries} {'entry' if entries == 1 else 'entries'}"
+                if broken is None
+                else f"{one['tenant']}: broken at {broken['number']}. {broken['why']}",
+                style="green" if broken is None else "red",
+            )
+    if any(one["broken"] is not None for one in found):
+        raise typer.Exit(1)
+
+
+def _verified(api: Api, slug: str) -> dict[str, Any]:
+    """Return the tenant, the number of its entries, and the first broken place."""
+
+    def newest() -> dict[str, Any]:
+        found: dict[str, Any] = api.send("GET", PATH, query={"tenant": slug, "limit": 1}).json()
+        return found
+
+    def entries() -> Iterator[Entry]:
+        yield from reversed(list(api.items(PATH, "entries", tenant=slug)))
+
+    first = newest()
+    broken = verify(first["tenant_id"], entries(), lambda: newest()["head"])
+    number = first["entries"][0]["number"] if first["entries"] else 0
+    return {"tenant": slug, "entries": number, "broken": None if broken is None else broken._asdict()}
+
+
+# -- hash chain -------------------------------------------------------------------------------------------------------
+
+
+class Broken(NamedTuple):
+    """First broken place of a chain."""
+
+    number: int
+    """Number of the changed or missing entry."""
+    why: str
+
+
+def verify(
+    tenant_id: str | None, entries: Iterable[Entry], head: Callable[[], Mapping[str, Any] | None]
+) -> Broken | None:
+    """Return the first broken place of a chain; None: the chain is unbroken.
+
+    `entries` are all entries in order. `head` is read before and after them, because the trail can grow in between.
+    """
+    nothing: Mapping[str, Any] = {"number": 0, "hash": None}
+    written = head() or nothing
+    number, previous = 0, None
+    for entry in entries:
+        number += 1
+        why = _why_broken(entry, tenant_id, number, previous)
+        if why is None and number == written["number"] and entry["hash"] != written["hash"]:
+            why = "The entry is not the latest recorded one."
+        if why is not None:
+            return Broken(number, why)
+        previous = entry["hash"]
+    if number < written["number"]:
+        return Broken(number + 1, "The latest entries are missing.")
+    last = (head() or nothing)["number"]
+    return Broken(last + 1, "The entry was added without being recorded.") if number > last else None
+
+
+def _why_broken(entry: Entry, tenant_id: str | None, number: int, previous: str | None) -> str | None:
+    """Return the error of an entry, which must have this number and follow the previous hash."""
+    if entry["number"] != number:
+        return "The entry is missing."
+    if entry["previous_hash"] != previous:
+        return "The entry does not follow the previous one."
+    return None if entry["hash"] == _hash(entry, tenant_id) else "The entry was changed."
+
+
+def _hash(entry: Entry, tenant_id: str | None) -> str:
+    """Compute the hash that the unchanged entry has."""
+    recorded_at = datetime.fromisoformat(entry["recorded_at"]).astimezone(UTC).isoformat(timespec="microseconds")
+    hashed = {**{name: entry[name] for name in HASHED}, "tenant_id": tenant_id, "recorded_at": recorded_at}
+    canonical = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(bytes.fromhex(entry["previous_hash"] or "") + canonical.encode()).hexdigest()

@@ -1,0 +1,164 @@
+"""`counterfoil queues`: show depth and work of the queues; pause and resume them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli.client import Api, By, Reason, reach
+from cli.failures import UsageError
+from cli.options import AnyTenant, AsJson
+from cli.output import aside, bars, is_wanted, page, print_json, shown_time
+
+SUMMARY = "Show depth and work of the queues; pause and resume them."
+BARS_SHOWN = 12
+"""Bars of an hour, each for five minutes."""
+PATH = "/api/admin/queues"
+
+app = typer.Typer(
+    help=f"""{SUMMARY}
+
+    Messages in a paused queue wait and lose no attempt. A deployment does not resume it. Commands are clients of the
+    API: a deployment's after `counterfoil login`, else the local cloud's, with an admin created for you.
+    """,
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+Worker = Annotated[str, typer.Argument(metavar="WORKER", help="Name of the queue in the list.", show_default=False)]
+Seen = Annotated[
+    int | None,
+    typer.Option("--seen", metavar="VERSION", help="Only if this is still its version.", min=0, show_default=False),
+]
+
+
+@app.callback()
+def queues(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
+    """Show every queue."""
+    if is_wanted(context, "queues"):
+        _list(context, tenant, as_json=as_json)
+
+
+@app.command("list")
+def list_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
+    """Show every queue: approximate number of messages, work in progress and waiting, and the last hour.
+
+    With a tenant, show only the tenant's work.
+    """
+    _list(context, tenant, as_json=as_json)
+
+
+@app.command("pause")
+def pause(
+    context: typer.Context, worker: Worker, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+) -> None:
+    """Pause a worker's queue until it is resumed. Requires --reason."""
+    _switch(context, worker, (by, reason, seen), is_paused=True, as_json=as_json)
+
+
+@app.command("resume")
+def resume(
+    context: typer.Context, worker: Worker, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+) -> None:
+    """Resume a worker's queue. Requires --reason."""
+    _switch(context, worker, (by, reason, seen), is_paused=False, as_json=as_json)
+
+
+def _list(context: typer.Context, tenant: str | None, *, as_json: bool) -> None:
+    api = reach(context)
+    found = api.send("GET", PATH, query={"tenant": tenant}).json()
+    if as_json:
+        print_json(found)
+    else:
+        _show(api, found)
+
+
+def _switch(
+    context: typer.Context, worker: str, said: tuple[str, str | None, int | None], *, is_paused: bool, as_json: bool
+) -> None:
+    by, reason, seen = said
+    if reason is None:
+        raise UsageError("Give the reason with --reason: everyone who operates the queues can read it.")
+    api = reach(context, by)
+    before = _version(api, worker)
+    path = f"{PATH}/{worker}/{'pause' if is_paused else 'resume'}"
+    after = api.send("POST", path, body={"reason": reason}, seen=before if seen is None else seen).json()
+    if as_json:
+        print_json(after)
+        return
+    already = " already" if after["version"] == before else ""
+    page().print(f"The queue of {worker} is {'paused' if is_paused else 'resumed'}{already}.")
+    if not after["in_effect"]:
+        aside().print("Lambda has not accepted it yet. It is retried within a minute.")
+
+
+def _version(api: Api, worker: str) -> int:
+    """Return the version of a queue's pause; 0 for callers without all tenants, as the API hides it."""
+    try:
+        known = {queue["worker"]: queue for queue in api.send("GET", PATH).json()["queues"]}
+    except UsageError:
+        return 0
+    if worker not in known:
+        raise UsageError(f"There is no queue '{worker}'. The queues are {', '.join(known)}.")
+    return known[worker]["version"] or 0
+
+
+# -- for people -----------------------------------------------------------------------------------------------------
+
+
+def _show(api: Api, found: Mapping[str, Any]) -> None:
+    table = Table(
+        Column("worker", no_wrap=True),
+        *(Column(name, no_wrap=True, justify="right") for name in ("messages", "working", "waiting", "oldest", "dead")),
+        Column("last hour", no_wrap=True),
+        *(Column(name, no_wrap=True, justify="right") for name in ("done", "failed")),
+        box=None,
+        pad_edge=False,
+    )
+    for queue in found["queues"]:
+        table.add_row(*_cells(queue))
+    page().print(table)
+    for queue in found["queues"]:
+        if (paused := queue["paused"]) is not None:
+            when = f"{shown_time(paused['at'], seconds=True)} UTC by {api.name_of(paused['by'])}"
+            page().print(Text(f"{queue['worker']} has been paused since {when}: {paused['reason']}", "yellow"))
+            if not queue["in_effect"]:
+                page().print(Text("  Lambda has not accepted it yet.", "yellow"))
+    for breaker in found["breakers"] or ():
+        page().print(Text(f"{breaker['name']} has been unavailable since {breaker['since'][11:19]} UTC", "red"))
+    for alarm in found["alarms"] or ():
+        page().print(Text(f"The alarm {alarm['name']} is firing", "red"))
+    if found["measured_at"] is None:
+        aside().print("The watchdog has not run in the last hour: the backlog is unknown.")
+
+
+def _cells(queue: Mapping[str, Any]) -> list[Text]:
+    parts = [queue[f"approximate_{name}"] for name in ("visible", "in_flight", "delayed")]
+    minutes = [queue["minutes"][name] for name in ("succeeded", "skipped", "failed")]
+    succeeded, skipped, failed = map(sum, minutes)
+    return [
+        Text(queue["worker"], "yellow" if queue["is_paused"] else "").append(" (paused)" if queue["is_paused"] else ""),
+        Text(_number(None if None in parts else sum(parts))),
+        Text(f"{queue['running']:,}" + ("" if queue["gate"] is None else f" of {queue['gate']:,}")),
+        Text(_number(queue["pending"])),
+        Text(_age(queue["oldest_seconds"])),
+        Text(_number(queue["dead"]), "red" if queue["dead"] else ""),
+        Text(bars([sum(of_minute) for of_minute in zip(*minutes, strict=True)], BARS_SHOWN), "cyan"),
+        Text(f"{succeeded + skipped:,}"),
+        Text(f"{failed:,}", "red" if failed else ""),
+    ]
+
+
+def _number(known: int | None) -> str:
+    return "?" if known is None else f"{known:,}"
+
+
+def _age(seconds: int | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
