@@ -11,8 +11,8 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, list_tenants
 from counterfoil.aws import errors_mapped
 from counterfoil.documents import upload_list
+from counterfoil.documents.files import INBOX, PREFIX
 from counterfoil.documents.upload_list import Upload
-from counterfoil.documents.uploads import INBOX, PREFIX
 
 POLL_SECONDS = 0.25
 _PAGE = 1000

@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 from counterfoil.delivery.consumer import Consumer
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from counterfoil.settings import settings
 from functions.acquisition.work import WORKER
 
@@ -12,7 +12,7 @@ from functions.acquisition.work import WORKER
 @cache
 def consumer() -> Consumer:
     """The consumer of this function's queue, made at the first invocation."""
-    return Consumer.from_settings(settings(), WORKER, read=uploads.read)
+    return Consumer.from_settings(settings(), WORKER, read=files.read_event)
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:

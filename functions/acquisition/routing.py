@@ -5,11 +5,10 @@ job reads the mail under that tenant's row-level security.
 """
 
 from counterfoil.delivery.attempt import Attempt, Effects, Outcome, Skipped, Succeeded
-from counterfoil.documents import files, uploads
-from counterfoil.documents.files import File
+from counterfoil.documents import files
+from counterfoil.documents.files import INBOX, PREFIX, File
 from counterfoil.documents.filetype import check_size
 from counterfoil.documents.mail.message import recipients
-from counterfoil.documents.uploads import INBOX, PREFIX
 from counterfoil.errors import UnknownTenantError
 
 SETUP = "AMAZON_SES_SETUP_NOTIFICATION"
@@ -39,13 +38,13 @@ def route(attempt: Attempt) -> Outcome:
     addresses = recipients(files.head(File(bucket, key, version)))
     attempt.deadline.check()
     with attempt.database.delivery() as connection:
-        tenants = uploads.tenants_of(connection, addresses)
+        tenants = files.tenants_of(connection, addresses)
     if not tenants:
         code = "unknown_recipient" if addresses else "no_recipient"
         raise UnknownTenantError(_nobody(addresses), code=code, addresses=addresses[:MAX_NAMED])
     told = f"Passed on to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
     return Succeeded(
-        lambda connection: Effects(uploads.pass_on(connection, attempt.work_id, tenants, attempt.now()), told)
+        lambda connection: Effects(files.pass_on(connection, attempt.work_id, tenants, attempt.now()), told)
     )
 
 

@@ -10,13 +10,12 @@ from datetime import datetime
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, Outcome, RoutingWorker, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.work import begin
-from counterfoil.documents import files, removal, uploads
-from counterfoil.documents.files import Fetched, File
+from counterfoil.documents import files, removal
+from counterfoil.documents.files import INBOX, Fetched, File
 from counterfoil.documents.filetype import check_size
 from counterfoil.documents.mail import attachments, holds, message
 from counterfoil.documents.mail.message import REFUSALS, Refusal
 from counterfoil.documents.sandbox import parsers
-from counterfoil.documents.uploads import INBOX
 from functions.acquisition import parts, store
 from functions.acquisition.parts import Parts, Stored
 from functions.acquisition.routing import route
@@ -53,7 +52,7 @@ def acquire(attempt: TenantAttempt) -> Outcome:
 
 def _whole(attempt: TenantAttempt, file: File, fetched: Fetched, received_at: datetime) -> Succeeded:
     """A file that is one document, and stays where it was uploaded to."""
-    document = Stored(uploads.file_name(file.key), file, fetched.size, fetched.sha256)
+    document = Stored(files.file_name(file.key), file, fetched.size, fetched.sha256)
     return _success(attempt, Arrival.of(attempt, file, received_at, documents=(document,)))
 
 

@@ -16,7 +16,7 @@ from counterfoil.delivery.retry import RedeliverPolicy, RetryPolicy
 from counterfoil.delivery.settlement import enqueued_current, fail_exhausted, lease_left, unreadable_letter
 from counterfoil.delivery.sql import WORKER_LOST, Answer, Claim
 from counterfoil.delivery.work import Intake, Message, Send, WorkKind, read_message
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from counterfoil.errors import NewerSchemaError, PermanentError
 from counterfoil.kinds import KINDS
 from counterfoil.metrics import Metric
@@ -34,7 +34,7 @@ DEAD_LETTER_SUFFIX = "-dlq"
 """What tells the name of a dead-letter queue from that of its worker's queue."""
 PATIENCE = timedelta(days=13)
 """How long after it was first sent a message may wait here to be settled: a day before SQS would delete it."""
-READERS: dict[str, Callable[[str], Intake]] = {"acquisition": uploads.read, "tasks": read_task_message}
+READERS: dict[str, Callable[[str], Intake]] = {"acquisition": files.read_event, "tasks": read_task_message}
 """How a worker's messages are read, where they are more than the name of work."""
 
 

@@ -24,9 +24,9 @@ from psycopg.sql import SQL, Identifier
 from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.work import owe
-from counterfoil.documents import uploads
+from counterfoil.documents import files
+from counterfoil.documents.files import INBOX, PREFIX, UNVERSIONED, Upload
 from counterfoil.documents.kinds import ACQUISITION
-from counterfoil.documents.uploads import INBOX, PREFIX, UNVERSIONED, Upload
 from counterfoil.http import within
 from counterfoil.metrics import Metric, record
 from counterfoil.queues import queue_depths
@@ -392,7 +392,7 @@ class _Run:
         """Register the uploads and enqueue their messages, which the next run sends. Returns how many."""
         if not lost:
             return 0
-        uploads.register(connection, lost, now)
+        files.register_uploads(connection, lost, now)
         rows = connection.execute(_UNSENT, [[upload.job_id for upload in lost]]).fetchall()
         owe(connection, ACQUISITION, rows, now, now)
         logger.info("Jobs of uploads without a claimed S3 event", jobs=len(rows))

@@ -17,7 +17,7 @@ from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy
 from counterfoil.delivery.work import Message, owe
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from counterfoil.errors import DatabaseUnavailableError, UnknownTenantError
 from counterfoil.kinds import KINDS
 from functions.acquisition.work import WORKER
@@ -57,7 +57,7 @@ def acquisition(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
         return DONE
 
     worker = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}
-    return make_consumer(database, work, clock, read=uploads.read, worker=worker)
+    return make_consumer(database, work, clock, read=files.read_event, worker=worker)
 
 
 def good_upload() -> str:
@@ -300,7 +300,7 @@ def test_an_upload_for_nobody_is_a_dead_letter_of_no_tenant(
     database: Database, sqs: FakeSqs, clock: Clock, admin: Connection, tenant: UUID, name: str
 ) -> None:
     worker = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}
-    consumer = make_consumer(database, WORKER, clock, read=uploads.read, worker=worker)
+    consumer = make_consumer(database, WORKER, clock, read=files.read_event, worker=worker)
     folder = s3_event(created("uploads/acme/folder/"))  # which acquisition skips without asking S3
 
     response = consumer.handle(event(record(s3_event(created(bodies.NO_TENANT[name]))), record(folder)), Context())

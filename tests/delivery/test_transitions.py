@@ -21,7 +21,7 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_SENDS, RedeliverPolicy
 from counterfoil.delivery.sql import Answer
 from counterfoil.delivery.work import Intake, Message, begin
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from counterfoil.errors import (
     BreakerOpenError,
     CancelledError,
@@ -360,7 +360,7 @@ def begun(world: World, state: str) -> Told:
 NEWER = f'{{"schema_version": 2, "work": "{uuid4()}"}}'
 NOBODY = Message(work_id=uuid4(), revision=1, send_number=0)
 UPLOADS = {
-    "read": uploads.read,
+    "read": files.read_event,
     "worker": {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30},
 }
 LOST = CommitUnknownError("lost")

@@ -16,7 +16,7 @@ from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message, begin, read_message
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from functions.acquisition.store import SEEN_BEFORE
 from functions.acquisition.work import WORKER
 from functions.ingestion.work import ingest
@@ -38,7 +38,7 @@ class Pipeline:
         self.s3, self.sqs = s3, sqs
         outbox = Outbox(database, QUEUES, clock=clock)
         parts: dict[str, tuple[Any, Any]] = {
-            "acquisition": (WORKER, uploads.read),
+            "acquisition": (WORKER, files.read_event),
             "ingestion": (ingest, read_message),
         }
         self.consumers = {

@@ -22,7 +22,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from functions.acquisition.work import WORKER
 from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline, s3_event
@@ -130,7 +130,7 @@ class World:
                     database=database,
                     outbox=outbox,
                     visibility=Visibility("acquisition"),
-                    read=uploads.read,
+                    read=files.read_event,
                     clock=self.clock,
                     concurrency=Inline(),
                 ),

@@ -12,7 +12,7 @@ from moto import mock_aws
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from counterfoil.errors import RejectedRequestError
 from functions.watchdog import uploads as watchdog_uploads
 from functions.watchdog.parts import PartsError
@@ -86,7 +86,7 @@ def measured(capsys: pytest.CaptureFixture[str]) -> Measured:
 
 def claimed(database: Database, clock: Clock, key: str, version: str, sequencer: str = "0A") -> None:
     """Register the job of an S3 event, as a claim does."""
-    intake = uploads.read(s3_event(created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
+    intake = files.read_event(s3_event(created(key, bucket=BUCKET, versionId=version, sequencer=sequencer)))
     assert intake.register is not None
     with database.delivery() as connection:
         intake.register(connection, clock())
@@ -124,7 +124,7 @@ def test_late_event_finds_the_reconciled_job(
 
     assert jobs(admin) == [("uploads/acme/a.xml", version)]
     body = s3_event(created("uploads/acme/a.xml", bucket=BUCKET, versionId=version, sequencer="0A"))
-    (message,) = uploads.read(body).messages
+    (message,) = files.read_event(body).messages
     assert messages(admin) == [("acquisition", message.work_id)]
 
 
@@ -295,7 +295,7 @@ def test_lost_mail_of_several_tenants_counts_once(
     run()
     ((mail,),) = admin.execute("SELECT id FROM acquisition_job").fetchall()
     with database.delivery() as connection:
-        uploads.pass_on(connection, mail, [tenant], clock())
+        files.pass_on(connection, mail, [tenant], clock())
     clock.pass_(seconds=WITHOUT_EVENT_AFTER.total_seconds())
 
     run()

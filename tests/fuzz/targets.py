@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import UUID
 
 from counterfoil.delivery.work import Message
-from counterfoil.documents import page_images, uploads
+from counterfoil.documents import files, page_images
 from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.filetype import FileKind, recognise
 from counterfoil.documents.mail import archive, attachments, message
@@ -204,7 +204,7 @@ def _verdict(content: bytes) -> None:
 
 
 def _message(content: bytes) -> None:
-    uploads.read(content.decode(errors="surrogateescape"))
+    files.read_event(content.decode(errors="surrogateescape"))
 
 
 def _messages() -> Iterator[bytes]:

@@ -17,9 +17,9 @@ from cli.output import Checklist
 from counterfoil.delivery.dead_letter import DeadLetter, Failure
 from counterfoil.delivery.work import JOB_NAMESPACE
 from counterfoil.documents.extraction import extract
+from counterfoil.documents.files import Upload, job_of_tenant
 from counterfoil.documents.matching import judge
 from counterfoil.documents.reading import ocr
-from counterfoil.documents.uploads import Upload, job_of_tenant
 from counterfoil.kinds import KINDS
 from counterfoil.offers import pinning, profiles
 from counterfoil.offers.schedule import Due

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from infra.packaging import Package
 from infra.worker_table import ANNOUNCED
 from tests.infra.synthesis import Synthesis, Template, synthesise
@@ -62,5 +62,5 @@ def test_without_a_domain_nobody_but_the_workers_writes_to_the_bucket(aws: Synth
 def test_what_is_announced_is_what_acquisition_knows():
     from infra.data import INBOX
 
-    assert ANNOUNCED == (uploads.PREFIX, uploads.INBOX)
-    assert INBOX == uploads.INBOX
+    assert ANNOUNCED == (files.PREFIX, files.INBOX)
+    assert INBOX == files.INBOX

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from tools.simulation import invariants, people, retries, scenario
 from tools.simulation.database import Store
 from tools.simulation.faults import Fault
@@ -136,7 +136,7 @@ def _upload(world: World, names: list[str]) -> None:
         world.storage.objects[key] = scenario.papers()[name]
     sized = [(key, len(world.storage.objects[key])) for key, _ in keys]
     events = [scenario.event(sized, "01")] if random.random() < 0.2 else [scenario.event([one], "01") for one in sized]
-    works = [message.work_id for body in events for message in uploads.read(body).messages]
+    works = [message.work_id for body in events for message in files.read_event(body).messages]
     world.names |= {work_id: f"upload of {name}" for work_id, (_, name) in zip(works, keys, strict=True)}
     for body in events:
         if world.loses_event():

@@ -20,8 +20,8 @@ from counterfoil.delivery.settlement import Verdict
 from counterfoil.delivery.sql import Answer, Claim
 from counterfoil.delivery.work import Intake, Message, Send, WorkKind
 from counterfoil.documents import matching
+from counterfoil.documents.files import Upload
 from counterfoil.documents.matching import matcher
-from counterfoil.documents.uploads import Upload
 from counterfoil.errors import CounterfoilError, DeferredError, StaleClaimError
 from functions.watchdog import recovery
 from functions.watchdog import uploads as watchdog_uploads

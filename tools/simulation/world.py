@@ -21,7 +21,7 @@ from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy, RequeuePolicy
 from counterfoil.delivery.work import Intake, read_message
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from counterfoil.documents.matching import matcher
 from counterfoil.documents.matching.reading import Documents
 from counterfoil.documents.sandbox import parsers
@@ -50,7 +50,7 @@ from tools.simulation.scheduler import START, Greenlets, Life, Process, Schedule
 from tools.simulation.sqs import ARN, LONGEST, URL, Message, Queue, Sqs
 
 WORKERS: dict[str, tuple[Worker, Callable[[str], Intake]]] = {
-    "acquisition": (acquire, uploads.read),
+    "acquisition": (acquire, files.read_event),
     "ingestion": (ingest, read_message),
     "matching": (match, read_message),
     "diagnostics": (diagnose, read_message),

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.documents.uploads import tenants_of
+from counterfoil.documents.files import tenants_of
 from tests.dead_letters.trail import recorded
 from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
 

@@ -11,6 +11,8 @@ from counterfoil.errors import CounterfoilError
 
 M = TypeVar("M", bound=BaseModel)
 PrintableText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]
+DECEPTIVE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Control characters for a character class, including those that change the direction of writing (UAX #9)."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")
 
 

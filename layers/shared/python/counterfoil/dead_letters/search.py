@@ -22,9 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import words
-from counterfoil.documents.uploads import DECEPTIVE
 from counterfoil.kinds import KINDS
-from counterfoil.validation import IN_UTC, Moment, PrintableText
+from counterfoil.validation import DECEPTIVE, IN_UTC, Moment, PrintableText
 
 Status = Literal["pending", "retried", "resolved", "ignored"]
 STATUSES: tuple[Status, ...] = ("pending", "retried", "resolved", "ignored")

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
 from counterfoil.db import Connection
-from counterfoil.documents import uploads
+from counterfoil.documents import files
 from counterfoil.documents.matching.normalise import KINDS, reference
 from counterfoil.documents.structured import ROLES, DocumentType, is_identified
 from counterfoil.documents.three_way_match import ClusterStatus
@@ -337,7 +337,7 @@ def _failed_files(
     return [
         Summary(
             id=id_,
-            file_name=uploads.file_name(key),
+            file_name=files.file_name(key),
             received_at=received_at,
             cluster_id=None,
             cluster_status=None,

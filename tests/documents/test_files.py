@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from counterfoil.delivery.work import Message
-from counterfoil.documents.uploads import Upload, file_name, read
+from counterfoil.documents.files import Upload, file_name, read_event
 from counterfoil.errors import InvalidMessageError
 
 EVENT = Path(__file__).parent.parent / "events" / "s3_object_created.json"
@@ -24,8 +24,8 @@ def notification(key: str, **changes: Any) -> str:
 def test_an_upload_names_the_same_job_at_every_delivery() -> None:
     body = notification("uploads/acme/invoice.pdf")
 
-    assert read(body).messages == read(body).messages
-    assert read(body).messages != read(notification("uploads/acme/other.pdf")).messages
+    assert read_event(body).messages == read_event(body).messages
+    assert read_event(body).messages != read_event(notification("uploads/acme/other.pdf")).messages
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_keys_arrive_as_html_forms_write_them(written: str, key: str, tenant: st
     assert upload.tenant == tenant
     stored = json.loads(EVENT.read_text())["Records"][0]["s3"]["object"]
     same = Upload("counterfoil-uploads", key, stored["sequencer"], 1, stored["versionId"])
-    assert [message.work_id for message in read(notification(written)).messages] == [same.job_id]
+    assert [message.work_id for message in read_event(notification(written)).messages] == [same.job_id]
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_sequencers_distinguish_objects_without_versions() -> None:
 def test_the_test_event_of_s3_names_no_work() -> None:
     body = '{"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": "2026-01-02T03:04:05.000Z", "Bucket": "uploads"}'
 
-    assert read(body).messages == []
+    assert read_event(body).messages == []
 
 
 def test_an_event_that_is_no_creation_names_no_work() -> None:
-    assert read(notification("uploads/acme/x.xml", eventName="ObjectRemoved:Delete")).messages == []
+    assert read_event(notification("uploads/acme/x.xml", eventName="ObjectRemoved:Delete")).messages == []
 
 
 def test_a_message_of_our_own_is_read_as_such() -> None:
     message = Message(work_id=UUID(int=1), revision=1, send_number=2)
 
-    assert read(message.model_dump_json()).messages == [message]
+    assert read_event(message.model_dump_json()).messages == [message]
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_a_message_of_our_own_is_read_as_such() -> None:
 )
 def test_what_cannot_be_read_is_refused(body: str) -> None:
     with pytest.raises(InvalidMessageError):
-        read(body)
+        read_event(body)
