@@ -3,7 +3,7 @@
 from cli.dlq import SUMMARY, app
 from cli.dlq_bulk import bulk_ignore, bulk_resolve, bulk_retry
 from cli.dlq_changes import audit_, edit, ignore, resolve, retry
-from cli.dlq_export import export_, exports
+from cli.dlq_export import export_, fetch
 from cli.dlq_purge import purge
 
 __all__ = ["SUMMARY", "app"]
@@ -14,7 +14,7 @@ app.command("ignore")(ignore)
 app.command("edit")(edit)
 app.command("audit")(audit_)
 app.command("export")(export_)
-app.add_typer(exports, name="exports")
+app.command("fetch")(fetch)
 app.command("bulk-retry")(bulk_retry)
 app.command("bulk-resolve")(bulk_resolve)
 app.command("bulk-ignore")(bulk_ignore)

@@ -1,31 +1,28 @@
-"""`counterfoil dlq export|exports`: dead letters as a file, CSV or JSON lines, answered by the API or written to S3."""
+"""`counterfoil dlq export|fetch`: dead letters as a file, CSV or JSON lines."""
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, Any, BinaryIO, get_args
 
 import httpx
 import typer
-from rich.table import Column
-from rich.text import Text
 
 from cli import ids
 from cli.client import Api, By, after, reach, read
-from cli.dlq import plain
 from cli.dlq_options import OfGroup, OfType, Since, States, Until, WithText, fingerprint_of, states_of
 from cli.failures import CommandError, UsageError
-from cli.options import AnyTenant, AsJson, Limit
-from cli.output import aside, of_tenants, page, print_json
+from cli.operations import Which, look
+from cli.options import AnyTenant, AsJson
+from cli.output import aside, page, print_json
 from counterfoil.dead_letters.export import ENDINGS, Format
-from functions.admin_api.exporting import LetterExport, LetterExportPage, ListedExport
+from functions.admin_api.api.exporting import ExportLink
+from functions.admin_api.api.operations import OperationProgress
 
-_PATH = "/api/admin/dlq/exports"
 LOOK_SECONDS = 2.0
 PATIENCE = 60.0
 """Seconds between two pieces of a file that S3 sends."""
@@ -75,52 +72,26 @@ def export_(  # noqa: PLR0913  # one for each option
     _tell(file, format_, letters, size, as_json=as_json)
 
 
-exports = typer.Typer(
-    help="List exports that were written to S3, and fetch them within a week.",
-    no_args_is_help=True,
-    add_completion=False,
-)
-
-
-@exports.command("list")
-def list_(
-    context: typer.Context,
-    *,
-    tenant: AnyTenant = None,
-    limit: Limit = 20,
-    as_json: AsJson = False,
-) -> None:
-    """List large exports, the newest first: one's own, and an admin's are all of a tenant."""
-    api = reach(context)
-    found = [one for whose in api.tenants(tenant) for one in islice(_exports(api, whose, limit), limit)]
-    found = sorted(found, key=lambda one: one.requested_at, reverse=True)[:limit]
-    if as_json:
-        print_json([plain(one) for one in found])
-    else:
-        _show(api, found)
-
-
-@exports.command("fetch")
 def fetch(
     context: typer.Context,
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="The export's id, or the end of it as the list shows it.", show_default=False
-        ),
-    ],
+    which: Which,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.", show_default=False)],
     *,
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Write a large export to FILE, once it is ready, in the format in which it was asked for."""
+    """Write the file of a large export, of the last week, to FILE. Waits until it is ready.
+
+    `counterfoil operations` lists exports.
+    """
     api = reach(context, by)
-    export = api.get(f"{_PATH}/{_whole(api, which)}", LetterExport)
+    operation = api.get(f"/api/admin/operations/{api.named('operation', which, 'operations')}", OperationProgress)
+    if operation.file is None:
+        raise UsageError(f"Operation {ids.short(operation.operation_id)} is not an export.")
     with _written(file) as opened:
-        export = _fetch_ready(api, export, opened)
+        operation = _fetch_ready(api, operation, opened)
         size = opened.tell()
-    _tell(file, export.format, export.letters, size, as_json=as_json)
+    _tell(file, operation.file.format if operation.file else "json", operation.done, size, as_json=as_json)
 
 
 def _tell(file: Path, format_: Format, letters: int, size: int, *, as_json: bool) -> None:
@@ -129,48 +100,6 @@ def _tell(file: Path, format_: Format, letters: int, size: int, *, as_json: bool
     else:
         what = "1 dead letter is" if letters == 1 else f"{letters:,} dead letters are"
         page().print(f"{what} in {file}.", soft_wrap=True)
-
-
-def _exports(api: Api, tenant: str, limit: int | None = None) -> Iterator[ListedExport]:
-    pages = api.pages(_PATH, LetterExportPage, limit=limit, tenant=tenant)
-    return (one for page_ in pages for one in page_.exports)
-
-
-def _whole(api: Api, text: str) -> str:
-    """The id that this is, or the end of: only of those that may be fetched.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
-    part = text.strip().lower()
-    if ids.WHOLE.fullmatch(part):
-        return part
-    found = []
-    if ids.PART.fullmatch(part):
-        every = (str(one.export_id) for tenant in api.tenants(None) for one in _exports(api, tenant))
-        found = [id_ for id_ in every if id_.endswith(part)]
-    if len(found) != 1:
-        what = "There is no export whose" if not found else "More than one export's"
-        raise UsageError(f"{what} id ends with '{text}': 'counterfoil dlq exports list' shows them.")
-    return found[0]
-
-
-def _show(api: Api, found: Sequence[ListedExport]) -> None:
-    if not found:
-        page().print("No export is being written, or was in the last week.")
-        return
-    table, add = of_tenants(
-        [one.tenant for one in found],
-        *(Column(name, no_wrap=True) for name in ("id", "when", "state", "format")),
-        *(Column(name, justify="right") for name in ("letters", "bytes")),
-        Column("kept until", no_wrap=True),
-        Column("who", overflow="fold"),
-    )
-    for one in found:
-        cells = [ids.short(one.export_id), f"{one.requested_at:%Y-%m-%d %H:%M}", one.state, one.format]
-        cells += [f"{one.letters:,}", f"{one.bytes:,}", f"{one.expires_at:%Y-%m-%d %H:%M}"]
-        add(one.tenant, *map(Text, cells), Text(api.name_of(one.requested_by)))
-    page().print(table)
 
 
 def _format(file: Path, named: str | None) -> Format:
@@ -223,22 +152,26 @@ def _fetch(api: Api, wanted: Mapping[str, Any], part: BinaryIO) -> None:
     if answer.status_code != httpx.codes.ACCEPTED:
         part.write(answer.content)
         return
-    _fetch_ready(api, read(answer, LetterExport), part)
+    _fetch_ready(api, read(answer, OperationProgress), part)
 
 
-def _fetch_ready(api: Api, export: LetterExport, part: BinaryIO) -> LetterExport:
-    """Write an export into a file once it is in S3. Returns what it is then. Raises as `_fetch`."""
-    if export.state == "writing":
+def _fetch_ready(api: Api, export: OperationProgress, part: BinaryIO) -> OperationProgress:
+    """Write the file of an export into `part` once it is complete. Returns the export as it is then.
+
+    Raises:
+        CommandError: it was cancelled or stopped, or the download failed.
+        and as `Api.send`.
+    """
+    if export.ended_at is None:
         aside().print(
-            f"There is much of {export.tenant}: it is written to S3 first, which begins within a minute. Whoever does "
-            f"not wait for it has it later by: counterfoil dlq exports fetch {ids.short(export.export_id)} FILE"
+            f"{export.tenant} has many dead letters, so the file is written to S3 first, which begins within a minute. "
+            f"To fetch it later: counterfoil dlq fetch {ids.short(export.operation_id)} FILE"
         )
-    path = f"{_PATH}/{export.export_id}"
-    while export.state == "writing":
-        export = after(LOOK_SECONDS, partial(api.get, path, LetterExport), time.sleep)
-    if export.url is None:
-        raise CommandError(f"The export of {export.tenant} has failed.")
-    _download(export.url, part)
+    while export.ended_at is None:
+        export = after(LOOK_SECONDS, partial(look, api, export), time.sleep)
+    if export.state != "done":
+        raise CommandError(f"The export of {export.tenant} is {export.state}. {export.reason or ''}".strip())
+    _download(api.get(f"/api/admin/operations/{export.operation_id}/file", ExportLink).url, part)
     return export
 
 

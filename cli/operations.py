@@ -26,6 +26,7 @@ SUMMARY = "List operations on dead letters and documents; show, pause, resume an
 _DID = {
     "purge": "dead letters hidden",
     "restore": "dead letters restored",
+    "export": "dead letters written",
     "extract": "documents begun",
     "match": "documents begun",
 }
@@ -218,9 +219,12 @@ def _show(api: Api, operation: OperationProgress, items: list[OperationItem]) ->
         if said is None
         else ", ".join(f"{name} {value}" for name, value in said.items() if value is not None)
     )
-    facts.append(("which", which or "all that were pending"))
+    facts.append(("which", which or ("all" if operation.action == "export" else "all that were pending")))
     if operation.notes is not None:
         facts.append(("note", operation.notes))
+    if operation.file is not None:
+        file = operation.file
+        facts.append(("file", f"{file.format}, {file.bytes:,} bytes, until {file.expires_at:%Y-%m-%d %H:%M} UTC"))
     table = Table(
         Column(no_wrap=True, style="dim"), Column(overflow="fold"), box=None, pad_edge=False, show_header=False
     )

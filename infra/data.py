@@ -474,7 +474,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
     |---|---|---|
     | UNBOUNDED | unbounded, or `days` | 30 days, or `days[NONCURRENT]` |
     | `tasks/` | with their task: the watchdog deletes them | 1 day |
-    | `dead-letters/` | 8 days: the watchdog deletes an export after 7 | 1 day |
+    | `dead-letters/` | 7 days | 1 day |
     | `exports/` | until the tenant deletes them | 1 day |
     """
     one_day = Duration.days(1)
@@ -489,7 +489,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
         s3.LifecycleRule(
             id="exports-of-dead-letters",
             prefix="dead-letters/",
-            expiration=Duration.days(8),
+            expiration=Duration.days(7),
             noncurrent_version_expiration=one_day,
             abort_incomplete_multipart_upload_after=Duration.days(2),
         ),

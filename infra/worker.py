@@ -223,7 +223,6 @@ class Worker(Construct):
             (READ, self._objects(row.reads)),
             (["s3:PutObject"], self._objects(row.writes + row.admits)),
             (["s3:DeleteObject"], self._objects(row.removes)),
-            (["s3:AbortMultipartUpload"], self._objects([prefix for prefix in row.writes if prefix in row.removes])),
             (ERASE if around.stage.is_aws else [*ERASE, DELETE_LOCALLY], self._objects(row.erases)),
             (["s3:ListBucketMultipartUploads"], [around.state.uploads.bucket_arn] if row.erases else []),
             (TRACE, ["*"] if around.stage.is_aws else []),

@@ -310,8 +310,7 @@ WORKERS: tuple[Row, ...] = (
         reserved_concurrency=1,
         sends_to=EVERY_QUEUE,
         lists=PREFIXES,
-        writes=("dead-letters/",),
-        removes=("tasks/", "dead-letters/"),
+        removes=("tasks/",),
         erases=PREFIXES,
         database_user="counterfoil_keeper",
         measures_queues=True,
@@ -327,7 +326,7 @@ WORKERS: tuple[Row, ...] = (
         memory=1769,  # 500 messages a second are signed and sent
         reserved_concurrency=1,
         sends_to=EVERY_QUEUE,
-        writes=("tasks/",),
+        writes=("tasks/", "dead-letters/"),
         alarms=(Alarm.ERRORS,),
     ),
     Row(

@@ -971,34 +971,6 @@ CREATE TABLE public.dead_letter_count (
 
 ALTER TABLE ONLY public.dead_letter_count FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.dead_letter_export (
-    id uuid DEFAULT uuidv7() NOT NULL,
-    tenant_id uuid NOT NULL,
-    format text NOT NULL,
-    selection jsonb NOT NULL,
-    filter_hash bytea NOT NULL,
-    hides boolean NOT NULL,
-    requested_by text NOT NULL,
-    requested_at timestamp with time zone NOT NULL,
-    expires_at timestamp with time zone NOT NULL,
-    state text DEFAULT 'writing'::text NOT NULL,
-    letters bigint DEFAULT 0 NOT NULL,
-    bytes bigint DEFAULT 0 NOT NULL,
-    upload_id text,
-    parts text[] DEFAULT '{}'::text[] NOT NULL,
-    after_at timestamp with time zone,
-    after_id uuid,
-    is_read boolean DEFAULT false NOT NULL,
-    leased_until timestamp with time zone,
-    taken_by text[] DEFAULT '{}'::text[] NOT NULL,
-    CONSTRAINT dead_letter_export_check CHECK (((after_at IS NULL) = (after_id IS NULL))),
-    CONSTRAINT dead_letter_export_filter_hash_check CHECK ((octet_length(filter_hash) = 32)),
-    CONSTRAINT dead_letter_export_format_check CHECK ((format = ANY (ARRAY['csv'::text, 'json'::text]))),
-    CONSTRAINT dead_letter_export_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'ready'::text, 'failed'::text])))
-);
-
-ALTER TABLE ONLY public.dead_letter_export FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.dead_letter_group (
     tenant_id uuid,
     fingerprint text NOT NULL,
@@ -1513,7 +1485,8 @@ CREATE TABLE public.operation (
     canary_passed_at timestamp with time zone,
     stepped_at timestamp with time zone NOT NULL,
     restored_at timestamp with time zone,
-    CONSTRAINT operation_action_check CHECK ((action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text, 'purge'::text, 'restore'::text, 'extract'::text, 'match'::text]))),
+    file jsonb,
+    CONSTRAINT operation_action_check CHECK ((action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text, 'purge'::text, 'restore'::text, 'export'::text, 'extract'::text, 'match'::text]))),
     CONSTRAINT operation_canary_check CHECK ((canary >= 1)),
     CONSTRAINT operation_check CHECK (((ended_at IS NULL) = (state = ANY (ARRAY['waiting'::text, 'canary'::text, 'running'::text, 'paused'::text])))),
     CONSTRAINT operation_check1 CHECK (((cursor_at IS NULL) = (cursor_id IS NULL))),
@@ -1521,8 +1494,9 @@ CREATE TABLE public.operation (
     CONSTRAINT operation_check3 CHECK (((canary IS NULL) OR (action = 'retry'::text))),
     CONSTRAINT operation_check4 CHECK (((note IS NOT NULL) OR (action <> ALL (ARRAY['resolve'::text, 'ignore'::text])))),
     CONSTRAINT operation_check5 CHECK (((filter IS NOT NULL) OR (action = ANY (ARRAY['retry'::text, 'resolve'::text, 'ignore'::text])))),
-    CONSTRAINT operation_check6 CHECK (((rate IS NOT NULL) OR (action = ANY (ARRAY['purge'::text, 'restore'::text])))),
+    CONSTRAINT operation_check6 CHECK (((rate IS NOT NULL) OR (action = ANY (ARRAY['purge'::text, 'restore'::text, 'export'::text])))),
     CONSTRAINT operation_check7 CHECK (((action <> 'purge'::text) OR ((filter ? 'status'::text) AND (NOT ((filter -> 'status'::text) ? 'pending'::text))))),
+    CONSTRAINT operation_file_check CHECK (((file IS NOT NULL) = (action = 'export'::text))),
     CONSTRAINT operation_note_check CHECK (((length(note) >= 1) AND (length(note) <= 2000))),
     CONSTRAINT operation_rate_check CHECK (((rate >= 1) AND (rate <= 1000))),
     CONSTRAINT operation_requested_by_check CHECK ((requested_by <> ''::text)),
@@ -1960,9 +1934,6 @@ ALTER TABLE ONLY public.cluster_diagnostics
 ALTER TABLE ONLY public.dead_letter_audit
     ADD CONSTRAINT dead_letter_audit_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.dead_letter_export
-    ADD CONSTRAINT dead_letter_export_pkey PRIMARY KEY (id);
-
 ALTER TABLE ONLY public.dead_letter_group
     ADD CONSTRAINT dead_letter_group_tenant_id_fingerprint_key UNIQUE NULLS NOT DISTINCT (tenant_id, fingerprint);
 
@@ -2232,12 +2203,6 @@ CREATE INDEX dead_letter_count_by_tenant ON public.dead_letter_count USING btree
 
 CREATE INDEX dead_letter_count_to_add ON public.dead_letter_count USING btree (tenant_id, fingerprint) WHERE (NOT is_sum);
 
-CREATE INDEX dead_letter_export_by_tenant ON public.dead_letter_export USING btree (tenant_id);
-
-CREATE INDEX dead_letter_export_past_keeping ON public.dead_letter_export USING btree (expires_at);
-
-CREATE INDEX dead_letter_export_to_write ON public.dead_letter_export USING btree (leased_until NULLS FIRST) WHERE (state = 'writing'::text);
-
 CREATE INDEX dead_letter_kept ON public.dead_letter USING btree (kept_until, resolved_at) WHERE (kept_until IS NOT NULL);
 
 CREATE INDEX dead_letter_of_file ON public.dead_letter USING btree (work_id) WHERE ((worker = 'acquisition'::text) AND (purged_at IS NULL));
@@ -2480,9 +2445,6 @@ ALTER TABLE ONLY public.cluster_diagnostics
 ALTER TABLE ONLY public.dead_letter_count
     ADD CONSTRAINT dead_letter_count_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY public.dead_letter_export
-    ADD CONSTRAINT dead_letter_export_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
-
 ALTER TABLE ONLY public.dead_letter_group
     ADD CONSTRAINT dead_letter_group_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES public.tenant(id) ON DELETE CASCADE;
 
@@ -2680,8 +2642,6 @@ ALTER TABLE public.dead_letter_audit ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_count ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE public.dead_letter_export ENABLE ROW LEVEL SECURITY;
-
 ALTER TABLE public.dead_letter_group ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE public.dead_letter_word ENABLE ROW LEVEL SECURITY;
@@ -2697,8 +2657,6 @@ CREATE POLICY delivery ON public.dead_letter TO counterfoil_delivery USING (true
 CREATE POLICY delivery ON public.dead_letter_audit TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter_count TO counterfoil_delivery USING (true) WITH CHECK (true);
-
-CREATE POLICY delivery ON public.dead_letter_export TO counterfoil_delivery USING (true) WITH CHECK (true);
 
 CREATE POLICY delivery ON public.dead_letter_group TO counterfoil_delivery USING (true) WITH CHECK (true);
 
@@ -2785,8 +2743,6 @@ CREATE POLICY erasing ON public.dead_letter TO counterfoil_owner USING ((tenant_
 CREATE POLICY erasing ON public.dead_letter_audit TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.dead_letter_count TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
-CREATE POLICY erasing ON public.dead_letter_export TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY erasing ON public.dead_letter_group TO counterfoil_owner USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
@@ -2978,8 +2934,6 @@ CREATE POLICY own_tenant ON public.dead_letter_audit TO counterfoil_worker USING
 
 CREATE POLICY own_tenant ON public.dead_letter_count TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
-CREATE POLICY own_tenant ON public.dead_letter_export TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
-
 CREATE POLICY own_tenant ON public.dead_letter_group TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
 
 CREATE POLICY own_tenant ON public.dead_letter_word TO counterfoil_worker USING ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid)) WITH CHECK ((tenant_id = (NULLIF(current_setting('counterfoil.tenant'::text, true), ''::text))::uuid));
@@ -3075,8 +3029,6 @@ CREATE POLICY own_tenant_settings ON public.tenant FOR UPDATE TO counterfoil_wor
 CREATE POLICY past_keeping ON public.chat_session TO counterfoil_keeper USING ((used_at < (now() - '90 days'::interval))) WITH CHECK (false);
 
 CREATE POLICY past_keeping ON public.dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING (((status <> 'pending'::text) AND ((purged_at < (now() - '7 days'::interval)) OR (purged_at IS NULL))));
-
-CREATE POLICY past_keeping ON public.dead_letter_export AS RESTRICTIVE FOR DELETE TO counterfoil_keeper USING ((expires_at < now()));
 
 CREATE POLICY past_keeping ON public.llm_call TO counterfoil_keeper USING ((created_at < (now() - '400 days'::interval))) WITH CHECK (false);
 
@@ -3411,30 +3363,6 @@ GRANT SELECT,INSERT ON TABLE public.dead_letter_audit TO counterfoil_delivery;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_count TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_count TO counterfoil_delivery;
 GRANT DELETE ON TABLE public.dead_letter_count TO counterfoil_keeper;
-
-GRANT SELECT,INSERT ON TABLE public.dead_letter_export TO counterfoil_worker;
-GRANT SELECT ON TABLE public.dead_letter_export TO counterfoil_delivery;
-GRANT DELETE ON TABLE public.dead_letter_export TO counterfoil_keeper;
-
-GRANT UPDATE(state) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(letters) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(bytes) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(upload_id) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(parts) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(after_at) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(after_id) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(is_read) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(leased_until) ON TABLE public.dead_letter_export TO counterfoil_delivery;
-
-GRANT UPDATE(taken_by) ON TABLE public.dead_letter_export TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_worker;
 GRANT SELECT,INSERT ON TABLE public.dead_letter_group TO counterfoil_delivery;
@@ -3858,6 +3786,8 @@ GRANT UPDATE(stepped_at) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT UPDATE(restored_at) ON TABLE public.operation TO counterfoil_worker;
 GRANT SELECT(restored_at) ON TABLE public.operation TO counterfoil_delivery;
+
+GRANT UPDATE(file) ON TABLE public.operation TO counterfoil_worker;
 
 GRANT SELECT,INSERT ON TABLE public.operation_item TO counterfoil_worker;
 GRANT DELETE ON TABLE public.operation_item TO counterfoil_keeper;

@@ -19,7 +19,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import TypeAdapter
 
 from counterfoil.dead_letters.actions import NoLetterError, NotEditableError, NotPendingError, NotRetriableError
-from counterfoil.dead_letters.exports import TooManyExportsError
+from counterfoil.dead_letters.export import TooManyExportsError
 from counterfoil.errors import (
     CounterfoilError,
     PermanentError,
@@ -44,6 +44,7 @@ from functions.admin_api.api import (
     destinations,
     documents,
     erasure,
+    exporting,
     mail,
     offers,
     operations,
@@ -72,7 +73,6 @@ from functions.admin_api.http import (
     readable,
     responses,
 )
-from functions.admin_api.routes import exporting
 
 logger = Logger()
 api = APIGatewayHttpResolver(

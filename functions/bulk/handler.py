@@ -5,6 +5,7 @@ from typing import Any
 
 from counterfoil.db import Database
 from counterfoil.dead_letters.bulk import BulkSteps
+from counterfoil.dead_letters.export import ExportSteps
 from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.documents.reprocess import Reprocessing
@@ -13,8 +14,8 @@ from counterfoil.settings import settings
 
 
 def definitions(bucket: str | None) -> list[Definition]:
-    """Return the definitions of all actions. `bucket` stores large payloads of tasks."""
-    return [BulkSteps(bucket), PurgeSteps(), Reprocessing()]
+    """Return the definitions of all actions. `bucket` stores exports and large payloads of tasks."""
+    return [BulkSteps(bucket), PurgeSteps(), ExportSteps(bucket), Reprocessing()]
 
 
 @cache

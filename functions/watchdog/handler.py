@@ -17,7 +17,6 @@ from counterfoil.notifications.notifier import Notifier
 from counterfoil.settings import Settings, settings
 from functions.watchdog.breakers import Dependent, Pauses
 from functions.watchdog.erasures import erase
-from functions.watchdog.exports import write_exports
 from functions.watchdog.measures import OffersWatch, measure, update_queues
 from functions.watchdog.parts import run_each
 from functions.watchdog.recovery import Watchdog
@@ -79,7 +78,6 @@ def watchdog() -> dict[str, Step]:
                 "rows": lambda: asdict(purge(database, database.now)),
                 "dead_letters": lambda: keep_dead_letters(database, database.now, letters_kept),
                 "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may take its time
-                "exports": lambda: write_exports(database, chosen.uploads_bucket, database.now, time_left),
                 "offers": lambda: offers.run(time_left),
                 "uploads": lambda: reconcile_uploads(
                     database,

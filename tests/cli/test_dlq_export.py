@@ -13,10 +13,12 @@ import httpx
 import pytest
 
 from cli.failures import CommandError, UsageError
+from cli.operations import app as operations_app
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export
 from counterfoil.errors import DatabaseUnavailableError
-from functions.admin_api import exporting
+from counterfoil.operations import store
+from functions.admin_api.api import exporting
 from tests.cli.test_dlq_changes import run
 from tests.dead_letters.letters import Die, dying
 from tests.delivery.harness import rows
@@ -121,16 +123,20 @@ def test_what_cannot_be_done_is_said(words: tuple[str, ...], says: str, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+def end(admin: Connection, state: str) -> None:
+    """Let all exports come to their end."""
+    admin.execute(
+        "UPDATE operation SET state = %s, ended_at = now(), selected = 1234, handled = 1234, done = 1234", [state]
+    )
+
+
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
-    """`slow(state)`: no export is answered at once, and while somebody waits it comes to this state."""
+    """`slow(state)`: every export is an operation, which ends in this state during the first wait."""
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
     def comes_to(state: str) -> None:
-        def wait(_: float) -> None:
-            admin.execute("UPDATE dead_letter_export SET state = %s", [state])
-
-        monkeypatch.setattr("cli.dlq_export.time.sleep", wait)
+        monkeypatch.setattr("cli.dlq_export.time.sleep", lambda _: end(admin, state))
 
     return comes_to
 
@@ -157,7 +163,7 @@ def test_what_is_large_is_fetched_from_s3_once_it_is_there(
     die: Die, slow: Callable[[str], None], tmp_path: Path, asked: list[httpx.Request]
 ) -> None:
     die()
-    slow("ready")
+    slow("done")
 
     said = run("export", tmp_path / "letters.csv", "--tenant", "acme")
 
@@ -170,16 +176,16 @@ def test_who_waits_for_a_large_export_asks_again_while_the_database_is_away(
     die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     die()
-    slow("ready")
-    known, asked = exporting.Bench.show, list[Any]()
+    slow("done")
+    known, asked = store.show, list[Any]()
 
-    def away_at_first(*words: Any) -> Any:
+    def unavailable_at_first(*words: Any) -> Any:
         asked.append(words)
         if len(asked) == 1:
             raise DatabaseUnavailableError("PostgreSQL is not available")
         return known(*words)
 
-    monkeypatch.setattr(exporting.Bench, "show", away_at_first)
+    monkeypatch.setattr(store, "show", unavailable_at_first)
 
     @contextmanager
     def stream(method: str, url: str, **_: object) -> Iterator[httpx.Response]:
@@ -187,21 +193,21 @@ def test_who_waits_for_a_large_export_asks_again_while_the_database_is_away(
 
     monkeypatch.setattr(httpx, "stream", stream)
     assert "1 dead letter is in" in run("export", tmp_path / "letters.csv", "--tenant", "acme")
-    assert len(asked) == 2
+    assert len(asked) == 3  # the operation twice, and its file
 
 
 def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
     die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     die()
-    slow("failed")
-    with pytest.raises(CommandError, match="The export of acme has failed"):
+    slow("stopped")
+    with pytest.raises(CommandError, match="The export of acme is stopped"):
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
 
     def refuse(method: str, url: str, **_: object) -> httpx.Response:
         raise httpx.ConnectError(f"{method} {url}")
 
-    slow("ready")
+    slow("done")
     monkeypatch.setattr(httpx, "stream", refuse)
     with pytest.raises(CommandError, match="cannot be had from S3") as told:
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
@@ -209,78 +215,62 @@ def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
     assert list(tmp_path.iterdir()) == []
 
 
-# -- those that were asked for before -------------------------------------------------------------------------------
+# -- earlier exports -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def left(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connection) -> list[str]:
-    """Two exports, the newer one first, that failed when somebody waited for them, and are ready by now."""
+def left(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connection) -> str:
+    """Id of an export that was cancelled during the wait, and is done by now."""
     die()
-    slow("failed")
-    for words in (("--format", "json"), ("--format", "csv", "--status", "pending")):
-        with pytest.raises(CommandError, match="failed"):
-            run("export", tmp_path / "letters", "--tenant", "acme", *words, "--by", "kim")
-    admin.execute("UPDATE dead_letter_export SET state = 'ready', letters = 1234, bytes = 56789")
-    found = sorted(rows(admin, "dead_letter_export"), key=lambda one: one["requested_at"], reverse=True)
-    return [str(one["id"]) for one in found]
+    slow("cancelled")
+    with pytest.raises(CommandError, match="cancelled"):
+        run("export", tmp_path / "letters.csv", "--tenant", "acme", "--by", "kim")
+    end(admin, "done")
+    [(id_,)] = admin.execute("SELECT id::text FROM operation").fetchall()
+    return str(id_)
 
 
-def test_exports_are_listed_the_newest_first_and_taken_by_nobody(left: list[str], admin: Connection) -> None:
-    assert [one["export_id"] for one in json.loads(run("exports", "list", "--json"))] == left
-    assert [one["export_id"] for one in json.loads(run("exports", "list", "--limit", 1, "--json"))] == left[:1]
-
-    _, *lines = run("exports", "list", "--tenant", "acme").splitlines()
-
-    assert [line.split()[0] for line in lines] == [id_[-8:] for id_ in left]
-    assert [word in lines[0] for word in ("ready", "csv", "1,234", "56,789", "kim")] == [True] * 5
-    assert rows(admin, "audit_entry") == []
+def test_exports_are_listed_with_operations(left: str) -> None:
+    [listed] = json.loads(run("list", "--json", of=operations_app))
+    assert (listed["operation_id"], listed["file"]["format"]) == (left, "csv")
+    assert f"Operation {left[-8:]} is done: 1,234 dead letters written." in run("show", left[-8:], of=operations_app)
+    assert "csv, 0 bytes, until 20" in run("show", left, of=operations_app)
 
 
-def test_before_anything_large_is_exported_the_list_says_so(die: Die) -> None:
-    die()
-    assert run("exports", "list") == "No export is being written, or was in the last week.\n"
-
-
-def test_an_export_of_before_is_fetched_by_the_end_of_its_id(
-    left: list[str], tmp_path: Path, asked: list[httpx.Request], admin: Connection
+def test_earlier_export_is_fetched_by_the_end_of_its_id(
+    left: str, tmp_path: Path, asked: list[httpx.Request], admin: Connection
 ) -> None:
     file = tmp_path / "fetched"
 
-    said = json.loads(run("exports", "fetch", left[0][-8:], file, "--by", "kim", "--json"))
+    said = json.loads(run("fetch", left[-8:], file, "--by", "kim", "--json"))
 
     assert said == {"file": str(file), "format": "csv", "letters": 1234, "bytes": len(TWO)}
     assert file.read_bytes() == TWO
     assert file.stat().st_mode & 0o777 == 0o600
     (entry,) = rows(admin, "audit_entry")
-    assert (entry["actor"], entry["action"], entry["targets"]) == ("kim", "exported", [left[0]])
-    assert "1,234 dead letters are in" in run("exports", "fetch", left[1], file)
+    assert (entry["actor"], entry["action"], entry["targets"]) == ("kim", "exported", [left])
+    assert "1,234 dead letters are in" in run("fetch", left, file)
 
 
-def test_an_export_that_is_being_written_is_waited_for(
-    left: list[str],
+def test_fetch_waits_for_an_export_in_progress(
+    left: str,
     slow: Callable[[str], None],
     tmp_path: Path,
     asked: list[httpx.Request],
     admin: Connection,
 ) -> None:
-    admin.execute("UPDATE dead_letter_export SET state = 'writing'")
-    slow("ready")
-    said = run("exports", "fetch", left[1], tmp_path / "fetched")
-    assert f"dlq exports fetch {left[1][-8:]} FILE" in said
+    admin.execute("UPDATE operation SET state = 'running', ended_at = NULL")
+    slow("done")
+    said = run("fetch", left, tmp_path / "fetched")
+    assert f"dlq fetch {left[-8:]} FILE" in said
     assert (tmp_path / "fetched").read_bytes() == TWO
 
 
-@pytest.mark.parametrize(("which", "says"), [("00000000", "no export"), ("-", "no export"), ("x" * 8, "no export")])
-def test_an_export_that_is_not_listed_cannot_be_fetched(which: str, says: str, left: list[str], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"{says} whose id ends with .*dlq exports list"):
-        run("exports", "fetch", which, tmp_path / "fetched")
+def test_fetch_refuses_other_operations(die: Die, tmp_path: Path, admin: Connection) -> None:
+    die()
+    operation = json.loads(
+        run("bulk-ignore", "--tenant", "acme", "--reason", "A trial", "--yes", "--no-wait", "--json")
+    )
+    with pytest.raises(UsageError, match="is not an export"):
+        run("fetch", operation["operation_id"], tmp_path / "fetched")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_end_that_several_exports_have_names_none_of_them(
-    left: list[str], tmp_path: Path, admin: Connection
-) -> None:
-    alike = "-aaaaaaaaaaaa"
-    admin.execute("UPDATE dead_letter_export SET id = (left(id::text, 23) || %s)::uuid", [alike])
-    with pytest.raises(UsageError, match="More than one export's id ends with"):
-        run("exports", "fetch", alike[-6:], tmp_path / "fetched")

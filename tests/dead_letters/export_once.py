@@ -1,4 +1,4 @@
-"""One large export in a process of its own: `python -m tests.dead_letters.export_once URL WORKER_URL TENANT FORMAT`.
+"""One large export in a process: `python -m tests.dead_letters.export_once URL TENANT FORMAT`.
 
 Prints, as JSON, the process's peak in MiB, how many letters, bytes and parts it wrote, and in how many seconds. In the
 place of S3 stands the file of `--into`, else nothing.
@@ -15,10 +15,10 @@ from uuid import UUID
 
 from counterfoil import aws
 from counterfoil.db import Database
-from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.export_steps import Bench
-from counterfoil.dead_letters.exports import Wish
+from counterfoil.dead_letters import export
+from counterfoil.dead_letters.export import ExportFile, ExportSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
+from counterfoil.operations import engine, store
 from tests.memory import peak_megabytes
 
 
@@ -45,7 +45,6 @@ def main() -> None:
     """Write one export to its end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
-    parser.add_argument("worker_url")
     parser.add_argument("tenant", type=UUID)
     parser.add_argument("format")
     parser.add_argument("--since", type=datetime.fromisoformat, help="Of letters that died then or later.")
@@ -53,27 +52,24 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=Path(os.devnull), help="What was uploaded.")
     given = parser.parse_args()
     now = datetime.now(UTC)
-    asking = Database(given.worker_url)
-    with asking.tenant(given.tenant) as connection:
-        selection = DeadLetterFilter(from_date=given.since)
-        wish = Wish(given.tenant, selection, given.format, hides=given.hides, by="ann", now=now)
-        wanted = exports.request(connection, wish).id
-    asking.close()
     database = Database(given.url)
-    bench = Bench(database, "uploads", lambda: now, lambda: 60.0)
+    with database.tenant(given.tenant) as connection:
+        file = ExportFile(given.format, redacted=given.hides)
+        wanted = DeadLetterFilter(from_date=given.since)
+        operation = export.request(connection, given.tenant, wanted, file, by="ann", now=now)
+    definition = ExportSteps("uploads")
     with given.into.open("wb") as into:
         s3 = _S3(into)
         aws.client = lambda _: s3  # type: ignore[assignment]
         began = perf_counter()
-        while bench.step():
+        while (step := engine.step(database, definition, operation.id, given.tenant, now)) and step.is_busy:
             pass
         seconds = perf_counter() - began
-    with database.delivery() as connection:
-        written = exports.find(connection, wanted)
+    with database.tenant(given.tenant) as connection:
+        written = store.show(connection, operation.id)
     database.close()
-    assert written is not None
-    assert written.state == "ready"
-    told = {"letters": written.letters, "bytes": sum(s3.parts), "parts": len(s3.parts), "seconds": seconds}
+    assert written.state == "done"
+    told = {"letters": written.done, "bytes": sum(s3.parts), "parts": len(s3.parts), "seconds": seconds}
     print(json.dumps({**told, "peak": peak_megabytes()}))  # noqa: T201
 
 

@@ -1,10 +1,9 @@
-"""Large exports are written to S3 part by part, whatever dies in between, given out for a week, and then removed."""
+"""Large exports are written to S3 part by part, survive crashes, and are downloaded with a link."""
 
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
-from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
@@ -15,25 +14,30 @@ from moto import mock_aws
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import export, export_steps, exports
-from counterfoil.dead_letters.export import Format
-from counterfoil.dead_letters.export_steps import Bench
-from counterfoil.dead_letters.exports import Export, TooManyExportsError, Wish
+from counterfoil.dead_letters import export
+from counterfoil.dead_letters.export import ExportFile, ExportSteps, Format, TooManyExportsError
 from counterfoil.dead_letters.search import DeadLetterFilter
-from counterfoil.errors import ConflictError, RejectedRequestError, ServiceUnavailableError
-from functions.watchdog.exports import write_exports
-from functions.watchdog.parts import PartsError
+from counterfoil.delivery.outbox import Outbox
+from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError
+from counterfoil.operations import engine, store
+from counterfoil.operations.engine import Engine, Step
+from counterfoil.operations.store import Operation, Steer
 from tests.dead_letters.conftest import NOON, Die
 from tests.delivery.harness import rows
 
 BUCKET = "counterfoil-uploads"
 NOW = NOON + timedelta(days=1)
 PART, LARGE = 50_000, 20_000
-"""Bytes of a part and characters of a payload: three letters make a part."""
+"""Bytes of a part and characters of a payload: three dead letters fill a part."""
 
 
 class Killed(BaseException):
     """The process is ended."""
+
+
+def no_such_upload() -> ClientError:
+    error: Any = {"Error": {"Code": "NoSuchUpload"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
+    return ClientError(error, "UploadPart")
 
 
 class S3:
@@ -49,7 +53,10 @@ class S3:
         def call(*about: Any, **asked: Any) -> Any:
             self.calls.append(operation)
             self.before.pop(operation, lambda: None)()
-            answer = getattr(self.real, operation)(*about, **asked)
+            try:
+                answer = getattr(self.real, operation)(*about, **asked)
+            except KeyError:  # moto's upload_part does not raise S3's error
+                raise no_such_upload() from None
             self.after.pop(operation, lambda: None)()
             return answer
 
@@ -61,8 +68,8 @@ class S3:
     def uploads(self) -> int:
         return len(self.real.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []))
 
-    def letters(self, of: Export) -> list[str]:
-        content = self.real.get_object(Bucket=BUCKET, Key=of.key)["Body"].read()
+    def letters(self, of: Operation) -> list[str]:
+        content = self.real.get_object(Bucket=BUCKET, Key=export.key(of))["Body"].read()
         return [json.loads(line)["job_id"] for line in content.decode().split("\n")[:-1]]
 
 
@@ -83,111 +90,100 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 def many(die: Die, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Eight letters, the newest first, that are large for S3 as it is here: a file of three parts."""
     monkeypatch.setattr(export, "MOST_BYTES", LARGE)
-    monkeypatch.setattr(export_steps, "PART_BYTES", PART)
+    monkeypatch.setattr(export, "PART_BYTES", PART)
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", PART)
     died = [str(die(minute=-minute)) for minute in range(8)]
     admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('text', repeat('x', %s))", [LARGE])
     return died
 
 
-Request = Callable[..., Export]
+Request = Callable[..., Operation]
 
 
 @pytest.fixture
 def request_(database: Database, tenant_id: UUID) -> Request:
     def ask(
         text: str | None = None, *, by: str = "ann", format_: Format = "json", hides: bool = False, now: datetime = NOW
-    ) -> Export:
-        wish = Wish(tenant_id, DeadLetterFilter(text=text), format_, hides, by, now)
+    ) -> Operation:
+        file, wanted = ExportFile(format_, redacted=hides), DeadLetterFilter(text=text)
         with database.tenant(tenant_id) as connection:
-            return exports.request(connection, wish)
+            return export.request(connection, tenant_id, wanted, file, by=by, now=now)
 
     return ask
 
 
-def bench(database: Database, *, at: datetime = NOW, left: float = 40.0) -> Bench:
-    return Bench(database, BUCKET, lambda: at, lambda: left)
+def step(database: Database, wanted: Operation, *, at: datetime = NOW, left: float = 40.0) -> Step | None:
+    definition = ExportSteps(BUCKET)
+    return engine.step(database, definition, wanted.id, wanted.tenant_id, at, time_left=lambda: left)
 
 
-def found(database: Database, wanted: Export) -> Export:
-    with database.delivery() as connection:
-        one = exports.find(connection, wanted.id)
-    assert one is not None
-    return one
+def run(database: Database, wanted: Operation, *, at: datetime = NOW) -> int:
+    """Run all steps that are due. Returns their number."""
+    number = 0
+    while (taken := step(database, wanted, at=at)) is not None and (taken.is_busy or taken.handled):
+        number += 1
+    return number
 
 
-def steps(database: Database, *, at: datetime = NOW) -> int:
-    taken = 0
-    while bench(database, at=at).step():
-        taken += 1
-    return taken
+def shown(database: Database, wanted: Operation) -> Operation:
+    with database.tenant(wanted.tenant_id) as connection:
+        return store.show(connection, wanted.id)
 
 
-def test_an_export_is_written_part_by_part_to_its_end(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request
-) -> None:
+def test_each_step_uploads_a_part(database: Database, s3: S3, many: list[str], request_: Request) -> None:
     wanted = request_()
 
-    letters = []
-    while bench(keeper_database).step():
-        letters.append(found(keeper_database, wanted).letters)
+    written = []
+    while shown(database, wanted).state == "running":
+        step(database, wanted)
+        written.append(shown(database, wanted).done)
 
-    ready = found(keeper_database, wanted)
-    assert letters == [3, 6, 8]
-    assert (ready.state, len(ready.parts), ready.letters) == ("ready", 3, 8)
-    assert s3.letters(ready) == many
-    head = s3.real.head_object(Bucket=BUCKET, Key=ready.key)
-    assert (head["ContentType"], head["ContentLength"]) == ("application/x-ndjson", ready.bytes)
+    done = shown(database, wanted)
+    assert written == [3, 6, 8]
+    assert (done.state, done.done, s3.calls.count("upload_part")) == ("done", 8, 3)
+    assert s3.letters(done) == many
+    head = s3.real.head_object(Bucket=BUCKET, Key=export.key(done))
+    assert (head["ContentType"], head["ContentLength"]) == ("application/x-ndjson", ExportFile.of(done).bytes)
     assert s3.uploads() == 0
 
 
-def test_an_export_of_nothing_is_an_empty_file(
-    keeper_database: Database, s3: S3, tenant_id: UUID, request_: Request
-) -> None:
+def test_export_without_dead_letters_is_empty(database: Database, s3: S3, tenant_id: UUID, request_: Request) -> None:
     wanted = request_()
-    steps(keeper_database)
-    assert s3.letters(found(keeper_database, wanted)) == []
+    run(database, wanted)
+    assert s3.letters(wanted) == []
+    assert shown(database, wanted).state == "done"
 
 
-def test_no_part_but_the_last_is_smaller_than_s3_takes(
-    keeper_database: Database, s3: S3, die: Die, admin: Connection, request_: Request
+def test_parts_have_the_size_that_s3_requires(
+    database: Database, s3: S3, die: Die, admin: Connection, request_: Request
 ) -> None:
     died = [str(die(minute=-minute)) for minute in range(4)]
     admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('text', repeat('x', 2000000))")
     wanted = request_()
 
-    steps(keeper_database)
+    run(database, wanted)
 
-    ready = found(keeper_database, wanted)
-    assert (len(ready.parts), s3.letters(ready)) == (2, died)
+    assert (s3.calls.count("upload_part"), s3.letters(wanted)) == (2, died)
 
 
-def test_a_file_that_ends_with_a_part_has_no_empty_one_behind_it(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
+def test_last_part_is_not_empty(
+    database: Database, s3: S3, many: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "PAGE", 8)
-    monkeypatch.setattr(export_steps, "PART_BYTES", 8 * LARGE)
+    monkeypatch.setattr(export, "PART_BYTES", 8 * LARGE)
     wanted = request_()
 
-    assert steps(keeper_database) == 2
+    step(database, wanted)
+    step(database, wanted)
 
-    ready = found(keeper_database, wanted)
-    assert (len(ready.parts), s3.letters(ready)) == (1, many)
+    assert shown(database, wanted).state == "done"
+    assert (s3.calls.count("upload_part"), s3.letters(wanted)) == (1, many)
 
 
-@pytest.mark.parametrize(
-    ("operation", "when"),
-    [
-        ("create_multipart_upload", "before"),
-        ("create_multipart_upload", "after"),
-        ("upload_part", "before"),
-        ("upload_part", "after"),
-        ("complete_multipart_upload", "before"),
-        ("complete_multipart_upload", "after"),
-    ],
-)
-def test_whoever_is_killed_the_next_one_goes_on_when_the_lease_is_over(
-    operation: str, when: str, keeper_database: Database, s3: S3, many: list[str], request_: Request
+@pytest.mark.parametrize("operation", ["create_multipart_upload", "upload_part", "complete_multipart_upload"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_export_continues_after_its_lease(
+    operation: str, when: str, database: Database, s3: S3, many: list[str], request_: Request
 ) -> None:
     wanted = request_()
 
@@ -196,254 +192,183 @@ def test_whoever_is_killed_the_next_one_goes_on_when_the_lease_is_over(
 
     getattr(s3, when)[operation] = kill
     with pytest.raises(Killed):
-        steps(keeper_database)
-    assert steps(keeper_database) == 0  # somebody may be at it still
+        run(database, wanted)
+    assert run(database, wanted) == 0  # the lease has not expired
 
-    later = NOW + export_steps.LEASE
-    for _ in range(2):  # if the file was put together already, S3 does not know the upload any more
+    later = NOW + export.LEASE
+    for _ in range(2):  # S3 no longer knows the upload if the file is complete
         try:
-            steps(keeper_database, at=later)
+            run(database, wanted, at=later)
             break
         except RejectedRequestError:
-            later += export_steps.LEASE
+            later += export.LEASE
 
-    ready = found(keeper_database, wanted)
-    assert (ready.state, ready.letters, len(ready.parts)) == ("ready", 8, 3)
-    assert s3.letters(ready) == many
+    done = shown(database, wanted)
+    assert (done.state, done.done) == ("done", 8)
+    assert s3.letters(done) == many
 
 
-def test_a_part_that_was_written_twice_is_in_the_file_once(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request
-) -> None:
-    """Killed behind the upload of the second part, before anybody knew of it."""
+def test_repeated_part_is_in_the_file_once(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+    """The process is killed between the upload of the second part and the commit."""
     wanted = request_()
-    bench(keeper_database).step()
+    step(database, wanted)
 
     def kill() -> None:
         raise Killed
 
     s3.after["upload_part"] = kill
     with pytest.raises(Killed):
-        bench(keeper_database).step()
-    assert found(keeper_database, wanted).letters == 3
-    steps(keeper_database, at=NOW + export_steps.LEASE)
+        step(database, wanted)
+    assert shown(database, wanted).done == 3
+    run(database, wanted, at=NOW + export.LEASE)
 
     assert s3.calls.count("upload_part") == 4
-    assert s3.letters(found(keeper_database, wanted)) == many
+    assert s3.letters(wanted) == many
 
 
-def test_an_upload_that_is_gone_is_begun_anew(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request
+def test_export_restarts_if_its_upload_is_missing(
+    database: Database, s3: S3, many: list[str], request_: Request
 ) -> None:
     wanted = request_()
-    bench(keeper_database).step()
+    step(database, wanted)
 
     def gone() -> None:
-        error: Any = {"Error": {"Code": "NoSuchUpload"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
-        raise ClientError(error, "UploadPart")
+        raise no_such_upload()
 
     s3.before["upload_part"] = gone
     with pytest.raises(RejectedRequestError, match="NoSuchUpload"):
-        bench(keeper_database).step()
-    assert found(keeper_database, wanted).letters == 0
-    steps(keeper_database, at=NOW + export_steps.LEASE)
+        step(database, wanted)
+    assert shown(database, wanted).done == 0
+    run(database, wanted, at=NOW + export.LEASE)
 
-    assert s3.letters(found(keeper_database, wanted)) == many
+    assert s3.letters(wanted) == many
 
 
-def test_whoever_lost_his_lease_writes_nothing_down(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request
+def test_process_without_its_lease_stores_nothing(
+    database: Database, s3: S3, many: list[str], request_: Request
 ) -> None:
     wanted = request_()
-    later = NOW + export_steps.LEASE + timedelta(seconds=1)
+    later = NOW + export.LEASE + timedelta(seconds=1)
 
     def intrude() -> None:
-        bench(keeper_database, at=later).step()
+        step(database, wanted, at=later)
 
     s3.after["upload_part"] = intrude
     with pytest.raises(ConflictError):
-        bench(keeper_database).step()
-    assert found(keeper_database, wanted).letters == 3
-    steps(keeper_database, at=later)
+        step(database, wanted)
+    assert shown(database, wanted).done == 3
+    run(database, wanted, at=later)
 
-    assert s3.letters(found(keeper_database, wanted)) == many
-
-
-def test_exports_are_written_in_turn(keeper_database: Database, s3: S3, many: list[str], request_: Request) -> None:
-    first, second = request_(), request_(many[0])
-    bench(keeper_database).step()
-    bench(keeper_database, at=NOW + timedelta(seconds=1)).step()
-    assert (found(keeper_database, first).state, found(keeper_database, second).state) == ("writing", "ready")
+    assert s3.letters(wanted) == many
 
 
-def test_what_dies_after_the_request_is_not_in_the_file(
-    keeper_database: Database, s3: S3, die: Die, request_: Request
-) -> None:
+def test_file_excludes_dead_letters_after_the_request(database: Database, s3: S3, die: Die, request_: Request) -> None:
     before = die(minute=0)
     wanted = request_(now=NOON + timedelta(minutes=1))
     die(minute=1)
-    steps(keeper_database, at=NOON + timedelta(minutes=2))
-    assert s3.letters(found(keeper_database, wanted)) == [str(before)]
+    run(database, wanted, at=NOON + timedelta(minutes=2))
+    assert s3.letters(wanted) == [str(before)]
 
 
-def test_without_time_for_a_part_the_next_round_writes_it(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request
+def test_step_without_time_leaves_the_part_to_the_next(
+    database: Database, s3: S3, many: list[str], request_: Request
 ) -> None:
     wanted = request_()
-    assert not bench(keeper_database, left=export_steps.LEAST_SECONDS - 1).step()
-    assert found(keeper_database, wanted).letters == 0
-    assert steps(keeper_database) == 3
+    taken = step(database, wanted, left=export.LEAST_SECONDS - 1)
+    assert taken is not None
+    assert (taken.handled, shown(database, wanted).done) == (0, 0)
+    assert run(database, wanted) == 3
 
 
-def test_an_export_that_takes_longer_than_a_day_has_failed(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request
+def test_export_stops_after_a_day(
+    database: Database, s3: S3, many: list[str], request_: Request, admin: Connection
 ) -> None:
     wanted = request_()
-    bench(keeper_database).step()
+    step(database, wanted)
 
-    assert steps(keeper_database, at=NOW + timedelta(days=1, seconds=1)) == 1
+    step(database, wanted, at=NOW + timedelta(days=1, seconds=1))
 
-    assert found(keeper_database, wanted).state == "failed"
-    assert s3.uploads() == 0
+    stopped = shown(database, wanted)
+    assert (stopped.state, stopped.reason) == ("stopped", "It was not complete within a day.")
     assert s3.keys() == []
+    assert str(wanted.id) in [str(row["job_id"]) for row in rows(admin, "notification")]
+
+
+def test_export_is_paused_resumed_and_cancelled(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+    wanted = request_()
+    step(database, wanted)
+
+    def steer(how: Steer) -> None:
+        version = shown(database, wanted).version
+        with database.tenant(wanted.tenant_id) as connection:
+            store.steer(connection, wanted.id, how, version=version, actor="ann", now=NOW)
+
+    steer("pause")
+    assert step(database, wanted) is None
+    steer("resume")
+    step(database, wanted)
+    assert shown(database, wanted).done == 6
+    s3.after["upload_part"] = lambda: steer("cancel")
+    assert step(database, wanted) is None
+    cancelled = shown(database, wanted)
+    assert (cancelled.state, cancelled.done) == ("cancelled", 6)
 
 
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_request_of_the_same_person_is_one_export(request_: Request) -> None:
+def test_repeated_request_returns_the_export_in_progress(request_: Request) -> None:
     first = request_()
     assert request_(now=NOW + timedelta(minutes=1)).id == first.id
     others = {request_(by="bob").id, request_("text").id}
     assert len(others - {first.id}) == 2
 
 
-def test_a_tenant_has_few_exports_that_are_being_written(
-    request_: Request, keeper_database: Database, s3: S3, tenant_id: UUID
+def test_exports_in_progress_are_limited_per_tenant(
+    request_: Request, database: Database, s3: S3, tenant_id: UUID
 ) -> None:
-    for number in range(exports.MOST_WRITING):
-        request_(str(number))
+    started = [request_(str(number)) for number in range(export.MOST_ACTIVE)]
     with pytest.raises(TooManyExportsError, match="3 exports"):
         request_("one more")
-    steps(keeper_database)
+    run(database, started[0])
     request_("one more")
 
 
-def test_a_link_is_for_minutes_and_names_the_file(s3: S3, request_: Request) -> None:
+def test_link_expires_and_names_the_file(s3: S3, request_: Request) -> None:
     wanted = request_(format_="csv")
-    address = urlsplit(exports.link(BUCKET, wanted, "acme"))
+    address = urlsplit(export.link(BUCKET, wanted, "acme"))
     asked = {name: values[0] for name, values in parse_qs(address.query).items()}
-    assert address.path.endswith(f"{wanted.key}")
+    assert address.path.endswith(export.key(wanted))
     assert asked["response-content-disposition"] == 'attachment; filename="dead-letters-acme-20260303T120000Z.csv"'
     assert asked["response-content-type"].startswith("text/csv")
-    assert "Expires" in asked or asked["X-Amz-Expires"] == str(exports.LINK_SECONDS)
+    assert "Expires" in asked or asked["X-Amz-Expires"] == str(export.LINK_SECONDS)
 
 
-# -- the watchdog ----------------------------------------------------------------------------------------------------
+# -- rounds ----------------------------------------------------------------------------------------------------------
 
 
-def past_keeping(admin: Connection) -> None:
-    admin.execute("UPDATE dead_letter_export SET expires_at = now() - interval '1 second'")
-
-
-def test_a_round_writes_what_is_wanted_and_removes_what_is_past_keeping(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request, admin: Connection
+def test_refused_export_does_not_delay_others(
+    database: Database, s3: S3, many: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request_(now=datetime.now(NOW.tzinfo))
-
-    def now() -> datetime:
-        return datetime.now(NOW.tzinfo)
-
-    done = write_exports(keeper_database, BUCKET, now, lambda: 40.0)
-    assert done == {"dead_letter_export_part": 3, "dead_letter_export": 0}
-    assert len(s3.keys()) == 1
-    past_keeping(admin)
-    done = write_exports(keeper_database, BUCKET, now, lambda: 40.0)
-    assert done == {"dead_letter_export_part": 0, "dead_letter_export": 1}
-    assert s3.keys() == []
-    assert rows(admin, "dead_letter_export") == []
-
-
-def test_an_export_that_was_half_written_is_removed_with_its_upload(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request, admin: Connection
-) -> None:
-    request_()
-    bench(keeper_database).step()
-    past_keeping(admin)
-    assert bench(keeper_database).remove() == 1
-    assert s3.uploads() == 0
-
-
-def test_an_upload_that_is_gone_keeps_no_export_from_being_removed(
-    keeper_database: Database, s3: S3, request_: Request, admin: Connection
-) -> None:
-    request_()
-    admin.execute("UPDATE dead_letter_export SET upload_id = 'gone'")
-    past_keeping(admin)
-    assert bench(keeper_database).remove() == 1
-
-
-def test_what_s3_does_not_delete_is_kept_and_tried_again(
-    keeper_database: Database, s3: S3, request_: Request, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = request_()
-    past_keeping(admin)
-    refusal = {"Errors": [{"Key": wanted.key, "Code": "InternalError"}]}
-    with monkeypatch.context() as patched:
-        patched.setattr(s3, "delete_objects", lambda **_: refusal, raising=False)
-        with pytest.raises(ServiceUnavailableError, match="1 of 1 exports: InternalError"):
-            bench(keeper_database).remove()
-    assert bench(keeper_database).remove() == 1
-
-
-def test_the_database_forgets_no_export_before_its_time(
-    keeper_database: Database, request_: Request, admin: Connection
-) -> None:
-    request_(now=datetime.now(NOW.tzinfo))
-    with keeper_database.delivery() as connection:
-        connection.execute("SET LOCAL ROLE counterfoil_keeper")
-        assert connection.execute("DELETE FROM dead_letter_export").rowcount == 0
-
-
-def test_an_export_that_s3_refuses_keeps_no_other_from_being_written(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = datetime.now(NOW.tzinfo)
-    refused, other = request_(now=now), request_(by="bob", now=now)
+    refused, other = request_(), request_(by="bob")
+    tried = []
 
     def upload_part(**asked: Any) -> Any:
-        if asked["Key"] == refused.key:
+        if asked["Key"] == export.key(refused):
+            tried.append(asked["PartNumber"])
             error: Any = {"Error": {"Code": "InvalidRequest"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
             raise ClientError(error, "UploadPart")
         return s3.real.upload_part(**asked)
 
     monkeypatch.setattr(s3, "upload_part", upload_part, raising=False)
-    with pytest.raises(PartsError, match="dead_letter_export_part"):
-        write_exports(keeper_database, BUCKET, lambda: now, lambda: 40.0)
-    assert (found(keeper_database, refused).state, found(keeper_database, other).state) == ("writing", "ready")
+    rounds = Engine(database, Outbox(database, {}, {}), [ExportSteps(BUCKET)], lambda: NOW)
+    with pytest.raises(RuntimeError, match="1 operations failed"):
+        rounds.run(lambda: 40.0)
+    assert tried == [1]
+    assert (shown(database, refused).state, shown(database, other).state) == ("running", "done")
 
 
-def test_while_s3_refuses_everything_a_round_does_not_go_through_all_exports(
-    keeper_database: Database, s3: S3, request_: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(exports.MOST_WRITING):
-        request_(str(number))
-    monkeypatch.setattr("functions.watchdog.exports.MOST_FAILED", 2)
-    error: Any = {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
-    refuse = Mock(side_effect=ClientError(error, "CreateMultipartUpload"))
-    monkeypatch.setattr(s3, "create_multipart_upload", refuse, raising=False)
-    with pytest.raises(PartsError, match="dead_letter_export_part"):
-        write_exports(keeper_database, BUCKET, lambda: NOW, lambda: 40.0)
-    assert refuse.call_count == 2
-
-
-def test_a_round_with_little_time_writes_nothing(
-    keeper_database: Database, s3: S3, many: list[str], request_: Request
-) -> None:
-    request_(now=datetime.now(NOW.tzinfo))
-    done = write_exports(keeper_database, BUCKET, lambda: NOW, lambda: 10.0)
-    assert done == {"dead_letter_export_part": 0, "dead_letter_export": 0}
-
-
-def test_where_there_is_no_bucket_there_are_no_exports(keeper_database: Database) -> None:
-    assert write_exports(keeper_database, None, lambda: NOW, lambda: 40.0) == {}
+def test_export_requires_a_bucket(database: Database, request_: Request) -> None:
+    wanted = request_()
+    with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
+        engine.step(database, ExportSteps(None), wanted.id, wanted.tenant_id, NOW)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from counterfoil import tenant_erasure
-from counterfoil.dead_letters import export_steps, exports
+from counterfoil.dead_letters import export
 from infra.packaging import Package
 from infra.worker_table import PREFIXES, UNBOUNDED, WORKERS, FedBy
 from tests.infra.pipeline import BUCKET
@@ -68,22 +68,22 @@ def test_no_rule_ends_a_payload_whose_task_may_still_be_run_and_one_ends_what_wa
     assert [row.name for row in WORKERS if "tasks/" in row.removes] == ["watchdog"]
 
 
-def test_an_export_of_dead_letters_is_gone_soon_after_its_week_whoever_forgot_it(pipeline: Template):
+def test_exports_of_dead_letters_expire_after_a_week(pipeline: Template):
     rule = rules(pipeline)["exports-of-dead-letters"]
 
     assert rule == {
         "Id": "exports-of-dead-letters",
-        "Prefix": exports.PREFIX,
+        "Prefix": export.PREFIX,
         "Status": "Enabled",
-        "ExpirationInDays": exports.KEPT.days + 1,
+        "ExpirationInDays": export.KEPT.days,
         "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
         "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 2},
     }
-    assert timedelta(days=2) > export_steps.LONGEST_WRITING
-    rows = {row.name: row for row in WORKERS}
-    assert exports.PREFIX in rows["watchdog"].writes
-    assert rows["watchdog"].timeout < export_steps.LEASE.total_seconds()
-    assert [row.name for row in WORKERS if exports.PREFIX in row.reads] == ["admin_api"]
+    assert timedelta(days=2) > export.LONGEST_WRITING
+    (bulk,) = [row for row in WORKERS if export.PREFIX in row.writes]
+    assert bulk.name == "bulk"
+    assert bulk.timeout < export.LEASE.total_seconds()
+    assert [row.name for row in WORKERS if export.PREFIX in row.reads] == ["admin_api"]
 
 
 def test_every_prefix_has_a_rule_for_replaced_and_deleted_versions(pipeline: Template):
@@ -94,7 +94,7 @@ def test_every_prefix_has_a_rule_for_replaced_and_deleted_versions(pipeline: Tem
         days = 30 if prefix in UNBOUNDED else 1
         assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": days}
         assert rule.get("ExpiredObjectDeleteMarker", False) != ("ExpirationInDays" in rule)
-        assert ("ExpirationInDays" in rule) == (prefix == exports.PREFIX)
+        assert ("ExpirationInDays" in rule) == (prefix == export.PREFIX)
 
 
 def test_deployment_sets_the_retention(dependencies: Package, tmp_path: Path):

@@ -40,7 +40,6 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
         grants |= {(f"{action}Batch", queue) for action, queue in grants if action in batch}
     grants |= {("s3:PutObject", f"{prefix}*") for prefix in row.writes + row.admits}
     grants |= {("s3:DeleteObject", f"{prefix}*") for prefix in row.removes}
-    grants |= {("s3:AbortMultipartUpload", f"{prefix}*") for prefix in row.writes if prefix in row.removes}
     if row.lists:
         grants |= {("s3:ListBucketVersions", BUCKET)}
     erasing = ["s3:DeleteObjectVersion", "s3:AbortMultipartUpload", *(["s3:DeleteObject"] if batches else [])]

@@ -77,9 +77,6 @@ ROWS = {
                            SELECT job_id, tenant_id, 'word', now() FROM made""",
     "dead_letter_count": """INSERT INTO {} (tenant_id, fingerprint, task_type, status, number, last_at)
                             VALUES (%(tenant)s, 'f', 'matching', 'pending', 1, now())""",
-    "dead_letter_export": """INSERT INTO {} (tenant_id, format, selection, filter_hash, hides, requested_by,
-                                             requested_at, expires_at)
-                             VALUES (%(tenant)s, 'csv', '{{}}', sha256('all'), true, 'somebody', now(), now())""",
     "operation": """INSERT INTO {} (tenant_id, action, rate, requested_by, requested_at, stepped_at)
                                 VALUES (%(tenant)s, 'retry', 1, 'somebody', now(), now())""",
     "operation_item": """WITH made AS (

@@ -1,6 +1,6 @@
 """`/api/admin/operations`: operations on dead letters, purges of them, and reprocessing of documents.
 
-`/api/admin/dlq/bulk-...` and `/api/admin/dlq/purge` request one on dead letters. Purges and reprocessing require the
+`/api/admin/dlq/bulk-...`, `/purge` and `/export` request one on dead letters. Purges and reprocessing require the
 role admin, other requests the role operator, and reads the role viewer. A change names the operation's version in
 If-Match: it grows with each change of its state, not with its progress.
 """
@@ -17,7 +17,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Que
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.db import retry_conflicts
-from counterfoil.dead_letters import bulk, purges, search
+from counterfoil.dead_letters import bulk, export, purges, search
+from counterfoil.dead_letters.export import Format
 from counterfoil.dead_letters.purges import PurgeSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.dead_letter import ClosedStatus
@@ -122,6 +123,15 @@ class PurgePlan(BaseModel):
     confirm: str = Field(description="Value of `confirm` that runs the purge.")
 
 
+class OperationFile(BaseModel):
+    """File of an export."""
+
+    format: Format
+    redacted: bool = Field(description="Whether secrets are redacted.")
+    bytes: int
+    expires_at: datetime = Field(description="Time of its deletion.")
+
+
 class OperationProgress(BaseModel):
     """An operation on many dead letters or documents, and its progress."""
 
@@ -142,6 +152,7 @@ class OperationProgress(BaseModel):
     reason: str | None = Field(description="Why it stopped or paused automatically.")
     ended_at: str | None
     restorable_until: datetime | None = Field(description="Time until which a purge can be undone; else null.")
+    file: OperationFile | None = Field(description="File of an export. `/file` returns a link to it.")
     total: int | None = Field(description="Number of items; null until all are selected.")
     done: int
     failed: int
@@ -228,7 +239,7 @@ def _bulk(
         with request.database.tenant(meant.tenant_id) as connection:
             return bulk.request(connection, meant.tenant_id, new, meant.job_ids)
 
-    return _told(retry_conflicts(once), meant.slug, request.caller)
+    return progress(retry_conflicts(once), meant.slug, request.caller)
 
 
 def _meant(action: bulk.Action, wanted: Bulk, request: Request) -> _Meant:
@@ -257,11 +268,13 @@ def _pending(wanted: BulkFilter) -> DeadLetterFilter:
     return DeadLetterFilter(**wanted.model_dump(exclude={"tenant", "status"}))
 
 
-def _owned(request: Request, operation_id: str) -> Owned:
+def owned(request: Request, operation_id: str) -> Owned:
+    """Return an operation that the caller may view, by its id."""
     return request.owned(operation_id, lambda connection, id_: owner_of(connection, "operation", id_), NO_OPERATION)
 
 
-def _told(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
+def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
+    """Return an operation as the API shows it to a caller."""
     told: dict[str, Any] = {
         **vars(operation),
         "operation_id": operation.id,
@@ -270,6 +283,7 @@ def _told(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
         "requested_at": operation.requested_at.isoformat(),
         "ended_at": operation.ended_at and operation.ended_at.isoformat(),
         "restorable_until": _restorable_until(operation),
+        "file": operation.file and {**operation.file, "expires_at": operation.requested_at + export.KEPT},
         "total": operation.selected if operation.is_selected else None,
         "left": operation.selected - operation.handled,
     }
@@ -400,7 +414,7 @@ def purge_dead_letters(
 )
 def restore_purge(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
     """The dead letters of a purge are restored within a week, but not their messages in SQS."""
-    tenant_id, slug, id_ = _owned(request, operation_id)
+    tenant_id, slug, id_ = owned(request, operation_id)
     _admit_purge(slug, request, tenant_id)
     version = required_version(condition)
 
@@ -425,7 +439,7 @@ def _stepped(operation: Operation, slug: str, request: Request) -> Response[Oper
             operation = store.show(connection, operation.id)
     except TransientError as error:
         logger.warning("A purge waits for the worker", purge=str(operation.id), error=sentence(error, for_log=True))
-    return versioned(_told(operation, slug, request.caller), 202 if operation.ended_at is None else 200)
+    return versioned(progress(operation, slug, request.caller), 202 if operation.ended_at is None else 200)
 
 
 # -- operations -------------------------------------------------------------------------------------------------------
@@ -460,7 +474,7 @@ def reprocess_documents(request: Request, asked: Annotated[ReprocessingRequest, 
                 now=request.now,
             )
 
-    return versioned(_told(retry_conflicts(once), slug, request.caller), 202)
+    return versioned(progress(retry_conflicts(once), slug, request.caller), 202)
 
 
 @routes.get(
@@ -484,15 +498,15 @@ def list_operations(
     with request.database.tenant(tenant_id) as connection:
         found = store.page(connection, tenant_id, limit=limit + 1, actions=action or store.ACTIONS, after=after)
     shown, following = http.cut(found, limit, lambda one: (one.requested_at, one.id))
-    return OperationPage(operations=[_told(one, slug, request.caller) for one in shown], next=following)
+    return OperationPage(operations=[progress(one, slug, request.caller) for one in shown], next=following)
 
 
 @routes.get("/api/admin/operations/<operation_id>", summary="Show an operation", tags=["operations"], responses=_SHOWN)
 def show_operation(request: Request, operation_id: Id) -> Response[OperationProgress]:
     """The progress of an operation."""
-    tenant_id, slug, id_ = _owned(request, operation_id)
+    tenant_id, slug, id_ = owned(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
-        return versioned(_told(store.show(connection, id_), slug, request.caller))
+        return versioned(progress(store.show(connection, id_), slug, request.caller))
 
 
 @routes.get(
@@ -509,7 +523,7 @@ def list_operation_items(
     limit: Limit = PAGE,
 ) -> OperationItemPage:
     """Return a page of the dead letters of an operation, with their results. Reprocessing lists none."""
-    tenant_id, _, id_ = _owned(request, operation_id)
+    tenant_id, _, id_ = owned(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         found = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
     page = found[:limit]
@@ -555,7 +569,7 @@ _STEERING: dict[Steer, str] = {"pause": "Pausing", "resume": "Resuming", "cancel
 
 def _steered(request: Request, operation_id: str, how: Steer, condition: str | None) -> Response[OperationProgress]:
     """Pause, resume or cancel an operation."""
-    tenant_id, slug, id_ = _owned(request, operation_id)
+    tenant_id, slug, id_ = owned(request, operation_id)
     request.admit(_STEERING[how], slug, tenant_id)
     by = request.caller.named()
     version = required_version(condition)
@@ -564,4 +578,4 @@ def _steered(request: Request, operation_id: str, how: Steer, condition: str | N
         with request.database.tenant(tenant_id) as connection:
             return store.steer(connection, id_, how, version=version, actor=by, now=request.now)
 
-    return versioned(_told(retry_conflicts(once), slug, request.caller))
+    return versioned(progress(retry_conflicts(once), slug, request.caller))

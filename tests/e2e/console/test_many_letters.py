@@ -12,8 +12,8 @@ from playwright.sync_api import Page, Route, expect
 from cli.console import EVERY_TENANT
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
-from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.exports import Wish
+from counterfoil.dead_letters import export
+from counterfoil.dead_letters.export import ExportFile
 from counterfoil.dead_letters.search import DeadLetterFilter
 from tests.e2e.chaos import watched
 from tests.e2e.console.conftest import Console
@@ -264,9 +264,9 @@ def test_a_large_export_is_found_again_when_its_dialog_was_closed(
 
     def store(route: Route) -> None:
         """As the API does with more than there are here."""
-        wish = Wish(tenant.id, DeadLetterFilter(), "csv", hides=True, by=subject(people), now=datetime.now(UTC))
+        file, now = ExportFile("csv", redacted=True), datetime.now(UTC)
         with cloud.database.tenant(tenant.id) as connection:
-            exports.request(connection, wish)
+            export.request(connection, tenant.id, DeadLetterFilter(), file, by=subject(people), now=now)
         route.fulfill(status=202, json={})
 
     page.route("**/api/admin/dlq/export?*", store)
@@ -281,7 +281,7 @@ def test_a_large_export_is_found_again_when_its_dialog_was_closed(
 
     page.reload()
     page.get_by_role("button", name="Export…").click()
-    with watched(cloud):
+    with watched(cloud, 1, "Bulk"):
         expect(found).to_contain_text("Ready", timeout=WITHIN)
     expect(found).to_contain_text("CSV, 3 letters, without secrets")
     expect(found).to_contain_text("by you")

@@ -11,8 +11,8 @@ import pytest
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.dead_letters import exports
-from counterfoil.dead_letters.exports import Wish
+from counterfoil.dead_letters import export
+from counterfoil.dead_letters.export import ExportFile
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.documents import files
 from counterfoil.settings import settings
@@ -326,9 +326,10 @@ RIGHTS: dict[str, Right] = {
         Role.ADMIN, lambda things: Asked(f"/api/admin/operations/{things.purge}/restore"), 200, 202
     ),
     "GET /api/admin/dlq/export": _tenant(Role.VIEWER, "/api/admin/dlq/export", format="csv"),
-    "GET /api/admin/dlq/exports": _tenant(Role.VIEWER, "/api/admin/dlq/exports"),
-    "GET /api/admin/dlq/exports/{export_id}": _thing(
-        Role.VIEWER, lambda things: Asked(f"/api/admin/dlq/exports/{things.export}")
+    "GET /api/admin/operations/{operation_id}/file": _thing(
+        Role.VIEWER,
+        lambda things: Asked(f"/api/admin/operations/{things.export}/file"),
+        409,  # it is in progress
     ),
     "GET /api/admin/mail": _tenant(Role.VIEWER, "/api/admin/mail"),
     "GET /api/admin/mail/policy": _tenant(Role.VIEWER, "/api/admin/mail/policy"),
@@ -500,9 +501,9 @@ class World:
         return external_id, pool
 
     def _export(self) -> UUID:
-        wish = Wish(self.tenant_id, DeadLetterFilter(), "csv", hides=True, by=SUBJECT, now=datetime.now(UTC))
+        file, now = ExportFile("csv", redacted=True), datetime.now(UTC)
         with self._database.tenant(self.tenant_id) as connection:
-            return exports.request(connection, wish).id
+            return export.request(connection, self.tenant_id, DeadLetterFilter(), file, by=SUBJECT, now=now).id
 
     def _purge(self) -> UUID:
         return self._made(

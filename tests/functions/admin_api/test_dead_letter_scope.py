@@ -197,7 +197,6 @@ def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
     ("method", "path", "query"),
     [
         ("GET", "/export", {"format": "csv"}),
-        ("GET", "/exports", {}),
         ("DELETE", "/purge", {"before_date": "2026-04-01T00:00:00Z", "status": "ignored", "confirm": UNASSIGNED}),
     ],
 )

@@ -1,4 +1,4 @@
-"""`/api/admin/dlq/export`: what is small is answered as a file, the rest is written, and given to who may have it."""
+"""`/api/admin/dlq/export`: small exports are the response, large ones operations with a file."""
 
 import csv
 import hmac
@@ -13,11 +13,11 @@ import pytest
 
 from counterfoil.db import Connection
 from counterfoil.dead_letters.search import DeadLetterFilter
-from functions.admin_api import exporting
+from functions.admin_api.api import exporting
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import BUCKET, EVENT, Answer, Ask
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids
+from tests.functions.admin_api.letters import ADMIN, VIEWER, get, ids
 
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 SECRET = "Bearer abcdefgh12345678"
@@ -152,56 +152,70 @@ def test_exporting_takes_a_viewer_of_the_tenant(groups: str, export: Export, die
 # -- stored exports --------------------------------------------------------------------------------------------------
 
 
+OPERATIONS = "/api/admin/operations"
+
+
+def show(ask: Ask, path: str, *, groups: str = VIEWER, **how: Any) -> Answer:
+    return ask("", method="GET", path=OPERATIONS + path, groups=groups, **how)
+
+
+def finish(admin: Connection) -> None:
+    admin.execute(
+        "UPDATE operation SET state = 'done', ended_at = now(), selected = 7, handled = 7, done = 7,"
+        " file = file || jsonb_build_object('bytes', 4711)"
+    )
+
+
 @pytest.mark.usefixtures("large")
-def test_what_is_large_is_stored_and_told_where(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
+def test_large_export_becomes_an_operation(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
     die()
 
     answer = export(format="csv", status="pending")
 
     assert answer.status == 202
-    export_id = answer.body["export_id"]
-    assert answer.headers["Location"] == f"{PATH}/exports/{export_id}"
-    shown = get(ask, f"/exports/{export_id}")
-    assert shown.body == answer.body
-    assert {name: shown.body[name] for name in ("state", "format", "letters", "redacted", "url")} == {
-        "state": "writing",
-        "format": "csv",
-        "letters": 0,
-        "redacted": True,
-        "url": None,
+    id_ = answer.body["operation_id"]
+    assert answer.headers["Location"] == f"{OPERATIONS}/{id_}"
+    assert show(ask, f"/{id_}").body == answer.body
+    assert show(ask, "", query={"action": "export"}).body["operations"] == [answer.body]
+    assert {name: answer.body[name] for name in ("action", "state", "filter", "done", "total")} == {
+        "action": "export",
+        "state": "running",
+        "filter": {"status": ["pending"]},
+        "done": 0,
+        "total": None,
     }
-    (row,) = rows(admin, "dead_letter_export")
-    assert row["selection"]["status"] == ["pending"]
-    assert answer.body["requested_at"] == row["selection"]["to_date"]
-    assert rows(admin, "audit_entry") == []  # nothing is taken out yet
+    file = answer.body["file"]
+    assert (file["format"], file["redacted"], file["bytes"]) == ("csv", True, 0)
+    assert file.keys() == {"format", "redacted", "bytes", "expires_at"}
+    assert show(ask, f"/{id_}/file").status == 409
+    assert rows(admin, "audit_entry") == []  # no one has a file yet
 
 
-def test_what_takes_too_long_to_read_is_stored(export: Export, die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_export_becomes_an_operation(export: Export, die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
     die()
     monkeypatch.setattr(exporting, "AT_ONCE_SECONDS", -1.0)
     assert export().status == 202
 
 
 @pytest.mark.usefixtures("large")
-def test_a_file_that_is_ready_is_given_by_a_link_and_that_is_told_once(
-    export: Export, die: Die, ask: Ask, admin: Connection
-) -> None:
+def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
     die()
-    export_id = export().body["export_id"]
-    admin.execute("UPDATE dead_letter_export SET state = 'ready', letters = 7, bytes = 4711")
+    id_ = export().body["operation_id"]
+    finish(admin)
 
-    first, second = (get(ask, f"/exports/{export_id}") for _ in range(2))
+    first, second = (show(ask, f"/{id_}/file") for _ in range(2))
 
-    assert (first.status, first.body["state"], first.body["letters"]) == (200, "ready", 7)
+    assert first.status == 200
     assert f"{BUCKET}" in first.body["url"]
-    assert f"/dead-letters/{rows(admin, 'tenant')[0]['id']}/{export_id}.jsonl?" in first.body["url"]
+    assert f"/dead-letters/{rows(admin, 'tenant')[0]['id']}/{id_}.jsonl?" in first.body["url"]
     assert "X-Amz-Expires=300" in first.body["url"]
     assert first.body["url_expires_at"] <= second.body["url_expires_at"]
     assert first.headers["Cache-Control"] == "no-store"
     (entry,) = rows(admin, "audit_entry")
-    assert (entry["actor"], entry["action"], entry["targets"]) == (USER, "exported", [export_id])
+    assert (entry["actor"], entry["action"], entry["targets"]) == (USER, "exported", [id_])
     assert (entry["detail"]["letters"], entry["detail"]["bytes"]) == (7, 4711)
     assert entry["detail"]["filter"] == keyed_hash(admin, DeadLetterFilter())
+    assert "Amz" not in show(ask, f"/{id_}").text
 
 
 @pytest.mark.usefixtures("large")
@@ -209,125 +223,62 @@ def test_a_file_that_is_ready_is_given_by_a_link_and_that_is_told_once(
     ("asked_by", "groups", "subject", "status"),
     [
         (VIEWER, VIEWER, USER, 200),
-        (VIEWER, VIEWER, "another", 404),
-        (VIEWER, "[operator tenant:acme]", "another", 404),
+        (VIEWER, VIEWER, "another", 403),
+        (VIEWER, "[operator tenant:acme]", "another", 403),
         (VIEWER, ADMIN, "another", 200),
         (VIEWER, "[admin tenant:*]", "another", 200),
         (VIEWER, "[admin tenant:other]", USER, 404),
         (VIEWER, "[viewer tenant:other]", USER, 404),
         (VIEWER, "[tenant:acme]", USER, 404),
         (ADMIN, ADMIN, "another", 200),
-        (ADMIN, VIEWER, USER, 404),
+        (ADMIN, VIEWER, USER, 403),  # the file has secrets
     ],
 )
-def test_a_file_is_for_who_asked_for_it_and_for_admins_of_the_tenant(
+def test_file_is_for_its_requester_and_admins(
     asked_by: str, groups: str, subject: str, status: int, export: Export, die: Die, ask: Ask, admin: Connection
 ) -> None:
-    """With secrets in it, it is for who is an admin now."""
     die()
-    export_id = export(groups=asked_by).body["export_id"]
-    admin.execute("UPDATE dead_letter_export SET state = 'ready'")
+    id_ = export(groups=asked_by).body["operation_id"]
+    finish(admin)
 
-    listed = ask(
-        "", method="GET", path=f"{PATH}/exports", groups=groups, subject=subject, query={"tenant": "acme"}
-    ).body.get("exports", [])
-    answer = ask("", method="GET", path=f"{PATH}/exports/{export_id}", groups=groups, subject=subject)
-
-    assert answer.status == status
-    assert [one["export_id"] for one in listed] == [export_id] * (status == 200)
+    assert show(ask, f"/{id_}/file", groups=groups, subject=subject).status == status
     assert len(rows(admin, "audit_entry")) == (status == 200)
 
 
 @pytest.mark.usefixtures("large")
-def test_an_export_past_keeping_is_not_there(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
+def test_expired_file_is_not_found(export: Export, die: Die, ask: Ask, admin: Connection) -> None:
     die()
-    export_id = export().body["export_id"]
-    admin.execute("UPDATE dead_letter_export SET expires_at = now()")
-    assert get(ask, f"/exports/{export_id}").status == 404
-    assert get(ask, "/exports").body == {"exports": [], "next": None}
+    id_ = export().body["operation_id"]
+    finish(admin)
+    admin.execute("UPDATE operation SET requested_at = now() - interval '7 days'")
+    assert show(ask, f"/{id_}/file").status == 404
+
+
+def test_other_operations_have_no_file(ask: Ask, acme: UUID) -> None:
+    body = {"tenant": "acme", "action": "match"}
+    operation = ask(body, method="POST", path=OPERATIONS, groups=ADMIN).body
+    assert operation["file"] is None
+    assert show(ask, f"/{operation['operation_id']}/file", groups=ADMIN).status == 404
 
 
 @pytest.mark.usefixtures("large")
-def test_exports_are_listed_without_their_links_and_nobody_takes_a_file_by_looking(
-    export: Export, die: Die, ask: Ask, admin: Connection
-) -> None:
+def test_token_without_subject_cannot_export(export: Export, die: Die, ask: Ask) -> None:
+    """The audit trail must name the person who gets a file."""
     die()
-    asked = [export(text=word).body for word in ("timed", "reading")]
-    admin.execute("UPDATE dead_letter_export SET state = 'ready' WHERE id = %s", [asked[0]["export_id"]])
-
-    answer = get(ask, "/exports")
-
-    for one in asked:
-        del one["url"], one["url_expires_at"]
-    assert answer.body == {"exports": [asked[1], {**asked[0], "state": "ready"}], "next": None}
-    assert "Amz" not in answer.text
-    assert rows(admin, "audit_entry") == []
-    assert [row["taken_by"] for row in rows(admin, "dead_letter_export")] == [[], []]
-
-
-@pytest.mark.usefixtures("large")
-def test_pages_of_exports_follow_one_another(export: Export, die: Die, ask: Ask) -> None:
-    die()
-    asked = [export(text=word).body["export_id"] for word in ("timed", "reading", "after")]
-
-    first = get(ask, "/exports", limit="2").body
-    rest = get(ask, "/exports", limit="2", cursor=first["next"]).body
-
-    assert [one["export_id"] for one in first["exports"] + rest["exports"]] == asked[::-1]
-    assert (len(first["exports"]), rest["next"]) == (2, None)
-
-
-@pytest.mark.usefixtures("large")
-def test_a_list_of_exports_is_sent_again_once_more_is_written(
-    export: Export, die: Die, ask: Ask, admin: Connection
-) -> None:
-    die()
-    export()
-    tag = get(ask, "/exports").headers["ETag"]
-
-    def again() -> int:
-        headers = {"If-None-Match": tag}
-        return ask("", method="GET", path=f"{PATH}/exports", groups=VIEWER, headers=headers).status
-
-    assert again() == 304
-    admin.execute("UPDATE dead_letter_export SET letters = 500")
-    assert again() == 200
-
-
-@pytest.mark.usefixtures("large")
-def test_exports_of_another_tenant_are_not_in_a_list(
-    export: Export, die: Die, ask: Ask, make_tenant: Callable[..., UUID]
-) -> None:
-    make_tenant("other")
-    die()
-    export()
-    everybody = "[admin tenant:*]"
-    assert get(ask, "/exports", groups=everybody, tenant="other").body["exports"] == []
-    assert len(get(ask, "/exports", groups=everybody, tenant="acme").body["exports"]) == 1
-    assert get(ask, "/exports", groups="[viewer tenant:other]", tenant="acme").status == 403
-    assert get(ask, "/exports", groups=everybody).status == 422
-
-
-@pytest.mark.usefixtures("large")
-def test_a_token_that_names_nobody_has_no_exports(export: Export, die: Die, ask: Ask) -> None:
-    """For it could not be told who takes one."""
-    die()
-    export_id = export().body["export_id"]
+    id_ = export().body["operation_id"]
     for groups in (VIEWER, ADMIN):
-        for path, status in (("", 200), (f"/{export_id}", 404)):
-            answer = ask("", method="GET", path=f"{PATH}/exports{path}", groups=groups, claims={"sub": None})
-            assert (answer.status, answer.body.get("exports", [])) == (status, [])
+        assert show(ask, f"/{id_}/file", groups=groups, claims={"sub": None}).status == 403
 
 
-@pytest.mark.parametrize("export_id", [uuid4(), "1", "x" * 40])
-def test_an_export_that_is_not_there_is_not_found(export_id: object, ask: Ask, acme: UUID) -> None:
-    assert get(ask, f"/exports/{export_id}").status == 404
+@pytest.mark.parametrize("operation_id", [uuid4(), "1", "x" * 40])
+def test_missing_export_is_not_found(operation_id: object, ask: Ask, acme: UUID) -> None:
+    assert show(ask, f"/{operation_id}/file").status == 404
 
 
 @pytest.mark.usefixtures("large")
-def test_asking_again_asks_for_the_same_and_too_much_is_refused(export: Export, die: Die) -> None:
+def test_repeated_request_returns_the_same_operation(export: Export, die: Die) -> None:
     die()
-    assert export().body["export_id"] == export().body["export_id"]
+    assert export().body["operation_id"] == export().body["operation_id"]
     assert [export(text=word).status for word in ("timed", "reading", "after")] == [202, 202, 409]
     assert export(text="timed").status == 202
 

@@ -1,14 +1,15 @@
-// Letters as a file: at once where there are few; else it is written meanwhile, and stands in a list for a week.
+// Dead letters as a file: the response if there are few, else an operation, listed for a week.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
 import { ask, fetchFile, LIVE_SECONDS, useAnswer } from "../api.js";
 import { Dialog } from "../dialog.js";
 import { Status, Who } from "../parts.js";
+import { may } from "../roles.js";
 import { number, startOfDay, Time } from "../times.js";
 
 const FORMATS = { csv: "CSV, for spreadsheets", json: "JSON, one letter a line" };
-const STATES = { writing: "being written", ready: "ready", failed: "failed" };
+const STATES = { running: "being written", done: "ready" };
 
 function download(href, name = "") {
   Object.assign(document.createElement("a"), { href, download: name }).click();
@@ -26,7 +27,8 @@ export function ExportDialog({ wanted, close }) {
   const [busy, setBusy] = useState(false);
   const [many, setMany] = useState(false); // so that it is written meanwhile
   const [failure, setFailure] = useState(null);
-  const large = useAnswer(["admin/dlq/exports", { tenant: wanted.tenant }], { every: LIVE_SECONDS });
+  const large = useAnswer(["admin/operations", { tenant: wanted.tenant, action: "export" }], { every: LIVE_SECONDS });
+  const kept = large.data?.operations.filter(isKept) ?? [];
   const submit = async (event) => {
     event.preventDefault();
     const { tenant, status, task_type, text, from, to, fingerprint } = wanted;
@@ -67,21 +69,26 @@ export function ExportDialog({ wanted, close }) {
       </div>
     </form>
     ${large.error && html`<p class="failure" role="alert">${large.error.message}</p>`}
-    ${large.data?.exports.length > 0 && html`<${Large} page=${large.data} />`}
+    ${kept.length > 0 && html`<${Large} exports=${kept} />`}
   <//>`;
 }
 
 const LIST = "large-exports";
 
-function Large({ page }) {
-  return html`<h3 id=${LIST}>Large exports of the last week</h3>
-    <ul class="exports" aria-labelledby=${LIST}>
-      ${page.exports.map((one) => html`<${Row} key=${one.export_id} one=${one} />`)}
-    </ul>
-    ${page.next && html`<p class="quiet">Older ones are listed by <code>counterfoil dlq exports list</code>.</p>`}`;
+// Whether the file exists and this person may download it.
+function isKept({ file, requested_by: by }) {
+  const isOwn = file.redacted && by === ask.session.claims.sub;
+  return new Date(file.expires_at) > new Date() && (isOwn || may("admin"));
 }
 
-// Its link is asked for when it is wanted, and not before: whoever is given one has taken the letters out.
+function Large({ exports }) {
+  return html`<h3 id=${LIST}>Large exports of the last week</h3>
+    <ul class="exports" aria-labelledby=${LIST}>
+      ${exports.map((one) => html`<${Row} key=${one.operation_id} one=${one} />`)}
+    </ul>`;
+}
+
+// The link is requested on a click, because the audit trail records it.
 function Row({ one }) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState(null);
@@ -89,20 +96,20 @@ function Row({ one }) {
     setBusy(true);
     setFailure(null);
     try {
-      const { url } = await ask(`admin/dlq/exports/${one.export_id}`);
+      const { url } = await ask(`admin/operations/${one.operation_id}/file`);
       download(url);
     } catch (error) {
       setFailure(error);
     }
     setBusy(false);
   };
-  const format = one.format.toUpperCase();
+  const format = one.file.format.toUpperCase();
   return html`<li>
-    <p class="which"><${Status} status=${STATES[one.state]} /> <span>${format}, ${number(one.letters)}
-      ${one.letters === 1 ? " letter" : " letters"}${one.state === "writing" && " by now"}${one.redacted && ", without secrets"}</span>
+    <p class="which"><${Status} status=${STATES[one.state] ?? one.state} /> <span>${format}, ${number(one.done)}
+      ${one.done === 1 ? " letter" : " letters"}${one.ended_at === null && " so far"}${one.file.redacted && ", without secrets"}</span>
       <span class="quiet"><${Time} at=${one.requested_at} />, by <${Who} value=${one.requested_by} /></span>
       ${failure && html`<span class="failure" role="alert">${failure.message}</span>`}</p>
-    ${one.state === "ready" &&
+    ${one.state === "done" &&
     html`<button type="button" class="small" disabled=${busy} onClick=${fetched}>${busy ? "Wait…" : "Download"}</button>`}
   </li>`;
 }

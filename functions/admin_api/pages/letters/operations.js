@@ -25,7 +25,7 @@ const SAYS = {
 };
 
 const REPROCESSING = { extract: "Extract", match: "Match" };
-const VERBS = { ...REPROCESSING, purge: "Purge", restore: "Restore" }; // of those that list no letters
+const VERBS = { ...REPROCESSING, purge: "Purge", restore: "Restore", export: "Export" }; // of those that list no letters
 
 const verbOf = ({ action }) => ACTIONS[action]?.verb ?? VERBS[action] ?? action;
 const nounOf = ({ action }) => (action in REPROCESSING ? "document" : "dead letter");
@@ -122,7 +122,7 @@ export function Operation({ id }) {
   const facts = [
     ["Asked for", html`<${Time} at=${operation.requested_at} both=${true} /> by <${Who} value=${operation.requested_by} />`],
     ["Tenant", tenant],
-    ["Which", operation.filter === null ? "letters that were chosen" : html`<${Which} filter=${operation.filter} />`],
+    ["Which", operation.filter === null ? "letters that were chosen" : html`<${Which} operation=${operation} />`],
     ["Operation", html`<${Id} value=${operation.operation_id} />`],
   ];
   if (operation.rate !== null) {
@@ -177,11 +177,11 @@ function Restore({ operation, path }) {
 }
 
 // What the filter of an operation says.
-function Which({ filter }) {
+function Which({ operation: { action, filter } }) {
   const said = Object.entries(filter).filter(([, value]) => value !== null);
   return said.length
     ? said.map(([name, value]) => html`<span class="chip">${name.replaceAll("_", " ")}: <b>${String(value)}</b></span> `)
-    : "all that were pending";
+    : action === "export" ? "all" : "all that were pending";
 }
 
 function Controls({ operation, path, again }) {

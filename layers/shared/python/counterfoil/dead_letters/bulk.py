@@ -27,6 +27,7 @@ from counterfoil.dead_letters.search import (
     with_conditions,
 )
 from counterfoil.delivery.dead_letter import ClosedStatus, settle
+from counterfoil.delivery.outbox import TimeLeft
 from counterfoil.delivery.work import Send
 from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentError, RejectedRequestError, VersionError
 from counterfoil.kinds import KINDS
@@ -210,7 +211,15 @@ class BulkSteps(Definition):
     """Bucket of edited payloads that are too large for a message."""
     actions = ("retry", "resolve", "ignore")
 
-    def prepare(self, database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, at_once: int) -> Stored:
+    def prepare(
+        self,
+        database: Database,
+        operation_id: UUID,
+        tenant_id: UUID,
+        now: datetime,
+        at_once: int,
+        _time_left: TimeLeft,
+    ) -> Stored:
         """Store the large edited payloads of the next items."""
         return _stored(database, operation_id, tenant_id, now, self.bucket, at_once)
 

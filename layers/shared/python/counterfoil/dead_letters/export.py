@@ -1,15 +1,16 @@
-"""Dead letters as a file: which ones, how they are read, and how JSON lines and CSV tell them.
+"""Export dead letters as a file, JSON lines or CSV.
 
-They are read as lists are, page by page behind one place, each page in a transaction of its own: however many there
-are, few of them are in memory. A letter is told as it is when its turn comes; one that has changed meanwhile so that it
-is not meant any more may be told still, or be left out.
+A small export is the API's response. A large one is an operation: each step uploads one part of the file to S3, and a
+step that was interrupted is repeated. The file is stored for a week, and the audit trail records who downloads it.
 
-JSON lines: one object for each letter, with the names of FIELDS, in UTF-8.
+Dead letters are read page by page, each page in its own transaction, so that only a few are in memory. One that changes
+during the export may still be in the file, or be missing.
 
-CSV (RFC 4180, UTF-8): a line of COLUMNS, and one for each letter. Every text is quoted; what is an object or a list is
-its JSON; and no cell begins a formula in a spreadsheet: an apostrophe stands before what would, as
-`counterfoil.webhooks.payload.cell` has it. Numbers are not quoted and stay numbers. In the JSON inside a cell,
-semicolons and bars are escaped: that changes nothing of what it says, and none is taken for the end of a cell.
+JSON lines (UTF-8): one object per dead letter, with the names of FIELDS.
+
+CSV (RFC 4180, UTF-8): a line of COLUMNS, and one line per dead letter. Texts are quoted; numbers are not. Objects and
+lists are JSON. `counterfoil.webhooks.payload.cell` puts an apostrophe before a text that a spreadsheet would run as a
+formula. Semicolons and bars in JSON are escaped, because some programs end a cell at them.
 """
 
 import csv
@@ -17,14 +18,26 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from counterfoil.db import Connection
+from psycopg.types.json import Jsonb
+
+from counterfoil import audit, aws
+from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import search
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.dead_letters.search import ALL_COLUMNS, DeadLetterCursor, DeadLetterFilter, Details
+from counterfoil.delivery.outbox import TimeLeft
+from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError
+from counterfoil.http import within
+from counterfoil.operations import store
+from counterfoil.operations.engine import Applied, Definition, Turns
+from counterfoil.operations.store import COLUMNS as OPERATION_COLUMNS
+from counterfoil.operations.store import NewOperation, Operation, Result
 from counterfoil.webhooks.payload import cell
 
 Format = Literal["csv", "json"]
@@ -40,18 +53,8 @@ COLUMNS = (
     *("job_id", "task_type", "payload", "metadata.created_at", "metadata.retry_count", "metadata.max_retry"),
     *(f"metadata.last_error.{name}" for name in ("type", "message", "timestamp", "context")),
     *("dlq_reason", "dlq_timestamp", "status", "resolution.action", "resolution.notes", "resolved_at", "resolved_by"),
-    *(
-        "worker",
-        "tenant",
-        "fingerprint",
-        "attempts",
-        "lineage",
-        "work_id",
-        "revision",
-        "version",
-        "file_name",
-        "redacted",
-    ),
+    *("worker", "tenant", "fingerprint", "attempts", "lineage", "work_id", "revision", "version", "file_name"),
+    "redacted",
 )
 PAGE = 500
 """Letters whose places are read at once."""
@@ -178,3 +181,276 @@ def _plain(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+# -- requests --------------------------------------------------------------------------------------------------------
+
+PREFIX = "dead-letters/"
+"""Prefix of files in the uploads bucket: dead-letters/{tenant id}/{operation id}.{csv|jsonl}."""
+KEPT = timedelta(days=7)
+"""Retention of files after the request. A lifecycle rule of the bucket deletes them."""
+LINK_SECONDS = 300
+"""Lifetime of a download link."""
+MOST_ACTIVE = 3
+"""Exports of a tenant that are written at the same time."""
+
+
+@dataclass(frozen=True)
+class ExportFile:
+    """File of an export, as stored with its operation."""
+
+    format: Format
+    redacted: bool
+    """Whether secrets are redacted."""
+    bytes: int = 0
+    upload_id: str | None = None
+    """Id of the multipart upload, until it is complete."""
+    parts: Sequence[str] = ()
+    """ETags of the uploaded parts, until they are complete."""
+    taken_by: Sequence[str] = ()
+    """Callers who got a link."""
+
+    @classmethod
+    def of(cls, operation: Operation) -> "ExportFile":
+        """Return the file of an export."""
+        return cls(**operation.file or {})
+
+
+class TooManyExportsError(RejectedRequestError):
+    """The tenant has MOST_ACTIVE exports in progress."""
+
+
+_SAME = f"""
+SELECT {OPERATION_COLUMNS} FROM operation
+WHERE tenant_id = %(tenant)s AND action = 'export' AND ended_at IS NULL AND requested_by = %(by)s
+  AND filter = %(filter)s AND file ->> 'format' = %(format)s AND (file -> 'redacted')::boolean = %(redacted)s LIMIT 1
+"""  # noqa: S608  # the columns of the dataclass
+_ACTIVE = "SELECT count(*) FROM operation WHERE tenant_id = %(tenant)s AND action = 'export' AND ended_at IS NULL"
+
+
+def request(
+    connection: Connection, tenant_id: UUID, wanted: DeadLetterFilter, file: ExportFile, *, by: str, now: datetime
+) -> Operation:
+    """Store an export, in the tenant's transaction; or return the same one of the same person in progress.
+
+    Raises:
+        TooManyExportsError: the tenant has too many exports in progress.
+    """
+    values = {"tenant": tenant_id, "by": by, "filter": Jsonb(wanted.stored), **vars(file)}
+    row = connection.execute(_SAME.encode(), values).fetchone()
+    if row is not None:
+        return Operation(*row)
+    ((active,),) = connection.execute(_ACTIVE, values).fetchall()
+    if active >= MOST_ACTIVE:
+        raise TooManyExportsError(f"{active} exports of this tenant are in progress. Retry when one is done.")
+    return store.insert(connection, tenant_id, NewOperation("export", wanted.stored, by, now, file=vars(file)))
+
+
+_TAKE = """
+UPDATE operation SET file = jsonb_set(file, '{taken_by}', (file -> 'taken_by') || to_jsonb(%(by)s::text))
+WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'taken_by') ? %(by)s
+"""
+
+
+def take(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
+    """Record, in the tenant's transaction, that a caller gets the file: one audit entry for each caller."""
+    if connection.execute(_TAKE, {"id": operation.id, "by": by}).rowcount == 1:
+        wanted, file = DeadLetterFilter(**operation.filter or {}), ExportFile.of(operation)
+        record_taken(connection, operation.tenant_id, wanted, file, operation.done, by, now, operation.id)
+
+
+def record_taken(
+    connection: Connection,
+    tenant_id: UUID,
+    wanted: DeadLetterFilter,
+    file: ExportFile,
+    letters: int,
+    by: str,
+    now: datetime,
+    operation_id: UUID | None = None,
+) -> None:
+    """Write to the audit trail that a caller gets a file."""
+    detail = {
+        "filter": audit.keyed(connection, tenant_id, wanted.hash).hex(),
+        "format": file.format,
+        "letters": letters,
+        "bytes": file.bytes,
+        "redacted": file.redacted,
+    }
+    targets = [] if operation_id is None else [str(operation_id)]
+    audit.record(connection, tenant_id, audit.Operation(by, "exported", targets, now, detail=detail))
+
+
+def link(bucket: str, operation: Operation, tenant: str) -> str:
+    """Return a link to the file, which works for LINK_SECONDS without a login.
+
+    Raises:
+        ServiceUnavailableError: there are no credentials to sign it with.
+    """
+    file = ExportFile.of(operation)
+    name = file_name(tenant, file.format, operation.requested_at)
+    values = {
+        "Bucket": bucket,
+        "Key": key(operation),
+        "ResponseContentDisposition": f'attachment; filename="{name}"',
+        "ResponseContentType": MEDIA_TYPES[file.format],
+        "ResponseCacheControl": "no-store",
+    }
+    with aws.errors_mapped():
+        found: str = aws.client("s3").generate_presigned_url("get_object", Params=values, ExpiresIn=LINK_SECONDS)
+    return found
+
+
+def key(operation: Operation) -> str:
+    """Return the key of the file in the bucket."""
+    return f"{PREFIX}{operation.tenant_id}/{operation.id}.{ENDINGS[ExportFile.of(operation).format]}"
+
+
+def file_name(tenant: str, format_: Format, at: datetime) -> str:
+    """Return the name for downloads. A slug and a time are safe in a header."""
+    return f"dead-letters-{tenant}-{at:%Y%m%dT%H%M%SZ}.{ENDINGS[format_]}"
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+PART_BYTES = 5 * 1024 * 1024
+"""Smallest part that S3 accepts before the last one. It accepts 10,000 parts: about 50 GB."""
+LONGEST_WRITING = timedelta(days=1)
+LEASE = timedelta(seconds=60)
+"""Longer than an invocation of the function that runs the steps."""
+LEAST_SECONDS = 6.0
+"""Time that uploading a part requires."""
+CALL_SECONDS = 15.0
+"""Longest call to S3."""
+
+_LEASE = f"""
+UPDATE operation SET stepped_at = %(until)s WHERE id = %(id)s AND state = 'running' AND stepped_at <= %(now)s
+RETURNING {OPERATION_COLUMNS}, (SELECT slug FROM tenant WHERE id = tenant_id)
+"""  # noqa: S608  # the columns of the dataclass
+_RESTART = """
+UPDATE operation SET file = %(file)s, cursor_at = NULL, cursor_id = NULL, selected = 0, handled = 0, done = 0
+WHERE id = %(id)s AND state = 'running' AND stepped_at = %(lease)s
+"""
+_WRITTEN = "UPDATE operation SET file = %(file)s WHERE id = %(id)s"
+
+
+class _Part(NamedTuple):
+    """Result of a step: an uploaded part."""
+
+    lease: datetime
+    file: ExportFile
+    letters: int = 0
+    cursor: DeadLetterCursor | None = None
+    is_last: bool = False
+    reason: str | None = None
+    """Why the export stops."""
+
+
+@dataclass(frozen=True)
+class ExportSteps(Definition):
+    """Definition of export.
+
+    S3 is called before the step's transaction. `stepped_at` is the lease of the process that writes the next part. If
+    S3 refuses a part or the complete file, the export starts again.
+    """
+
+    bucket: str | None
+    actions = ("export",)
+
+    def prepare(
+        self,
+        database: Database,
+        operation_id: UUID,
+        tenant_id: UUID,
+        now: datetime,
+        _at_once: int,
+        time_left: TimeLeft,
+    ) -> _Part | None:
+        """Upload the next part. None: another process writes it."""
+        with database.tenant(tenant_id) as connection:
+            values = {"id": operation_id, "now": now, "until": now + LEASE}
+            row = connection.execute(_LEASE.encode(), values).fetchone()
+        if row is None:
+            return None
+        operation, slug = Operation(*row[:-1]), row[-1]
+        file = ExportFile.of(operation)
+        if now - operation.requested_at > LONGEST_WRITING:
+            return _Part(operation.stepped_at, file, is_last=True, reason="It was not complete within a day.")
+        part = self._read(database, operation, slug, time_left)
+        if part is None:
+            return _Part(operation.stepped_at, file)
+        try:
+            return self._upload(operation, file, *part, time_left)
+        except RejectedRequestError:
+            restarted = replace(file, bytes=0, upload_id=None, parts=())
+            values = {"id": operation.id, "lease": operation.stepped_at, "file": Jsonb(vars(restarted))}
+            with database.tenant(tenant_id) as connection:
+                connection.execute(_RESTART, values)
+            raise
+
+    def apply(
+        self, connection: Connection, operation: Operation, _limit: int, _turns: Turns, prepared: _Part | None
+    ) -> Applied | None:
+        """Store the uploaded part."""
+        if prepared is None:
+            return None
+        if operation.stepped_at != prepared.lease:
+            raise ConflictError("Another process writes this export")
+        connection.execute(_WRITTEN, {"id": operation.id, "file": Jsonb(vars(prepared.file))})
+        counts: dict[Result, int] = {"done": prepared.letters}
+        return Applied(counts, (), is_last=prepared.is_last, reason=prepared.reason, cursor=prepared.cursor)
+
+    def _read(
+        self, database: Database, operation: Operation, slug: str, time_left: TimeLeft
+    ) -> tuple[bytes, int, DeadLetterCursor | None, bool] | None:
+        """Return the next part: content, number of dead letters, end, and whether it is the last.
+
+        None: there was too little time to upload it.
+        """
+        file = ExportFile.of(operation)
+        wanted = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)
+        at, id_ = operation.cursor_at, operation.cursor_id
+        cursor = None if at is None or id_ is None else DeadLetterCursor(at, id_)
+        content, letters = bytearray() if file.parts else bytearray(head(file.format)), 0
+        tenant_id = operation.tenant_id
+        for batch in batches(lambda: database.tenant(tenant_id), tenant_id, wanted, cursor):
+            if time_left() < LEAST_SECONDS:
+                return None
+            content += encoded(batch.letters, slug, file.format, hides=file.redacted)
+            letters, cursor = letters + len(batch.letters), batch.after
+            if len(content) >= PART_BYTES:
+                return bytes(content), letters, cursor, False
+        return bytes(content), letters, cursor, True
+
+    def _upload(
+        self,
+        operation: Operation,
+        file: ExportFile,
+        content: bytes,
+        letters: int,
+        cursor: DeadLetterCursor | None,
+        is_last: bool,
+        time_left: TimeLeft,
+    ) -> _Part:
+        call = partial(self._call, key(operation), time_left)
+        upload_id = file.upload_id
+        if upload_id is None:
+            upload_id = call("create_multipart_upload", ContentType=MEDIA_TYPES[file.format])["UploadId"]
+        etags = list(file.parts)
+        if content or not etags:
+            number = len(etags) + 1
+            etags.append(call("upload_part", UploadId=upload_id, PartNumber=number, Body=content)["ETag"])
+        if is_last:
+            parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, start=1)]
+            call("complete_multipart_upload", UploadId=upload_id, MultipartUpload={"Parts": parts})
+            upload_id, etags = None, []
+        written = replace(file, bytes=file.bytes + len(content), upload_id=upload_id, parts=etags)
+        return _Part(operation.stepped_at, written, letters, cursor, is_last)
+
+    def _call(self, key_: str, time_left: TimeLeft, name: str, **values: Any) -> dict[str, Any]:
+        if self.bucket is None:
+            raise InvalidSettingsError("UPLOADS_BUCKET is not set: exports are stored in it.")
+        call = partial(getattr(aws.client("s3"), name), Bucket=self.bucket, Key=key_, **values)
+        with aws.errors_mapped():
+            answer: dict[str, Any] = within(min(CALL_SECONDS, time_left()), call)
+        return answer

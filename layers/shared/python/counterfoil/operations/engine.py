@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -66,6 +67,8 @@ class Applied:
     sends: Sequence[Send]
     is_last: bool = False
     """Whether the operation ends with it."""
+    reason: str | None = None
+    """Why the operation ends early, for people."""
     cursor: tuple[datetime, UUID] | None = None
     """Place of the last item, for operations without listed items."""
 
@@ -121,7 +124,15 @@ class Definition(ABC):
     at_once = AT_ONCE
     """Items of a step."""
 
-    def prepare(self, database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, at_once: int) -> Any:  # noqa: ARG002
+    def prepare(
+        self,
+        database: Database,  # noqa: ARG002
+        operation_id: UUID,  # noqa: ARG002
+        tenant_id: UUID,  # noqa: ARG002
+        now: datetime,  # noqa: ARG002
+        at_once: int,  # noqa: ARG002
+        time_left: TimeLeft,  # noqa: ARG002
+    ) -> Any:
         """Do what the step requires and what cannot be in its transaction. Returns what `apply` gets."""
         return None
 
@@ -134,8 +145,10 @@ class Definition(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def apply(self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Any) -> Applied:
-        """Process the next items, at most `limit`."""
+    def apply(
+        self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Any
+    ) -> Applied | None:
+        """Process the next items, at most `limit`. None: wait for the next round."""
 
     def end(self, connection: Connection, operation: Operation) -> None:
         """Do what follows once all items have their results."""
@@ -150,6 +163,7 @@ def step(
     now: datetime,
     *,
     at_once: int | None = None,
+    time_left: TimeLeft = lambda: inf,
 ) -> Step | None:
     """Run a step of an operation. None: it is not active, or another process runs one.
 
@@ -157,7 +171,7 @@ def step(
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: nothing was done; retry.
     """
     most = definition.at_once if at_once is None else at_once
-    prepared = definition.prepare(database, operation_id, tenant_id, now, most)
+    prepared = definition.prepare(database, operation_id, tenant_id, now, most, time_left)
     with database.tenant(tenant_id) as connection:
         row = connection.execute(_TAKE.encode(), [operation_id]).fetchone()
         if row is None:
@@ -232,6 +246,8 @@ def _apply(
         return Step(0, (), is_busy=False)
     turns = Turns(start, operation.requested_at, each, now)
     applied = definition.apply(connection, operation, limit, turns, prepared)
+    if applied is None:
+        return Step(0, (), is_busy=False)
     counts = Counter(applied.counts)
     stepped = start + counts["done"] * each
     cursor_at, cursor_id = applied.cursor or (None, None)
@@ -246,7 +262,7 @@ def _apply(
     }
     connection.execute(_MOVE, values)
     if applied.is_last:
-        _halt(connection, operation, "done", now)
+        _halt(connection, operation, "done" if applied.reason is None else "stopped", now, applied.reason)
     return Step(counts.total(), applied.sends, is_busy=not applied.is_last)
 
 
@@ -308,7 +324,7 @@ class Engine:
             while turns and time_left() >= LEAST_SECONDS:
                 operation_id, tenant_id, action = turns.popleft()
                 try:
-                    taken = self._step(operation_id, tenant_id, action)
+                    taken = self._step(operation_id, tenant_id, action, time_left)
                 except DatabaseUnavailableError:
                     raise
                 except Exception as error:  # noqa: BLE001  # the others do not depend on it
@@ -326,9 +342,13 @@ class Engine:
             raise RuntimeError(f"{failed} operations failed")
         return {"operations": len(found), "items": handled}
 
-    def _step(self, operation_id: UUID, tenant_id: UUID, action: Action) -> Step | None:
+    def _step(self, operation_id: UUID, tenant_id: UUID, action: Action, time_left: TimeLeft) -> Step | None:
         definition = self._definitions[action]
-        return retry_conflicts(lambda: step(self._database, definition, operation_id, tenant_id, self._clock()))
+
+        def once() -> Step | None:
+            return step(self._database, definition, operation_id, tenant_id, self._clock(), time_left=time_left)
+
+        return retry_conflicts(once)
 
     def _send(self, sends: Sequence[Send], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
         """Send messages on several threads; those that fail stay in the outbox."""

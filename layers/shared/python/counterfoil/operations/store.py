@@ -16,8 +16,8 @@ from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, VersionError
 
-Action = Literal["retry", "resolve", "ignore", "purge", "restore", "extract", "match"]
-ACTIONS: tuple[Action, ...] = ("retry", "resolve", "ignore", "purge", "restore", "extract", "match")
+Action = Literal["retry", "resolve", "ignore", "purge", "restore", "export", "extract", "match"]
+ACTIONS: tuple[Action, ...] = ("retry", "resolve", "ignore", "purge", "restore", "export", "extract", "match")
 LISTING: tuple[Action, ...] = ("retry", "resolve", "ignore")
 """Actions whose operations list their items. The others walk their data."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
@@ -75,9 +75,10 @@ class Operation:
     canary_passed_at: datetime | None
     stepped_at: datetime
     """Time until which the rate is used up."""
-
     restored_at: datetime | None
     """When the restoration of a purge was requested."""
+    file: Mapping[str, Any] | None
+    """State of the file of an export: `dead_letters.export.ExportFile`."""
 
     @property
     def active_state(self) -> State:
@@ -115,6 +116,7 @@ _EVENTS: Mapping[str, Mapping[str, str]] = {
     "match": _named("reprocessing", "reprocessing started"),
     "purge": _named("purge", "purged"),
     "restore": _named("restoration", "purge undone"),
+    "export": _named("export", "export requested"),
 }
 COLUMNS = ", ".join(Operation.__dataclass_fields__)
 
@@ -146,12 +148,14 @@ class NewOperation:
     note: str | None = None
     rate: int | None = None
     canary: int | None = None
+    file: Mapping[str, Any] | None = None
 
 
 _INSERT = f"""
-INSERT INTO operation (tenant_id, action, filter, note, rate, canary, requested_by, requested_at, stepped_at, state)
-VALUES (%(tenant)s, %(action)s, %(filter)s, %(note)s, %(rate)s, %(canary)s, %(requested_by)s, %(requested_at)s,
-        %(requested_at)s, %(state)s)
+INSERT INTO operation (tenant_id, action, filter, note, rate, canary, file, requested_by, requested_at, stepped_at,
+                       state)
+VALUES (%(tenant)s, %(action)s, %(filter)s, %(note)s, %(rate)s, %(canary)s, %(file)s, %(requested_by)s,
+        %(requested_at)s, %(requested_at)s, %(state)s)
 RETURNING {COLUMNS}
 """  # noqa: S608  # the columns of the dataclass
 
@@ -159,8 +163,9 @@ RETURNING {COLUMNS}
 def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operation:
     """Store an operation. The caller records it in the audit trail."""
     state = "waiting" if new.action in LISTING else "running"
-    filter_ = None if new.filter is None else Jsonb(dict(new.filter))
-    values = {**vars(new), "tenant": tenant_id, "filter": filter_, "state": state}
+    columns = {"filter": new.filter, "file": new.file}
+    json = {name: None if value is None else Jsonb(dict(value)) for name, value in columns.items()}
+    values = {**vars(new), **json, "tenant": tenant_id, "state": state}
     (row,) = connection.execute(_INSERT.encode(), values).fetchall()
     return Operation(*row)
 

@@ -1,0 +1,165 @@
+"""`/api/admin/dlq/export`: dead letters as a file, CSV or JSON lines.
+
+A viewer may export dead letters, with secrets redacted. A small export is the response. A large one becomes an
+operation, which writes the file to S3: the caller who requested it, and admins of the tenant, get a link to the file.
+"""
+
+from base64 import b64encode
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+from uuid import UUID
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Query
+from pydantic import BaseModel
+
+from counterfoil.db import retry_conflicts
+from counterfoil.dead_letters import export
+from counterfoil.dead_letters.export import LINK_SECONDS, MEDIA_TYPES, ExportFile, Format
+from counterfoil.dead_letters.search import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
+from counterfoil.operations import store
+from counterfoil.operations.store import OperationStateError
+from counterfoil.settings import settings
+from counterfoil.validation import IN_UTC, Moment, PrintableText
+from functions.admin_api.api.operations import OperationProgress, owned, progress
+from functions.admin_api.auth import Request, Role
+from functions.admin_api.endpoint import VERSIONED, Id, OneTenant, Routes, answer, versioned
+from functions.admin_api.http import ForbiddenError, NotFoundError, responses
+
+AT_ONCE_BYTES = 4 * 1024 * 1024
+"""Largest file in a response. Base64 makes it 5.6 MB, and Lambda's limit is 6 MB."""
+AT_ONCE_SECONDS = 5.0
+"""Longest time to read the dead letters of a response."""
+NO_FILE = "There is no such export, or its file was deleted after a week."
+
+routes = Routes()
+
+
+class ExportLink(BaseModel):
+    """Link to the file of an export."""
+
+    url: str
+    url_expires_at: datetime
+
+
+_EXPORTED = responses(
+    {
+        200: (None, "The file, if it is small."),
+        202: (OperationProgress, "An operation writes the file, which is too large for a response."),
+    },
+    *(404, 409, 422),
+)
+_EXPORTED[200]["content"] = {
+    media_type.partition(";")[0]: {"schema": {"type": "string"}} for media_type in MEDIA_TYPES.values()
+}
+_EXPORTED[202]["headers"] = VERSIONED
+
+
+@routes.get("/api/admin/dlq/export", summary="Export dead letters", tags=["dead letters"], responses=_EXPORTED)
+def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
+    request: Request,
+    file_format: Annotated[Format, Query(alias="format", description="`json` means JSON lines.")],
+    tenant: OneTenant = None,
+    status: Annotated[
+        list[Status] | None, Query(description="Repeated, or several with commas. All statuses by default.")
+    ] = None,
+    task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
+    from_date: Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")] = None,
+    to_date: Annotated[Moment | None, Query(description=f"Died before. {IN_UTC}")] = None,
+    text: Annotated[
+        PrintableText | None,
+        Query(
+            min_length=1,
+            max_length=LONGEST_TEXT,
+            description="Words of the error and of the file's name, all of which a letter has; or an id.",
+        ),
+    ] = None,
+    fingerprint: Annotated[Fingerprint | None, Query(description="Of a group.")] = None,
+) -> Response[Any]:
+    """Export a tenant's dead letters as JSON lines, or as CSV without formulas."""
+    wanted = DeadLetterFilter(
+        status=tuple(status or STATUSES),
+        task_type=task_type,
+        from_date=from_date,
+        to_date=to_date,
+        text=text,
+        fingerprint=fingerprint,
+    )
+    tenant_id, slug = request.tenant(tenant)
+    by = request.caller.named()
+    file = ExportFile(file_format, redacted=request.caller.role < Role.ADMIN)
+    content = _content(request, tenant_id, slug, wanted, file, by)
+    if content is not None:
+        name = export.file_name(slug, file_format, request.now)
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        }
+        response = Response(200, MEDIA_TYPES[file_format], b64encode(content).decode(), headers)
+        response.base64_encoded = True  # JSON would escape each quotation mark, so that its size is unknown
+        return response
+    with request.database.tenant(tenant_id) as connection:
+        operation = export.request(connection, tenant_id, wanted, file, by=by, now=request.now)
+    stored = versioned(progress(operation, slug, request.caller), 202)
+    stored.headers["Location"] = f"/api/admin/operations/{operation.id}"
+    return stored
+
+
+def _content(
+    request: Request, tenant_id: UUID, slug: str, wanted: DeadLetterFilter, file: ExportFile, by: str
+) -> bytes | None:
+    """Return a small file, and record it in the audit trail. None: it is too large for a response."""
+    until = request.time_left() - AT_ONCE_SECONDS
+    content, letters = bytearray(export.head(file.format)), 0
+    for batch in export.batches(lambda: request.database.tenant(tenant_id), tenant_id, wanted.before(request.now)):
+        content += export.encoded(batch.letters, slug, file.format, hides=file.redacted)
+        letters += len(batch.letters)
+        if len(content) > AT_ONCE_BYTES or request.time_left() < until:
+            return None
+    written = replace(file, bytes=len(content))
+
+    def record() -> None:
+        with request.database.tenant(tenant_id) as connection:
+            export.record_taken(connection, tenant_id, wanted, written, letters, by, request.now)
+
+    retry_conflicts(record)
+    return bytes(content)
+
+
+@routes.get(
+    "/api/admin/operations/<operation_id>/file",
+    summary="Get a link to the file of an export",
+    tags=["operations"],
+    responses=responses({200: (ExportLink, "A link.")}, 404, 409, 422),
+)
+def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
+    """Return a link to the file of a completed export.
+
+    Only admins and the caller who requested the export get it, and with secrets only admins. The audit trail records
+    the first link of each caller.
+    """
+    tenant_id, slug, id_ = owned(request, operation_id)
+    by = request.caller.named()
+    with request.database.tenant(tenant_id) as connection:
+        operation = store.show(connection, id_)
+    if operation.action != "export" or request.now >= operation.requested_at + export.KEPT:
+        raise NotFoundError(NO_FILE)
+    is_own = operation.requested_by == by and ExportFile.of(operation).redacted
+    if not is_own and not request.caller.may(Role.ADMIN, slug):
+        raise ForbiddenError("Only admins and the person who requested an export may download it.")
+    if operation.state != "done":
+        raise OperationStateError(f"The export is {operation.state}. Its file is complete when it is done.")
+
+    def take() -> None:
+        with request.database.tenant(tenant_id) as connection:
+            export.take(connection, operation, by=by, now=request.now)
+
+    retry_conflicts(take)
+    bucket = settings().uploads_bucket
+    assert bucket is not None  # the file is in it
+    link = ExportLink(
+        url=export.link(bucket, operation, slug), url_expires_at=request.now + timedelta(seconds=LINK_SECONDS)
+    )
+    return answer(200, link, {"Cache-Control": "no-store"})
