@@ -4,6 +4,7 @@ A job has one source, however often it is done. What comes a second time, by its
 second document: the one that is there counts it, once for each job.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,8 +20,9 @@ from counterfoil.documents.mail.attachments import Skipped
 from counterfoil.documents.mail.holds import Hold
 from counterfoil.documents.mail.message import NO_RESULTS, REFUSALS, Envelope, Refusal, SenderAuthentication
 from counterfoil.errors import InvalidDocumentError
-from functions.acquisition.parts import Stored, not_taken
 
+MAX_NAMED_FILES = 3
+"""Skipped files that a sentence names. The source lists all."""
 SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
 REMOVED = "A person removed a document of it, which does not come back by itself: upload it if it is wanted."
 
@@ -38,6 +40,16 @@ class OtherFilesError(InvalidDocumentError):
             "The tenant already has a mail with this Message-ID and sender, but not all of its files. No file was"
             " accepted. If this is a different mail, retry its dead letter to accept its files."
         )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file in S3 that becomes a document."""
+
+    name: str
+    file: File
+    size: int
+    sha256: bytes
 
 
 @dataclass(frozen=True)
@@ -322,6 +334,13 @@ def _list_parts(
         for part in arrival.skipped
     ]
     connection.execute(_PARTS, [Jsonb(listed), source_id])
+
+
+def not_taken(skipped: Sequence[Skipped]) -> str:
+    """Return a sentence for each of the first skipped files, with the reason; empty without any."""
+    named = [f"'{part.name}': {part.reason}" for part in skipped[:MAX_NAMED_FILES]]
+    more = len(skipped) - len(named)
+    return f"Not taken: {' '.join(named)}{f' And {more} more.' if more else ''}" if skipped else ""
 
 
 def _remark(arrival: Arrival, found: Documents) -> str | None:

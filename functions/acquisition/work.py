@@ -1,25 +1,39 @@
-"""One attempt at acquiring a file: its source, its documents unless the tenant has them already, and their ingestion.
+"""Acquisition of one file: its source, its new documents and their ingestion.
 
-A mail or an archive is taken apart: each file in it that could be a document is stored on its own before anything is
-written to the database, under a key that its content gives it, so that a repeated try stores the same again.
+Each file in a mail or an archive that could be a document is stored before anything is written to the database. Its key
+comes from its content, so that a repeated attempt stores the same again.
+
+The job of a mail in the inbox has no tenant. It reads only the recipients. Each tenant's own job reads the mail under
+that tenant's row-level security.
 """
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
 from counterfoil.db import Connection
-from counterfoil.delivery.attempt import Effects, Outcome, RoutingWorker, Skipped, Succeeded, TenantAttempt
+from counterfoil.delivery.attempt import Attempt, Effects, Outcome, RoutingWorker, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.work import begin
 from counterfoil.documents import files, removal
-from counterfoil.documents.files import INBOX, Fetched, File
-from counterfoil.documents.filetype import check_size
+from counterfoil.documents.files import INBOX, PREFIX, Fetched, File
+from counterfoil.documents.filetype import FileKind, check_size
 from counterfoil.documents.mail import attachments, holds, message
-from counterfoil.documents.mail.message import REFUSALS, Refusal
+from counterfoil.documents.mail.attachments import Found
+from counterfoil.documents.mail.attachments import Skipped as SkippedFile
+from counterfoil.documents.mail.message import REFUSALS, Refusal, recipients
 from counterfoil.documents.sandbox import parsers
-from functions.acquisition import parts, store
-from functions.acquisition.parts import Parts, Stored
-from functions.acquisition.routing import route
-from functions.acquisition.store import Arrival
+from counterfoil.errors import UnknownTenantError
+from functions.acquisition import store
+from functions.acquisition.store import Arrival, Stored, not_taken
+
+ATTACHMENTS = "attachments/"
+"""Prefix of attachments, in the bucket of their mail or archive: `attachments/{tenant}/{SHA-256 of the content}`."""
+SETUP = "AMAZON_SES_SETUP_NOTIFICATION"
+"""Object that SES writes once, to check its permission."""
+MAX_NAMED_ADDRESSES = 3
+"""Addresses in an error. Servers delivered to the first ones."""
+_TYPES = {FileKind.PDF: "application/pdf", FileKind.XML: "application/xml", FileKind.ZIP: "application/zip"}
 
 
 def acquire(attempt: TenantAttempt) -> Outcome:
@@ -46,7 +60,7 @@ def acquire(attempt: TenantAttempt) -> Outcome:
         packed = parsers.take_archive_apart(fetched.content, attempt.deadline.check)
         if packed is not None:
             arrival = Arrival.of(attempt, file, received_at)
-            return _taken_apart(attempt, arrival, parts.store(attempt, bucket, packed))
+            return _taken_apart(attempt, arrival, packed)
     return _whole(attempt, file, fetched, received_at)
 
 
@@ -69,18 +83,46 @@ def _mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datet
         arrival = replace(arrival, hold=hold)
         if refusal is not None:
             return _refused(arrival, refusal)
-    return _taken_apart(attempt, arrival, parts.store(attempt, file.bucket, attached))
+    return _taken_apart(attempt, arrival, attached)
 
 
-def _taken_apart(attempt: TenantAttempt, arrival: Arrival, found: Parts) -> Outcome:
-    arrival = replace(arrival, documents=found.documents, skipped=found.skipped)
-    if found.documents:
+def _taken_apart(attempt: TenantAttempt, arrival: Arrival, found: Iterable[Found]) -> Outcome:
+    arrival = _with_files(attempt, arrival, found)
+    if arrival.documents:
         with attempt.database.tenant(arrival.tenant_id) as connection:
             is_refused = store.refuse_other_files(connection, arrival)
         if is_refused:
             raise store.OtherFilesError
         return _success(attempt, arrival)
-    return _refused(arrival, Refusal.NO_DOCUMENTS if found.skipped else Refusal.NO_FILES, found.not_taken)
+    refusal = Refusal.NO_DOCUMENTS if arrival.skipped else Refusal.NO_FILES
+    return _refused(arrival, refusal, not_taken(arrival.skipped))
+
+
+def _with_files(attempt: TenantAttempt, arrival: Arrival, found: Iterable[Found]) -> Arrival:
+    """Store the files of a mail or an archive, one in memory at a time, and add them to its arrival.
+
+    Each version of an object holds the same bytes, so no document names a version.
+
+    Raises:
+        InvalidDocumentError: there are more files than are read.
+        StaleClaimError, CancelledError: the attempt has lost its claim or its time.
+        ServiceUnavailableError, RejectedRequestError: S3 did not take a file.
+    """
+    documents: dict[bytes, Stored] = {}
+    skipped: list[SkippedFile] = []
+    for part in found:
+        if isinstance(part, SkippedFile):
+            skipped.append(part)
+            continue
+        digest = hashlib.sha256(part.content)
+        if digest.digest() in documents:
+            skipped.append(SkippedFile(part.name, len(part.content), "The same file is in it twice."))
+            continue
+        attempt.deadline.check()
+        file = File(arrival.file.bucket, f"{ATTACHMENTS}{attempt.tenant_id}/{digest.hexdigest()}", None)
+        files.write(file.bucket, file.key, part.content, _TYPES.get(part.kind, "application/octet-stream"))
+        documents[digest.digest()] = Stored(part.name, file, len(part.content), digest.digest())
+    return replace(arrival, documents=tuple(documents.values()), skipped=tuple(skipped))
 
 
 def _refused(arrival: Arrival, refusal: Refusal, detail: str | None = None) -> Skipped:
@@ -107,6 +149,44 @@ def _success(attempt: TenantAttempt, arrival: Arrival) -> Succeeded:
         return Effects(messages + more, f"{written.remark.rstrip('.')}. {told}" if written.remark else told)
 
     return Succeeded(effects)
+
+
+def route(attempt: Attempt) -> Outcome:
+    """Pass a mail without tenant on to the tenants of its recipients.
+
+    Raises:
+        UnknownTenantError: no recipient belongs to a tenant, or the file is not a mail and its key names no tenant.
+        InvalidDocumentError: the mail is empty or too large, or its header cannot be read.
+        ServiceUnavailableError, RejectedRequestError: S3 did not return the mail.
+    """
+    with attempt.database.delivery() as connection:
+        bucket, key, version, size = connection.execute(
+            "SELECT bucket, key, version, size FROM acquisition_job WHERE id = %s", [attempt.work_id]
+        ).fetchall()[0]
+    if not key.startswith(INBOX):
+        message = f"The key names no tenant that exists; upload to {PREFIX}{{tenant}}/{{file name}}"
+        raise UnknownTenantError(message, code="key_without_tenant")
+    if key == INBOX + SETUP:
+        return Skipped("Not a mail: Amazon SES tried whether it may store mail here")
+    check_size(size)
+    addresses = recipients(files.head(File(bucket, key, version)))
+    attempt.deadline.check()
+    with attempt.database.delivery() as connection:
+        tenants = files.tenants_of(connection, addresses)
+    if not tenants:
+        code = "unknown_recipient" if addresses else "no_recipient"
+        raise UnknownTenantError(_no_tenant(addresses), code=code, addresses=addresses[:MAX_NAMED_ADDRESSES])
+    told = f"Passed on to {len(tenants)} tenant{'s' if len(tenants) > 1 else ''}"
+    return Succeeded(
+        lambda connection: Effects(files.pass_on(connection, attempt.work_id, tenants, attempt.now()), told)
+    )
+
+
+def _no_tenant(addresses: tuple[str, ...]) -> str:
+    if not addresses:
+        return "The file names no recipient, as a mail does; upload it for its tenant instead"
+    first = "The mail is for no address of a tenant. Add the address to its tenant, then send the dead letter again"
+    return f"{first} (counterfoil tenants addresses TENANT --add ADDRESS)"
 
 
 WORKER = RoutingWorker(acquire, route)

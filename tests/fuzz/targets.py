@@ -15,12 +15,12 @@ from pathlib import Path
 from uuid import UUID
 
 from counterfoil.delivery.work import Message
-from counterfoil.documents import files, page_images
+from counterfoil.documents import files, page_images, pdf
 from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.filetype import FileKind, recognise
 from counterfoil.documents.mail import archive, attachments, message
 from counterfoil.documents.matching import judge
-from counterfoil.documents.reading import model, scans
+from counterfoil.documents.reading import model
 from counterfoil.documents.reading.grounding import Grounds
 from counterfoil.documents.splitting import split
 from counterfoil.documents.structured import DocumentType, structure
@@ -141,7 +141,7 @@ def _extract_text(content: bytes) -> None:
     extract_xml(content, embedded=False)
     if recognise(content) is FileKind.PDF:
         read = pages(content)
-        scans.find(content, read)
+        pdf.find_scans(content, read)
         split(read)
         found = reading.read(read)
         if found is not None and found.type is not DocumentType.OTHER:

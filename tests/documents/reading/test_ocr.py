@@ -10,6 +10,7 @@ import pytest
 from botocore.config import Config
 
 from counterfoil import aws
+from counterfoil.documents.page_images import MAX_OCR_BYTES
 from counterfoil.documents.reading import ocr
 from counterfoil.documents.reading.ocr import Recognised, Textract, packed, unpacked
 from counterfoil.documents.text import page
@@ -75,7 +76,7 @@ def test_a_refused_page_is_none_and_the_service_is_well(code: str, scripted: Ser
 
 
 def test_a_page_above_the_service_s_bound_is_not_sent(scripted: Server):
-    assert recognise(b"x" * (ocr.MAX_BYTES + 1)) is None
+    assert recognise(b"x" * (MAX_OCR_BYTES + 1)) is None
     assert scripted.requests == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from counterfoil.documents.einvoice.extract import extract_xml
 from counterfoil.documents.page_images import LIMITS
-from counterfoil.documents.reading import scans
+from counterfoil.documents.pdf import find_scans
 from counterfoil.documents.sandbox import parsers, process
 from counterfoil.documents.sandbox.process import Limits, run
 from counterfoil.documents.splitting import split
@@ -56,7 +56,7 @@ def test_child_reads_the_same_as_its_parent(content: bytes) -> None:
 
     expected = pages(content)
     assert read.extraction == extract_xml(content)
-    assert (read.pages, read.scans) == (expected, scans.find(content, expected))
+    assert (read.pages, (read.scans, read.noise)) == (expected, find_scans(content, expected))
 
 
 def test_child_applies_the_rules_like_its_parent() -> None:

@@ -27,7 +27,7 @@ MAX_DECODED_PIXELS = 100_000_000
 MAX_PAGES = 1000
 """Limit of a TIFF."""
 MAX_OCR_BYTES = 10 * 1024 * 1024
-"""Limit of one page for Textract."""
+"""Limit of one page for a synchronous call of Textract."""
 SMALLEST_PAGE = 496
 """Pixels of the shorter side of A4 at 60 dots per inch: fewer are not readable."""
 SIDES = (1800, 1300, 900)

@@ -1,10 +1,10 @@
-"""PDF files: embedded files, pages cut out of them, and pdfium's lock. Nothing in them is executed."""
+"""PDF files: embedded files, scanned pages, cutting, and pdfium's lock. Nothing in them is executed."""
 
 import io
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -14,12 +14,20 @@ import pypdfium2  # type: ignore[import-untyped]
 from pypdf import PdfReader, PdfWriter, apply_configuration
 from pypdf.errors import DependencyError, FileNotDecryptedError, LimitReachedError
 from pypdf.generic import DictionaryObject, EmbeddedFile
+from pypdfium2 import raw
 
 from counterfoil.documents.einvoice.xml import MAX_XML_BYTES
+from counterfoil.documents.text.page import Page, is_legible
 from counterfoil.errors import InvalidDocumentError
 
 MAX_PAGES = 10_000
 MAX_EMBEDDED_FILES = 100
+FEWEST_WORDS = 10
+"""A page with fewer words and anything else is a scan with a stamp or a line that the scanner printed."""
+FEW_WORDS = 25
+"""A page with fewer words over a picture of the whole page is a scan, too."""
+_WHOLE_PAGE = 0.6
+"""Share of the page's area."""
 _TRAILER_WITHIN = 2048  # ISO 32000-1 wants the trailer at the very end; readers search the last KiB
 _PADDING_WITHIN = 64 * 1024
 _PADDING = b"\0\t\n\r "  # mail gateways and tapes fill files up
@@ -140,6 +148,52 @@ def opened(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
             yield document
     except pypdfium2.PdfiumError as error:
         raise InvalidDocumentError(_DAMAGED) from error
+
+
+def find_scans(content: bytes, pages: Sequence[Page]) -> tuple[dict[int, tuple[float, float]], frozenset[int]]:
+    """Return sizes of pages that are scans or whose text is noise, and the numbers of the latter.
+
+    `pages` is the text layer. Sizes are width and height in points. Pages count from 1. Raises `InvalidDocumentError`
+    on damage.
+    """
+    noisy = frozenset(number for number, page in enumerate(pages, 1) if not is_legible(page))
+    few = {
+        number: 0 if number in noisy else len(page.words)
+        for number, page in enumerate(pages, 1)
+        if number in noisy or len(page.words) < FEW_WORDS
+    }
+    if not few:
+        return {}, noisy
+    with opened(content) as document:
+        return dict(_drawn(document, few, noisy)), noisy
+
+
+def _drawn(
+    document: pypdfium2.PdfDocument, words: Mapping[int, int], noise: frozenset[int]
+) -> Iterator[tuple[int, tuple[float, float]]]:
+    for number, count in words.items():
+        page = document[number - 1]
+        try:
+            if number in noise or (_has_drawing(page) if count < FEWEST_WORDS else _is_picture(page)):
+                yield number, page.get_size()
+        finally:
+            page.close()
+
+
+def _has_drawing(page: pypdfium2.PdfPage) -> bool:
+    return any(thing.type != raw.FPDF_PAGEOBJ_TEXT for thing in page.get_objects(max_depth=1))
+
+
+def _is_picture(page: pypdfium2.PdfPage) -> bool:
+    """Return True if one picture covers most of a page."""
+    left, bottom, right, top = page.get_bbox()
+    area = (right - left) * (top - bottom)
+    for thing in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2):
+        x0, y0, x1, y1 = thing.get_bounds()
+        width, height = min(x1, right) - max(x0, left), min(y1, top) - max(y0, bottom)
+        if width > 0 and height > 0 and width * height > _WHOLE_PAGE * area:
+            return True
+    return False
 
 
 def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from counterfoil import aws, http
 from counterfoil.deadline import Deadline
-from counterfoil.documents.reading import scans
+from counterfoil.documents.page_images import MAX_OCR_BYTES
 from counterfoil.documents.reading.cache import AnswerCache
 from counterfoil.documents.sandbox import parsers
 from counterfoil.documents.sandbox.parsers import FileText
@@ -21,8 +21,6 @@ from counterfoil.documents.text.page import Page, Word
 from counterfoil.errors import CancelledError, ServiceUnavailableError
 from counterfoil.validation import validate
 
-MAX_BYTES = 10 * 1024 * 1024
-"""Of one page: Textract's own bound for a call that is answered at once."""
 CALL_SECONDS = 45.0
 """Longest call; the usual one takes one to three seconds."""
 LEAST_SECONDS = 5.0
@@ -141,7 +139,7 @@ class Textract:
         self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]
     ) -> Recognised | None:
         """See `Ocr`."""
-        if len(image) > MAX_BYTES:
+        if len(image) > MAX_OCR_BYTES:
             return None
         seconds = min(CALL_SECONDS, time_left())
         if seconds < LEAST_SECONDS:
@@ -317,16 +315,15 @@ def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline:
     Raises:
         CounterfoilError: as `CachedOcr.recognise` and `parsers.cut`.
     """
-    noise = scans.noise(text.pages)
-    pages = [replace(page, words=()) if number in noise else page for number, page in enumerate(text.pages, 1)]
+    pages = [replace(page, words=()) if number in text.noise else page for number, page in enumerate(text.pages, 1)]
     sizes, numbers = text.scans, tuple(text.scans)
     if not sizes:
         return Recognition(pages)
     if service is None:
-        return Recognition(pages, unread=numbers, noise=noise, reason=OFF)
+        return Recognition(pages, unread=numbers, noise=text.noise, reason=OFF)
     if len(sizes) > MAX_SCANNED_PAGES:
         reason = f"there are more than {MAX_SCANNED_PAGES} of them; send the file in smaller parts"
-        return Recognition(pages, unread=numbers, noise=noise, reason=reason)
+        return Recognition(pages, unread=numbers, noise=text.noise, reason=reason)
 
     def cut(missing: Sequence[int]) -> Iterator[bytes]:
         return parsers.cut(content, [(number, number) for number in missing], deadline.check)
@@ -338,7 +335,7 @@ def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline:
             read[number - 1] = recognised.page
             sure[number] = recognised.confidence
     unread = tuple(number for number in numbers if found[number] is None)
-    return Recognition(read, sure, unread, noise, _REFUSED_PAGES if unread else None)
+    return Recognition(read, sure, unread, text.noise, _REFUSED_PAGES if unread else None)
 
 
 _REFUSED_PAGES = "the recognition of characters refuses them, for their format or their size"

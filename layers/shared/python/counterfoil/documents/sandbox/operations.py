@@ -23,13 +23,14 @@ def _read(content: bytes, *, text_only: bool) -> Iterator[Part]:
     yield _as_json(exact), b""
     if exact.structured_data is not None or recognise(content) is not FileKind.PDF:
         return
-    from counterfoil.documents.reading import scans
+    from counterfoil.documents import pdf
     from counterfoil.documents.sandbox.pages import pack
     from counterfoil.documents.text.page import pages
 
     read = pages(content)
     head, words = pack(read)
-    yield {"pages": head, "scans": list(scans.find(content, read).items())}, words
+    scans, noise = pdf.find_scans(content, read)
+    yield {"pages": head, "scans": list(scans.items()), "noise": sorted(noise)}, words
 
 
 def _split_pages(content: bytes, *, pages: Any) -> Iterator[Part]:

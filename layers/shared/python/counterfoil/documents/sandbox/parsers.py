@@ -39,6 +39,8 @@ class FileText:
     pages: Sequence[Page] = ()
     scans: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Width and height, in points, of pages that are scans or whose text is noise. Pages count from 1."""
+    noise: frozenset[int] = frozenset()
+    """Pages whose text is noise."""
 
 
 def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -> FileText:
@@ -52,7 +54,8 @@ def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -
         return FileText(extraction)
     (frame,) = rest
     scans = {number: (width, height) for number, (width, height) in frame.value["scans"]}
-    return FileText(extraction, packing.unpack(frame.value["pages"], frame.content), scans)
+    noise = frozenset(frame.value["noise"])
+    return FileText(extraction, packing.unpack(frame.value["pages"], frame.content), scans, noise)
 
 
 def _extraction(value: Any) -> ExtractionResult:
