@@ -61,10 +61,10 @@ COMMANDS = {
         "cli.commands.offers:app", "Queue the daily offers of a date and time zone if they are not queued.", TASKS
     ),
     "dlq": Command(
-        "cli.dead_letters:app", "Look at dead letters, work that ended in failure; try it again, or settle it.", TASKS
+        "cli.commands.dlq:app", "Find, show, retry, settle and export dead letters, which are failed work.", TASKS
     ),
     "operations": Command(
-        "cli.operations:app",
+        "cli.commands.operations:app",
         "List operations on dead letters and documents; show, pause, resume and cancel one.",
         TASKS,
     ),

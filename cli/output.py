@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,16 @@ def of_tenants(whose: Sequence[str], *columns: Column) -> tuple[Table, Callable[
 def label(type_: str | None) -> str:
     """A type of document in words."""
     return (type_ or "").replace("_", " ")
+
+
+def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
+    """Return a table of names and values."""
+    table = Table(
+        Column(no_wrap=True, style="dim"), Column(overflow="fold"), box=None, pad_edge=False, show_header=False
+    )
+    for name, value in facts:
+        table.add_row(name, Text(value))
+    return table
 
 
 def shown_time(text: str, *, seconds: bool = False) -> str:

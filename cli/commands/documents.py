@@ -13,7 +13,7 @@ from cli.client import Api, By, Reason, reach
 from cli.commands import uploads
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, Since, Until
-from cli.output import aside, is_wanted, label, page, print_json
+from cli.output import aside, facts_table, is_wanted, label, page, print_json
 
 PATH = "/api/admin/documents"
 SUMMARY = "Show the state of every upload; list, show, delete and replace documents."
@@ -148,12 +148,7 @@ def show(context: typer.Context, document: Named, *, as_json: AsJson = False) ->
         print_json(found)
         return
     page().print(Text(name_of(found), "bold").append(f"  {found['tenant']}  {found['id']}", "dim"))
-    facts = Table(
-        Column(no_wrap=True, style="dim"), Column(overflow="fold"), box=None, pad_edge=False, show_header=False
-    )
-    for name, value in _facts(found):
-        facts.add_row(name, Text(value))
-    page().print(facts)
+    page().print(facts_table(_facts(found)))
     _show_progress(found)
     _show_fields(found)
     _show_edges(found)

@@ -1,40 +1,20 @@
 """The API in the place of a cloud's: commands ask the real function, in this process, as whom they say."""
 
 from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
 
 import httpx
 import pytest
 import typer
 
+from cli import commands
 from cli.client import Api
 from tests.functions.admin_api.gateway import TOKEN, gateway
 
 LOOKER = "somebody"
 """Who looks."""
 ADMIN = "[admin tenant:*]"
-MODULES = (
-    "commands.audit",
-    "commands.chat",
-    "commands.clusters",
-    "commands.documents",
-    "commands.ingest",
-    "commands.reprocess",
-    "commands.review",
-    "commands.tasks",
-    "dlq",
-    "dlq_bulk",
-    "dlq_changes",
-    "dlq_export",
-    "operations",
-    "dlq_purge",
-    "commands.mail",
-    "commands.queues",
-    "commands.people",
-    "commands.tenants",
-    "commands.destinations",
-    "commands.tolerances",
-)
-"""Of commands that ask the API."""
 
 
 def reach(context: typer.Context, by: str | None = None, *, groups: str = ADMIN) -> Api:
@@ -46,6 +26,8 @@ def reach(context: typer.Context, by: str | None = None, *, groups: str = ADMIN)
 
 
 def let_them_ask(monkeypatch: pytest.MonkeyPatch, groups: str = ADMIN) -> None:
-    """Let commands ask this API, as somebody of these groups."""
-    for module in MODULES:
-        monkeypatch.setattr(f"cli.{module}.reach", partial(reach, groups=groups))
+    """Connect all commands to this API, with these groups."""
+    for found in iter_modules(commands.__path__, f"{commands.__name__}."):
+        module = import_module(found.name)
+        if hasattr(module, "reach"):
+            monkeypatch.setattr(module, "reach", partial(reach, groups=groups))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import cli
 
-PROCESS_CLOCK = {"chat.py", "dlq.py"}
+PROCESS_CLOCK = {"chat.py", "dead_letters.py"}
 """Modules that show an age."""
 
 

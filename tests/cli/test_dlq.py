@@ -10,9 +10,10 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from cli import dlq
-from cli.dlq import app
+from cli.commands.dead_letters import _age
+from cli.commands.dlq import app
 from cli.failures import UsageError
+from cli.output import bars
 from counterfoil.db import Connection, Database
 from tests.dead_letters.letters import NOON, Die, dying
 
@@ -199,7 +200,7 @@ def test_what_there_is_not_is_told(die: Die) -> None:
         with pytest.raises(UsageError, match="no dead letter whose id ends with"):
             run("show", text)
     for words in (["list", "--status", "dead"], ["groups", "--status", "dead"]):
-        with pytest.raises(UsageError, match="'dead' is no state: there are pending"):
+        with pytest.raises(UsageError, match="The state 'dead' is unknown: use one of pending"):
             run(*words)
     with pytest.raises(UsageError, match="no such tenant"):
         run("stats", "--tenant", "nobody")
@@ -302,10 +303,10 @@ def test_tables_fit_the_terminal_whatever_an_error_says(
     ("minutes", "said"), [(0, "0 min"), (119.9, "119 min"), (120, "2 h"), (47 * 60, "47 h"), (48 * 60, "2 d")]
 )
 def test_how_long_ago_it_was_is_said_in_one_unit(minutes: float, said: str) -> None:
-    assert dlq._ago(timedelta(minutes=minutes)) == said
+    assert _age(timedelta(minutes=minutes)) == said
 
 
 def test_a_trend_is_drawn_from_nothing_to_the_most() -> None:
-    assert dlq._bars([0] * 24) == " " * 12
-    assert dlq._bars([0] * 22 + [1, 0]) == " " * 11 + "█"
-    assert dlq._bars([1, 0] + [0] * 20 + [8, 8]) == "▁" + " " * 10 + "█"
+    assert bars([0] * 24, 12) == " " * 12
+    assert bars([0] * 22 + [1, 0], 12) == " " * 11 + "█"
+    assert bars([1, 0] + [0] * 20 + [8, 8], 12) == "▁" + " " * 10 + "█"

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from cli.dead_letters import app
+from cli.commands.dlq import app
+from cli.commands.operations import app as operations_app
 from cli.failures import UsageError
-from cli.operations import app as operations_app
 from counterfoil.db import Connection, Database
 from counterfoil.operations import store
 from tests.dead_letters.bulking import Yard
@@ -42,7 +42,7 @@ def working(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
                 operation = store.show(connection, UUID(row["id"]))
             yard.step(operation, at_once=2)
 
-    monkeypatch.setattr("cli.dlq_bulk.time.sleep", wait)
+    monkeypatch.setattr("cli.commands.dead_letter_changes.time.sleep", wait)
 
 
 def run(*words: object, code: int = 0) -> str:
@@ -62,7 +62,7 @@ def operation_of(yard: Yard) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("command", "done"),
-    [("bulk-retry", "tried again"), ("bulk-resolve", "resolved"), ("bulk-ignore", "ignored")],
+    [("bulk-retry", "retried"), ("bulk-resolve", "resolved"), ("bulk-ignore", "ignored")],
 )
 def test_without_yes_it_is_only_said_how_many_letters_are_meant(yard: Yard, command: str, done: str):
     letters = yard.fail(12)
@@ -76,7 +76,7 @@ def test_without_yes_it_is_only_said_how_many_letters_are_meant(yard: Yard, comm
 
 
 def test_nothing_that_is_meant_is_said_too(yard: Yard):
-    assert run("bulk-retry", "--type", "mail") == "0 dead letters of acme would be tried again.\n"
+    assert run("bulk-retry", "--type", "mail") == "0 dead letters of acme would be retried.\n"
 
 
 @pytest.mark.usefixtures("working")
@@ -127,7 +127,7 @@ def test_a_canary_that_does_not_succeed_is_told_and_fails_the_command(yard: Yard
         yard.admin.execute("UPDATE task SET attempts = 1 WHERE status = 'pending'")
         yard.now += timedelta(minutes=30)
 
-    monkeypatch.setattr("cli.dlq_bulk.time.sleep", wait)
+    monkeypatch.setattr("cli.commands.dead_letter_changes.time.sleep", wait)
     told = run("bulk-retry", *DO_IT, "--canary", 1, code=1)
     assert "is paused: 1 of 3 letters done" in told
     said = (
@@ -183,7 +183,7 @@ def test_there_may_be_none(yard: Yard):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("bulk-resolve", *DO_IT), "A note is needed: say why. That is --reason."),
+        (("bulk-resolve", *DO_IT), "Give the reason with --reason"),
         (("bulk-retry", "0000ffff"), "There is no dead letter whose"),
         (("bulk-retry", "0000ffff", "--type", "echo"), "both at once"),
         (("bulk-retry", "--group", "0000ffff"), "no group"),

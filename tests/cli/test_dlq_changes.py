@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.commands import audit as trail
-from cli.dead_letters import app
+from cli.commands.dlq import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from tests.cli.reaching import let_them_ask
@@ -84,7 +84,7 @@ def test_a_payload_is_printed_edited_and_tried(letter: UUID, admin: Connection) 
 
 
 def test_who_did_what_is_listed_and_found_whole(letter: UUID) -> None:
-    assert run("audit") == "Nobody has changed a dead letter yet.\n"
+    assert run("audit") == "There are no changes of a dead letter.\n"
     run("edit", letter, '{"say": "bye"}', *REASON)
     run("ignore", letter, *REASON)
 
@@ -105,7 +105,7 @@ def test_who_changed_one_letter_is_listed(letter: UUID, database: Database, admi
     (acme,) = (one["tenant_id"] for one in rows(admin, "dead_letter"))
     other = dying(database, acme)()
     run("ignore", letter, *REASON)
-    assert run("audit", other) == "Nobody has changed this dead letter yet.\n"
+    assert run("audit", other) == "There are no changes of this dead letter.\n"
     run("resolve", other, *REASON)
 
     for words in ((str(letter)[-8:],), (letter,), (letter, "--tenant", "acme")):

@@ -12,8 +12,8 @@ from uuid import UUID
 import httpx
 import pytest
 
+from cli.commands.operations import app as operations_app
 from cli.failures import CommandError, UsageError
-from cli.operations import app as operations_app
 from counterfoil.db import Connection, Database
 from counterfoil.dead_letters import export
 from counterfoil.errors import DatabaseUnavailableError
@@ -112,8 +112,8 @@ def test_what_fails_half_way_leaves_the_file_that_was_there(
     [
         (("letters",), "--format"),
         (("letters.xlsx",), "--format"),
-        (("letters.csv", "--format", "xlsx"), "no format"),
-        (("letters.csv", "--status", "gone"), "no state"),
+        (("letters.csv", "--format", "xlsx"), "The format 'xlsx' is unknown"),
+        (("letters.csv", "--status", "gone"), "The state 'gone' is unknown"),
         (("no/such/folder/letters.csv",), "cannot be written"),
     ],
 )
@@ -136,7 +136,7 @@ def slow(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], 
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
     def comes_to(state: str) -> None:
-        monkeypatch.setattr("cli.dlq_export.time.sleep", lambda _: end(admin, state))
+        monkeypatch.setattr("cli.commands.dead_letter_exports.time.sleep", lambda _: end(admin, state))
 
     return comes_to
 
@@ -209,7 +209,7 @@ def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
 
     slow("done")
     monkeypatch.setattr(httpx, "stream", refuse)
-    with pytest.raises(CommandError, match="cannot be had from S3") as told:
+    with pytest.raises(CommandError, match="cannot be fetched from S3") as told:
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
     assert "Signature" not in str(told.value)
     assert list(tmp_path.iterdir()) == []

@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from cli.commands.operations import app as operations
 from cli.failures import UsageError
-from cli.operations import app as operations
 from counterfoil.db import Connection, Database
 from counterfoil.operations import engine
 from tests.cli.test_dlq_changes import run
@@ -60,7 +60,7 @@ def test_what_is_settled_goes_once_the_slug_is_typed(admin: Connection) -> None:
 @pytest.mark.usefixtures("letters")
 @pytest.mark.parametrize("how", [{"given": "Acme\n"}, {"words": ("--confirm", "other")}])
 def test_another_word_purges_nothing(how: dict[str, Any], admin: Connection) -> None:
-    with pytest.raises(UsageError, match="nothing is purged"):
+    with pytest.raises(UsageError, match="Nothing is purged"):
         run("purge", *WANTED, *how.get("words", ()), given=how.get("given"))
     assert in_sight(admin) == EVERYTHING
     assert rows(admin, "operation") == []
@@ -94,7 +94,7 @@ def test_a_script_confirms_and_reads_what_was_done(admin: Connection) -> None:
 
 @pytest.mark.usefixtures("letters")
 def test_a_dry_run_says_how_many_and_asks_nobody(admin: Connection) -> None:
-    assert run("purge", *WANTED, "--dry-run") == "2 dead letters of acme would go.\n"
+    assert run("purge", *WANTED, "--dry-run") == "2 dead letters of acme would be hidden.\n"
     assert json.loads(run("purge", *WANTED, "--dry-run", "--json"))["count"] == 2
     assert in_sight(admin) == EVERYTHING
 
@@ -102,7 +102,7 @@ def test_a_dry_run_says_how_many_and_asks_nobody(admin: Connection) -> None:
 @pytest.mark.usefixtures("letters")
 @pytest.mark.parametrize("status", ["pending", "gone"])
 def test_only_what_is_settled_is_purged(status: str) -> None:
-    with pytest.raises(UsageError, match="no state that is purged"):
+    with pytest.raises(UsageError, match="cannot be purged: use one of"):
         run("purge", "--before", "2026-03-03", "--status", status)
 
 

@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from cli.commands.operations import app as operations
 from cli.commands.reprocess import reprocess
 from cli.failures import UsageError
-from cli.operations import app as operations
 from counterfoil.db import Connection
 from tests.delivery.harness import rows
 

@@ -1,0 +1,419 @@
+"""`counterfoil dlq`: retry, settle, edit and purge dead letters, one or many; list the audit trail."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.table import Column
+from rich.text import Text
+
+from cli import ids
+from cli.client import Api, By, Reason, after, reach
+from cli.commands import operations
+from cli.commands.dead_letters import (
+    PATH,
+    OfGroup,
+    OfType,
+    Since,
+    Until,
+    Which,
+    WithText,
+    fingerprint_of,
+    path_of,
+    show_list,
+)
+from cli.commands.operations import Operation
+from cli.commands.tasks import read_payload
+from cli.failures import UsageError
+from cli.options import AnyTenant, AsJson, Limit, moment
+from cli.output import Counters, aside, of_tenants, page, print_json, shown_time
+
+Action = Literal["retry", "resolve", "ignore"]
+RESULTS = {"retry": "retried", "resolve": "resolved", "ignore": "ignored", "payload": "edited"}
+"""Result of each action."""
+RETRY_RATE, MAX_RATE = 50, 500
+"""Letters per second."""
+SETTLED = ("retried", "resolved", "ignored")
+RESTORABLE_DAYS = 7
+LOOK_SECONDS = 1.0
+
+Seen = Annotated[
+    int | None,
+    typer.Option("--seen", metavar="VERSION", help="Only if this is still its version.", min=1, show_default=False),
+]
+OneTenant = Annotated[
+    str | None, typer.Option("--tenant", help="The tenant, by slug. Required if there are several.", show_default=False)
+]
+
+# -- one letter -------------------------------------------------------------------------------------------------------
+
+
+def retry(
+    context: typer.Context, letter: Which, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+) -> None:
+    """Retry a letter's work with all of its attempts, if it has not succeeded since."""
+    _change(reach(context, by), letter, "retry", {"notes": reason}, seen, as_json=as_json)
+
+
+def resolve(
+    context: typer.Context, letter: Which, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+) -> None:
+    """Resolve a letter whose failure was dealt with in another way. Requires --reason."""
+    _change(reach(context, by), letter, "resolve", {"notes": _required(reason)}, seen, as_json=as_json)
+
+
+def ignore(
+    context: typer.Context, letter: Which, *, reason: Reason = None, by: By, seen: Seen = None, as_json: AsJson = False
+) -> None:
+    """Ignore a letter. Requires --reason."""
+    _change(reach(context, by), letter, "ignore", {"reason": _required(reason)}, seen, as_json=as_json)
+
+
+def edit(  # one for each option
+    context: typer.Context,
+    letter: Which,
+    payload: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PAYLOAD",
+            help="The whole new payload, a JSON object; @FILE to read it, - for standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    reason: Reason = None,
+    by: By,
+    seen: Seen = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace the payload of a failed task for its next attempt. Without PAYLOAD, print the current one.
+
+    The original payload takes earlier edits back.
+    """
+    wanted = None if payload is None else read_payload(payload)
+    api = reach(context, by)
+    if wanted is None:
+        shown = api.send("GET", f"{path_of(api, letter)}/payload").json()
+        print_json(shown["original"] if shown["edited"] is None else shown["edited"])
+        return
+    _change(api, letter, "payload", {"payload": wanted, "notes": reason}, seen, as_json=as_json)
+
+
+def _change(api: Api, letter: str, what: str, body: dict[str, Any], seen: int | None, *, as_json: bool) -> None:
+    path = path_of(api, letter)
+    if seen is None:
+        seen = api.send("GET", path).json()["version"]
+    method = "PATCH" if what == "payload" else "POST"
+    given = {name: value for name, value in body.items() if value is not None}
+    done = api.send(method, f"{path}/{what}", body=given, seen=seen).json()
+    if as_json:
+        print_json(done)
+    else:
+        page().print(f"The dead letter {ids.short(done['job_id'])} is {RESULTS[what]}.")
+
+
+def _required(reason: str | None) -> str:
+    if reason is None:
+        raise UsageError("Give the reason with --reason: it is stored with the letter.")
+    return reason
+
+
+# -- many letters -----------------------------------------------------------------------------------------------------
+
+Letters = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Ids of letters, or their ends. Else the options select.", show_default=False),
+]
+Rate = Annotated[int, typer.Option(min=1, max=MAX_RATE, help="Letters per second.")]
+Canary = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Number of letters to retry first. The others follow when they succeed.", show_default=False
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without this option, only count the letters.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="With --yes: show the progress until the end.")]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Letters that a command selects, by id or by options."""
+
+    letters: Sequence[str]
+    tenant: str | None
+    task_type: str | None
+    group: str | None
+    since: datetime | None
+    until: datetime | None
+    text: str | None
+
+    def body(self, api: Api) -> dict[str, Any]:
+        """Return the selection as the API expects it.
+
+        Raises:
+            UsageError: there are both ids and options, ids do not exist, or a tenant must be given.
+        """
+        options = (self.task_type, self.group, self.since, self.until, self.text)
+        if self.letters:
+            if any(option is not None for option in options):
+                raise UsageError("Give ids of letters or options that select them, not both at once.")
+            return {"job_ids": [api.named("letter", letter, "dlq list") for letter in self.letters]}
+        wanted = {
+            "tenant": api.one_tenant(self.tenant),
+            "task_type": self.task_type,
+            "fingerprint": fingerprint_of(api, self.group),
+            "from_date": self.since and self.since.isoformat(),
+            "to_date": self.until and self.until.isoformat(),
+            "text": self.text,
+        }
+        return {"filter": {name: value for name, value in wanted.items() if value is not None}}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Options for running an operation."""
+
+    reason: str | None
+    by: str
+    rate: int
+    canary: int | None
+    yes: bool
+    wait: bool
+    as_json: bool
+
+
+def bulk_retry(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    letters: Letters = None,
+    *,
+    tenant: OneTenant = None,
+    task_type: OfType = None,
+    group: OfGroup = None,
+    since: Since = None,
+    until: Until = None,
+    text: WithText = None,
+    rate: Rate = RETRY_RATE,
+    canary: Canary = None,
+    reason: Reason = None,
+    by: By,
+    yes: Yes = False,
+    wait: Wait = True,
+    as_json: AsJson = False,
+) -> None:
+    """Retry many pending letters at a bounded rate. Without --yes, only count them.
+
+    Letters that die after the request are excluded. Each letter is retried once, even after a crash.
+    """
+    selection = Selection(letters or (), tenant, task_type, group, since, until, text)
+    _run(context, "retry", selection, Mode(reason, by, rate, canary, yes, wait, as_json))
+
+
+def _settling(action: Action, doc: str) -> Callable[..., None]:
+    def settle(  # noqa: PLR0913  # one for each option
+        context: typer.Context,
+        letters: Letters = None,
+        *,
+        tenant: OneTenant = None,
+        task_type: OfType = None,
+        group: OfGroup = None,
+        since: Since = None,
+        until: Until = None,
+        text: WithText = None,
+        rate: Rate = MAX_RATE,
+        reason: Reason = None,
+        by: By,
+        yes: Yes = False,
+        wait: Wait = True,
+        as_json: AsJson = False,
+    ) -> None:
+        selection = Selection(letters or (), tenant, task_type, group, since, until, text)
+        _run(context, action, selection, Mode(reason, by, rate, None, yes, wait, as_json))
+
+    settle.__doc__ = doc
+    return settle
+
+
+bulk_resolve = _settling(
+    "resolve",
+    """Resolve many pending letters whose failure was dealt with in another way. --yes requires --reason.
+
+    If --group is the only option, the whole group is resolved until one of its letters dies again.
+    """,
+)
+bulk_ignore = _settling(
+    "ignore",
+    """Ignore many pending letters. --yes requires --reason.
+
+    If --group is the only option, the whole group is ignored until one of its letters dies again.
+    """,
+)
+
+
+def _run(context: typer.Context, action: Action, selection: Selection, mode: Mode) -> None:
+    if mode.yes and action != "retry":
+        _required(mode.reason)
+    api = reach(context, mode.by)
+    path, body = f"{PATH}/bulk-{action}", selection.body(api) | {"rate": mode.rate}
+    if not mode.yes:
+        _preview(action, api.send("POST", path, body=body | {"dry_run": True}).json(), as_json=mode.as_json)
+        return
+    more = {"reason" if action == "ignore" else "notes": mode.reason, "canary": mode.canary}
+    body |= {name: value for name, value in more.items() if value is not None}
+    operation = api.send("POST", path, body=body).json()
+    if mode.wait:
+        operation = _wait(api, operation)
+    if mode.as_json:
+        print_json(operation)
+    else:
+        page().print(operations.progress(operation))
+        if operation["ended_at"] is None:
+            aside().print(f"Its progress: counterfoil operations show {ids.short(operation['operation_id'])}")
+    if operation["reason"] or operation["failed"]:
+        raise typer.Exit(1)
+
+
+def _preview(action: Action, preview: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(preview)
+        return
+    least = "" if preview["is_exact"] else "At least "
+    page().print(f"{least}{_number(preview['count'])} of {preview['tenant']} would be {RESULTS[action]}.")
+    if preview["sample"]:
+        if preview["count"] > len(preview["sample"]):
+            page().print("The newest of them:")
+        show_list(preview["sample"])
+        aside().print("To do it, add --yes.")
+
+
+def _wait(api: Api, operation: Operation) -> Operation:
+    """Show the progress of an operation until it ends or is paused."""
+    path = f"{operations.PATH}/{operation['operation_id']}"
+
+    def later() -> Operation:
+        found: Operation = after(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
+        return found
+
+    short = ids.short(operation["operation_id"])
+    aside().print(f"Operation {short} begins within a minute, and continues if this command is interrupted.")
+    while operation["total"] is None and operation["ended_at"] is None:
+        operation = later()
+    with Counters([RESULTS[operation["action"]]], operation["total"] or 0) as shown:
+        while operation["ended_at"] is None and operation["state"] != "paused":
+            shown.show([operations.handled(operation)])
+            operation = later()
+        shown.show([operations.handled(operation)])
+    return operation
+
+
+def _number(count: int) -> str:
+    return "1 dead letter" if count == 1 else f"{count:,} dead letters"
+
+
+# -- purge ------------------------------------------------------------------------------------------------------------
+
+
+def purge(  # one for each option
+    context: typer.Context,
+    *,
+    before: Annotated[
+        datetime,
+        typer.Option(
+            parser=moment,
+            metavar="TIME",
+            help="Only those that died before: 2026-01-31, or 2026-01-31T09:00 (UTC).",
+            show_default=False,
+        ),
+    ],
+    status: Annotated[
+        list[str],
+        typer.Option(help=f"Only in this state: {', '.join(SETTLED)}. Can be repeated.", show_default=False),
+    ],
+    tenant: OneTenant = None,
+    confirm: Annotated[
+        str | None,
+        typer.Option(metavar="SLUG", help="The tenant's slug, for scripts: skips the prompt.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the letters.")] = False,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Hide settled letters. They can be restored for a week, then they are deleted.
+
+    The tenant's slug must be typed as confirmation.
+    """
+    for name in status:
+        if name not in SETTLED:
+            raise UsageError(f"Letters in the state '{name}' cannot be purged: use one of {', '.join(SETTLED)}.")
+    api = reach(context, by)
+    path, wanted = f"{PATH}/purge", {"tenant": api.one_tenant(tenant), "before_date": before, "status": status}
+    plan = api.send("DELETE", path, query=wanted).json()
+    found = f"{_number(plan['count'])} of {plan['tenant']} would be hidden"
+    if dry_run:
+        if as_json:
+            print_json(plan)
+        else:
+            page().print(f"{found}.")
+        return
+    if confirm is None:
+        aside().print(f"{found}, and deleted after {RESTORABLE_DAYS} days.")
+        confirm = typer.prompt("Type the tenant's slug to purge them", err=True)
+    if confirm != plan["confirm"]:
+        raise UsageError(f"Nothing is purged: '{confirm}' is not the tenant's slug.")
+    done = api.send("DELETE", path, query={**wanted, "confirm": confirm}, seen=plan["count"]).json()
+    if as_json:
+        print_json(done)
+        return
+    page().print(operations.progress(done))
+    aside().print(
+        f"Until {shown_time(done['restorable_until'])} UTC this restores them: "
+        f"counterfoil operations restore {ids.short(done['operation_id'])}"
+    )
+
+
+# -- audit trail ------------------------------------------------------------------------------------------------------
+
+
+def audit_(
+    context: typer.Context,
+    letter: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="Only of this letter: its id, or the end of it.", show_default=False),
+    ] = None,
+    *,
+    tenant: AnyTenant = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List changes by people, newest first. `counterfoil audit verify` checks that the list is complete.
+
+    A purged letter requires --tenant and its whole id.
+    """
+    api = reach(context)
+    target = None
+    if letter is not None:
+        target = api.named("letter", letter, "dlq list")
+        tenant = tenant or api.send("GET", path_of(api, target)).json()["tenant"]
+    slugs = api.tenants(tenant, unassigned=True)
+    found = api.latest(f"{PATH}/audit", "entries", "recorded_at", slugs, limit=limit, target=target)
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        page().print(f"There are no changes of {'this' if letter else 'a'} dead letter.")
+        return
+    table, add = of_tenants(
+        [entry["tenant"] for entry in found],
+        Column("number", no_wrap=True, justify="right"),
+        *(Column(name, no_wrap=True) for name in ("when", "what")),
+        Column("letters"),
+        Column("who", overflow="fold"),
+    )
+    for entry in found:
+        named = [ids.short(target) for target in entry["targets"][:3]]
+        more = ["..."] if len(entry["targets"]) > len(named) else []
+        cells = (str(entry["number"]), shown_time(entry["recorded_at"], seconds=True), entry["action"])
+        add(entry["tenant"], *map(Text, (*cells, ", ".join(named + more), api.name_of(entry["actor"]))))
+    page().print(table)

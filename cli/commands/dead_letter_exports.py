@@ -1,0 +1,214 @@
+"""`counterfoil dlq export|fetch`: export dead letters to a file, CSV or JSON lines."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Annotated, Any, BinaryIO
+
+import httpx
+import typer
+
+from cli import ids
+from cli.client import Api, By, after, reach
+from cli.commands.dead_letters import (
+    PATH,
+    OfGroup,
+    OfType,
+    Since,
+    States,
+    Until,
+    WithText,
+    checked_states,
+    fingerprint_of,
+)
+from cli.commands.operations import PATH as OPERATIONS
+from cli.commands.operations import Operation, Which
+from cli.failures import CommandError, UsageError
+from cli.options import AnyTenant, AsJson
+from cli.output import aside, page, print_json
+
+ENDINGS = {"csv": "csv", "json": "jsonl"}
+"""File name ending of each format."""
+LOOK_SECONDS = 2.0
+PATIENCE = 60.0
+"""Read timeout for a file in S3, in seconds."""
+CHUNK = 1024 * 1024
+
+
+def export_(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.", show_default=False)],
+    *,
+    file_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="csv|json",
+            help="CSV, or JSON with one letter per line. Default: from the ending of FILE.",
+            show_default=False,
+        ),
+    ] = None,
+    tenant: AnyTenant = None,
+    status: States = None,
+    task_type: OfType = None,
+    since: Since = None,
+    until: Until = None,
+    text: WithText = None,
+    group: OfGroup = None,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Export dead letters with all of their fields to FILE, the newest of each tenant first.
+
+    From the local cloud the file contains secrets, as for an admin. FILE is replaced when the export is complete. An
+    apostrophe precedes CSV cells that a spreadsheet would run as a formula.
+    """
+    format_ = _format(file, file_format)
+    wanted: dict[str, Any] = {"format": format_, "status": checked_states(status), "task_type": task_type}
+    wanted |= {"from_date": since, "to_date": until, "text": text}
+    api = reach(context, by)
+    wanted["fingerprint"] = fingerprint_of(api, group)
+    with _replacing(file) as opened:
+        letters = 0
+        for number, slug in enumerate(api.tenants(tenant)):
+            with TemporaryFile() as part:
+                _fetch(api, {**wanted, "tenant": slug}, part)
+                letters += _append(part, opened, format_, is_first=number == 0)
+        size = opened.tell()
+    _report(file, format_, letters, size, as_json=as_json)
+
+
+def fetch(
+    context: typer.Context,
+    which: Which,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.", show_default=False)],
+    *,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Write a large export of the last week to FILE. Waits until it is ready.
+
+    `counterfoil operations` lists exports.
+    """
+    api = reach(context, by)
+    operation = api.send("GET", f"{OPERATIONS}/{api.named('operation', which, 'operations')}").json()
+    if operation["file"] is None:
+        raise UsageError(f"Operation {ids.short(operation['operation_id'])} is not an export.")
+    with _replacing(file) as opened:
+        operation = _fetch_ready(api, operation, opened)
+        size = opened.tell()
+    _report(file, operation["file"]["format"], operation["done"], size, as_json=as_json)
+
+
+def _report(file: Path, format_: str, letters: int, size: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"file": str(file), "format": format_, "letters": letters, "bytes": size})
+    else:
+        what = "1 dead letter is" if letters == 1 else f"{letters:,} dead letters are"
+        page().print(f"{what} in {file}.", soft_wrap=True)
+
+
+def _format(file: Path, named: str | None) -> str:
+    """Return the format, from its name or from the ending of the file name.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    if named is not None:
+        if named not in ENDINGS:
+            raise UsageError(f"The format '{named}' is unknown: use csv or json.")
+        return named
+    ending = file.suffix.removeprefix(".").lower()
+    for format_, usual in ENDINGS.items():
+        if ending in {format_, usual}:
+            return format_
+    raise UsageError(f"Give the format of {file.name}, with --format csv or --format json.")
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[BinaryIO]:
+    """Open a file that replaces `file` when it is complete. After a failure, `file` is unchanged.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    partial_file = file.with_name(f".{file.name}.partial")
+    try:
+        with partial_file.open("wb") as opened:
+            partial_file.chmod(0o600)  # it contains secrets
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
+        partial_file.replace(file)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
+    finally:
+        partial_file.unlink(missing_ok=True)
+
+
+def _fetch(api: Api, wanted: Mapping[str, Any], part: BinaryIO) -> None:
+    """Write a tenant's letters into a file: from the response, or from S3 when they are ready.
+
+    Raises:
+        CommandError: the export failed.
+        and as `Api.send`.
+    """
+    answer = api.send("GET", f"{PATH}/export", query=wanted)
+    if answer.status_code == httpx.codes.ACCEPTED:
+        _fetch_ready(api, answer.json(), part)
+    else:
+        part.write(answer.content)
+
+
+def _fetch_ready(api: Api, export: Operation, part: BinaryIO) -> Operation:
+    """Write an export into a file when it is ready, and return it.
+
+    Raises:
+        CommandError: it was cancelled or stopped, or the download failed.
+        and as `Api.send`.
+    """
+    short = ids.short(export["operation_id"])
+    if export["ended_at"] is None:
+        aside().print(
+            f"The export of {export['tenant']} is large: it is written to S3 first, starting within a minute."
+        )
+        aside().print(f"To fetch it later: counterfoil dlq fetch {short} FILE")
+    path = f"{OPERATIONS}/{export['operation_id']}"
+    while export["ended_at"] is None:
+        export = after(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
+    if export["state"] != "done":
+        raise CommandError(f"The export {short} is {export['state']}. {export['reason'] or ''}".strip())
+    _download(api.send("GET", f"{path}/file").json()["url"], part)
+    return export
+
+
+def _download(url: str, part: BinaryIO) -> None:
+    try:
+        with httpx.stream("GET", url, timeout=PATIENCE) as answer:  # without the token: the link is enough
+            answer.raise_for_status()
+            part.writelines(answer.iter_bytes())
+    except httpx.HTTPError as error:  # the link gives access to the file, so no message contains it
+        raise CommandError(f"The file cannot be fetched from S3: {type(error).__name__}.") from None
+
+
+def _append(part: BinaryIO, opened: BinaryIO, format_: str, *, is_first: bool) -> int:
+    """Append a tenant's letters to the file, with one CSV header in total, and return their number."""
+    part.seek(0)
+    if format_ == "csv":
+        head = part.readline()
+        if is_first:
+            opened.write(head)
+    begins_at = part.tell()
+    while chunk := part.read(CHUNK):
+        opened.write(chunk)
+    part.seek(begins_at)
+    if format_ == "json":
+        return sum(1 for _ in part)
+    rows, quotes = 0, 0
+    for line in part:  # a quoted cell can contain several lines
+        quotes += line.count(b'"')
+        rows += quotes % 2 == 0
+    return rows

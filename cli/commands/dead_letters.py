@@ -1,0 +1,361 @@
+"""`counterfoil dlq list|show|groups|stats`: find, show, group and count dead letters."""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import ids
+from cli.client import Api, reach
+from cli.failures import UsageError
+from cli.options import AnyTenant, AsJson, Limit, moment
+from cli.output import aside, bars, facts_table, of_tenants, page, print_json, shown_time
+
+PATH = "/api/admin/dlq"
+STATUSES = {"pending": "red", "retried": "cyan", "resolved": "green", "ignored": "dim"}
+"""Style of each status."""
+FINGERPRINT_SHOWN = 8
+LONGEST_ERROR = 200
+"""Characters of an error in tables."""
+LONGEST_PAYLOAD = 4000
+"""Characters of a payload in the output for people."""
+BARS_SHOWN = 12
+"""Bars of a trend, each for two hours."""
+TRACES_AT_ONCE = 5
+"""Maximum number of traces in one request to X-Ray."""
+
+Letter = Mapping[str, Any]
+"""A dead letter as the API describes it."""
+Event = Mapping[str, Any]
+"""An event of a dead letter as the API describes it."""
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+SEVERAL_STATES = f"{', '.join(STATUSES)}. Can be repeated."
+States = Annotated[
+    list[str] | None,
+    typer.Option("--status", help=f"Only in this state: {SEVERAL_STATES}", show_default=False),
+]
+OfType = Annotated[str | None, typer.Option("--type", help="Only of this task type.", show_default=False)]
+OfGroup = Annotated[
+    str | None,
+    typer.Option("--group", help="Only of this group: the beginning of its fingerprint.", show_default=False),
+]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        "--from",
+        parser=moment,
+        metavar="TIME",
+        help="Died at this time or later: 2026-01-31, or 2026-01-31T09:00 (UTC).",
+        show_default=False,
+    ),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option("--to", parser=moment, metavar="TIME", help="Died before this time.", show_default=False),
+]
+WithText = Annotated[
+    str | None,
+    typer.Option("--text", help="All of these words in the error or the file name; or an id.", show_default=False),
+]
+Which = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The letter's id, or the end of it as the list shows it.", show_default=False),
+]
+
+
+def checked_states(given: Sequence[str] | None) -> Sequence[str]:
+    """Return the given states, or all states.
+
+    Raises:
+        UsageError: a state does not exist.
+    """
+    for name in given or ():
+        if name not in STATUSES:
+            raise UsageError(f"The state '{name}' is unknown: use one of {', '.join(STATUSES)}.")
+    return [status for status in STATUSES if not given or status in given]
+
+
+def fingerprint_of(api: Api, text: str | None) -> str | None:
+    """Return the fingerprint that begins with this text.
+
+    Raises:
+        UsageError: no group matches, or several do.
+    """
+    return None if text is None else api.named("group", text, "dlq groups")
+
+
+def path_of(api: Api, letter: str) -> str:
+    """Return the path of the letter with this id or end of an id.
+
+    Raises:
+        UsageError: no letter matches, or several do.
+    """
+    return f"{PATH}/{api.named('letter', letter, 'dlq list')}"
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def list_(  # noqa: PLR0913  # one for each option
+    context: typer.Context,
+    *,
+    tenant: AnyTenant = None,
+    status: States = None,
+    task_type: OfType = None,
+    since: Since = None,
+    until: Until = None,
+    text: WithText = None,
+    group: OfGroup = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List dead letters, the newest first."""
+    api = reach(context)
+    wanted = {
+        "status": checked_states(status),
+        "task_type": task_type,
+        "fingerprint": fingerprint_of(api, group),
+        "from_date": since,
+        "to_date": until,
+        "text": text,
+    }
+    slugs = api.tenants(tenant, unassigned=True)
+    found = api.latest(PATH, "letters", "dlq_timestamp", slugs, limit=limit, **wanted)
+    if as_json:
+        print_json(found)
+    else:
+        show_list(found)
+
+
+def show(context: typer.Context, letter: Which, *, as_json: AsJson = False) -> None:
+    """Show a dead letter: its error, its payload and its history."""
+    api = reach(context)
+    path = path_of(api, letter)
+    shown = api.send("GET", path).json()
+    events = api.send("GET", f"{path}/timeline").json()["events"]
+    if as_json:
+        print_json(shown | {"timeline": events})
+    else:
+        _show(api, shown, events)
+
+
+def groups_(
+    context: typer.Context,
+    *,
+    tenant: AnyTenant = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only groups with letters in this state: {SEVERAL_STATES}", show_default=False),
+    ] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List groups of letters with the same error, the latest death first."""
+    api = reach(context)
+    slugs, states = api.tenants(tenant, unassigned=True), checked_states(status)
+    found = api.latest(f"{PATH}/groups", "groups", "last_seen", slugs, limit=limit, status=states)
+    if as_json:
+        print_json(found)
+    else:
+        _show_groups(found, datetime.now(UTC))
+
+
+def stats(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
+    """Count dead letters by task type and state."""
+    api = reach(context)
+    found = [
+        {"tenant": slug, **counts}
+        for slug in api.tenants(tenant, unassigned=True)
+        for counts in api.send("GET", f"{PATH}/stats", query={"tenant": slug}).json()["task_types"]
+    ]
+    if as_json:
+        print_json(found)
+    else:
+        _show_stats(found)
+
+
+# -- for people -----------------------------------------------------------------------------------------------------
+
+
+def show_list(found: Sequence[Letter]) -> None:
+    """Print letters as a table."""
+    if not found:
+        page().print("There are no such dead letters.")
+        return
+    table, add = of_tenants(
+        [letter["tenant"] for letter in found],
+        *(Column(name, no_wrap=True) for name in ("id", "type", "state", "when")),
+        Column("file and error", overflow="fold"),
+    )
+    for letter in found:
+        file_name = Text(f"{letter['file_name']} " if letter["file_name"] else "", "dim")
+        add(
+            letter["tenant"],
+            Text(ids.short(letter["job_id"])),
+            Text(letter["task_type"]),
+            _status(letter),
+            Text(shown_time(letter["dlq_timestamp"])),
+            file_name.append(_cut(_error(letter["metadata"]["last_error"])), "default"),
+        )
+    page().print(table)
+
+
+def _status(letter: Letter) -> Text:
+    return Text(letter["status"], STATUSES[letter["status"]])
+
+
+def _show_groups(found: Sequence[Mapping[str, Any]], now: datetime) -> None:
+    if not found:
+        page().print("There are no such dead letters.")
+        return
+    table, add = of_tenants(
+        [one["tenant"] for one in found],
+        Column("group", no_wrap=True),
+        *(Column(name, no_wrap=True, justify="right") for name in ("letters", "pending", "last")),
+        Column("24 hours", no_wrap=True),
+        Column("died of", overflow="fold"),
+    )
+    for one in found:
+        add(
+            one["tenant"],
+            Text(one["fingerprint"][:FINGERPRINT_SHOWN]),
+            Text(str(one["count"])),
+            Text(str(one["pending"]), STATUSES["pending"] if one["pending"] else "dim"),
+            Text(_age(now - datetime.fromisoformat(one["last_seen"]))),
+            Text(bars(one["trend"], BARS_SHOWN)),
+            Text(f"{one['worker']} ", "dim").append(_cut(f"{one['error_type']}: {one['sentence']}"), "default"),
+        )
+    page().print(table)
+
+
+def _show_stats(found: Sequence[Mapping[str, Any]]) -> None:
+    if not found:
+        page().print("There are no dead letters.")
+        return
+    table, add = of_tenants(
+        [counts["tenant"] for counts in found],
+        Column("type", overflow="fold"),
+        *(Column(name, no_wrap=True, justify="right") for name in (*STATUSES, "all")),
+    )
+    total: Counter[str] = Counter()
+    for counts in found:
+        total.update({state: counts[state] for state in STATUSES})
+        add(counts["tenant"], Text(counts["task_type"]), *_counts(counts))
+    if len(found) > 1:
+        table.add_section()
+        add("", Text("all", "bold"), *_counts(total))
+    page().print(table)
+
+
+def _counts(counts: Mapping[str, int]) -> list[Text]:
+    cells = [Text(f"{counts[state]:,}", style if counts[state] else "dim") for state, style in STATUSES.items()]
+    return [*cells, Text(f"{sum(counts[state] for state in STATUSES):,}")]
+
+
+def _show(api: Api, letter: Letter, events: Sequence[Event]) -> None:
+    heading = Text(letter["task_type"], "bold").append(f"  {letter['tenant']}  {letter['job_id']}  ", "dim")
+    page().print(heading.append(_status(letter)))
+    page().print(Text(_error(letter["metadata"]["last_error"])))
+    page().print(facts_table(_facts(api, letter)))
+    payload = json.dumps(letter["payload"], ensure_ascii=False, indent=1)
+    page().print(Text(payload[:LONGEST_PAYLOAD]))
+    if len(payload) > LONGEST_PAYLOAD:
+        aside().print(f"The payload has {len(payload)} characters: --json shows all of it.")
+    _show_events(api, events)
+
+
+def _facts(api: Api, letter: Letter) -> list[tuple[str, str]]:
+    died = shown_time(letter["dlq_timestamp"], seconds=True)
+    attempts, work_id = letter["attempts"], letter["work_id"]
+    facts = [
+        ("died", f"{died} UTC ({letter['dlq_reason'].replace('_', ' ')})"),
+        ("worker", letter["worker"]),
+        ("work", f"{work_id}, revision {letter['revision']}" if work_id else "unknown"),
+        ("attempts", f"{attempts} of {letter['metadata']['max_retry'] + 1}" if attempts else "none"),
+        ("version", str(letter["version"])),
+        ("group", letter["fingerprint"]),
+    ]
+    if letter["resolved_at"] is not None:
+        at = f"{shown_time(letter['resolved_at'], seconds=True)} UTC by {api.name_of(letter['resolved_by'] or '')}"
+        notes = (letter["resolution"] or {}).get("notes")
+        facts.append((letter["status"], f"{at}: {notes}" if notes else at))
+    return facts
+
+
+def _show_events(api: Api, events: Sequence[Event]) -> None:
+    table = Table(*(Column(name, no_wrap=True) for name in ("when", "what", "who")), box=None, pad_edge=False)
+    table.add_column("note", overflow="fold")
+    for event in events:
+        what = {"try": f"attempt {event['number']} {event['what']}", "death": "died"}.get(event["kind"], event["what"])
+        cells = (str(what), api.name_of(event["who"]), _cut(_note(event)))
+        table.add_row(shown_time(event["at"], seconds=True), *map(Text, cells))
+    page().print(table)
+    for command in (*_log_commands(events), *_trace_commands(events)):
+        page().print(Text(command), soft_wrap=True)
+
+
+def _log_commands(events: Sequence[Event]) -> list[str]:
+    """Return commands that read the logs of attempts from CloudWatch, one for each revision."""
+    logs: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    for event in events:
+        if (log := event["log"]) is not None:
+            logs.setdefault((log["group"], log["filter"]), []).append(log)
+    return [
+        shlex.join(
+            [
+                *("aws", "logs", "filter-log-events", "--log-group-name", group),
+                *("--start-time", str(min(_milliseconds(log["since"]) for log in found))),
+                *("--end-time", str(max(_milliseconds(log["until"]) for log in found))),
+                *("--filter-pattern", pattern),
+            ]
+        )
+        for (group, pattern), found in logs.items()
+    ]
+
+
+def _trace_commands(events: Sequence[Event]) -> list[str]:
+    """Return commands that read the traces of attempts from X-Ray."""
+    traces = list(dict.fromkeys(event["trace_id"] for event in events if event["trace_id"] is not None))
+    return [
+        shlex.join(["aws", "xray", "batch-get-traces", "--trace-ids", *traces[first : first + TRACES_AT_ONCE]])
+        for first in range(0, len(traces), TRACES_AT_ONCE)
+    ]
+
+
+def _milliseconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def _note(event: Event) -> str:
+    began_at, next_attempt_at = event["began_at"], event["next_attempt_at"]
+    took = datetime.fromisoformat(event["at"]) - datetime.fromisoformat(began_at or event["at"])
+    parts = (
+        f"{took.total_seconds():.2f} s" if began_at else None,
+        f"again at {next_attempt_at[11:19]}" if next_attempt_at else None,
+        ", ".join(f"{name} {value}" for name, value in event["detail"].items()),
+        _error(event["error"]),
+    )
+    return ": ".join(filter(None, parts))
+
+
+def _error(error: Mapping[str, Any] | None) -> str:
+    return "" if error is None else ": ".join(part for part in (error["type"], error["message"]) if part)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
+
+
+def _age(since: timedelta) -> str:
+    minutes = max(0, int(since.total_seconds() // 60))
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} d"

@@ -1,0 +1,224 @@
+"""`counterfoil operations`: list, show, steer and undo operations on dead letters and documents."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from cli import ids
+from cli.client import Api, By, reach
+from cli.options import AnyTenant, AsJson, Limit
+from cli.output import aside, facts_table, is_wanted, of_tenants, page, print_json, shown_time
+
+SUMMARY = "List operations on dead letters and documents; show, pause, resume and cancel one."
+PATH = "/api/admin/operations"
+RESULTS = {
+    "purge": "dead letters hidden",
+    "restore": "dead letters restored",
+    "export": "dead letters written",
+    "extract": "documents begun",
+    "match": "documents begun",
+}
+"""Result of each action without listed items."""
+STYLES = {
+    "waiting": "cyan",
+    "canary": "cyan",
+    "running": "cyan",
+    "paused": "yellow",
+    "done": "green",
+    "cancelled": "dim",
+    "stopped": "red",
+}
+"""Style of each state."""
+PER_MINUTE = {"extract", "match"}
+"""Actions whose rate is per minute. Other rates are per second."""
+SHOWN_ITEMS = 20
+
+Operation = Mapping[str, Any]
+"""An operation as the API describes it."""
+Which = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The operation's id, or the end of it as the list shows it.", show_default=False),
+]
+
+app = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=False, rich_markup_mode="markdown")
+
+
+@app.callback(invoke_without_command=True)
+def operations_(
+    context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False
+) -> None:
+    """List operations on dead letters and documents; show, pause, resume and cancel one."""
+    if is_wanted(context, "operations"):
+        _list(context, tenant, limit, as_json=as_json)
+
+
+@app.command("list")
+def list_(context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False) -> None:
+    """List operations with their progress, the newest first."""
+    _list(context, tenant, limit, as_json=as_json)
+
+
+@app.command("show")
+def show(
+    context: typer.Context,
+    which: Which,
+    *,
+    items: Annotated[
+        int, typer.Option("--letters", min=0, max=100_000, help="Maximum number of failed and skipped letters.")
+    ] = SHOWN_ITEMS,
+    as_json: AsJson = False,
+) -> None:
+    """Show the progress of an operation, and why letters failed or were skipped. --json has all letters."""
+    api = reach(context)
+    path = _path(api, which)
+    operation = api.send("GET", path).json()
+    if as_json:
+        print_json(operation | {"items": list(api.items(f"{path}/items", "items"))})
+        return
+    found = list(api.items(f"{path}/items", "items", limit=items, result="failed"))
+    found += api.items(f"{path}/items", "items", limit=items - len(found), result="skipped")
+    _show(api, operation, found)
+
+
+@app.command("pause")
+def pause(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+    """Pause an operation. Letters of at most a minute, which have begun, continue."""
+    _steer(context, which, "pause", by, as_json=as_json)
+
+
+@app.command("resume")
+def resume(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+    """Resume an operation where it was paused."""
+    _steer(context, which, "resume", by, as_json=as_json)
+
+
+@app.command("cancel")
+def cancel(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+    """Cancel an operation permanently. Letters that have begun continue, and the others do not change."""
+    _steer(context, which, "cancel", by, as_json=as_json)
+
+
+@app.command("restore")
+def restore(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
+    """Undo a purge within a week. Messages in SQS are not restored."""
+    _steer(context, which, "restore", by, as_json=as_json)
+
+
+def handled(operation: Operation) -> int:
+    """Return the number of letters with a result."""
+    return int(operation["done"] + operation["failed"] + operation["skipped"])
+
+
+def progress(operation: Operation) -> str:
+    """Describe the progress of an operation in a sentence."""
+    if operation["action"] in RESULTS:
+        counts = f"{operation['done']:,} {RESULTS[operation['action']]}"
+    else:
+        total = f"{_selected(operation):,}" + (" or more" if operation["total"] is None else "")
+        counts = f"{operation['done']:,} of {total} letters done, {operation['failed']:,} failed"
+        counts += f", {operation['skipped']:,} skipped"
+    why = f" {operation['reason']}" if operation["reason"] else ""
+    return f"Operation {ids.short(operation['operation_id'])} is {operation['state']}: {counts}.{why}"
+
+
+def _rate(operation: Operation) -> str:
+    if operation["rate"] is None:
+        return ""
+    return f"{operation['rate']:,}/{'min' if operation['action'] in PER_MINUTE else 's'}"
+
+
+def _selected(operation: Operation) -> int:
+    """Return the number of letters that are selected so far."""
+    return handled(operation) + int(operation["left"])
+
+
+def _list(context: typer.Context, tenant: str | None, limit: int, *, as_json: bool) -> None:
+    api = reach(context)
+    found = api.latest(PATH, "operations", "requested_at", api.tenants(tenant), limit=limit)
+    if as_json:
+        print_json(found)
+    else:
+        _show_list(api, found)
+
+
+def _path(api: Api, which: str) -> str:
+    return f"{PATH}/{api.named('operation', which, 'operations')}"
+
+
+def _steer(
+    context: typer.Context,
+    which: str,
+    how: Literal["pause", "resume", "cancel", "restore"],
+    by: str,
+    *,
+    as_json: bool,
+) -> None:
+    api = reach(context, by)
+    path = _path(api, which)
+    seen = api.send("GET", path).json()
+    changed = api.send("POST", f"{path}/{how}", seen=seen["version"]).json()
+    if as_json:
+        print_json(changed)
+    else:
+        page().print(progress(changed))
+
+
+def _show_list(api: Api, found: Sequence[Operation]) -> None:
+    if not found:
+        page().print("There are no operations.")
+        return
+    counts = ("items", "done", "failed", "skipped", "rate")
+    table, add = of_tenants(
+        [one["tenant"] for one in found],
+        *(Column(name, no_wrap=True) for name in ("id", "when", "what", "state")),
+        *(Column(name, no_wrap=True, justify="right") for name in counts),
+        Column("who", overflow="fold"),
+    )
+    for one in found:
+        cells = [Text(ids.short(one["operation_id"])), Text(shown_time(one["requested_at"])), Text(one["action"])]
+        cells += [Text(one["state"], STYLES[one["state"]])]
+        cells += [Text(f"{_selected(one):,}{'+' if one['total'] is None else ''}")]
+        cells += [Text(f"{one[name]:,}") for name in ("done", "failed", "skipped")] + [Text(_rate(one))]
+        add(one["tenant"], *cells, Text(api.name_of(one["requested_by"])))
+    page().print(table)
+
+
+def _show(api: Api, operation: Operation, items: Sequence[Mapping[str, Any]]) -> None:
+    page().print(Text(progress(operation)))
+    requester = api.name_of(operation["requested_by"])
+    facts = [
+        ("tenant", operation["tenant"]),
+        ("what", operation["action"]),
+        ("requested", f"{shown_time(operation['requested_at'], seconds=True)} UTC by {requester}"),
+        ("rate", _rate(operation)),
+    ]
+    if operation["canary"] is not None:
+        facts.append(("canary", f"{operation['canary']} first"))
+    selection = operation["filter"]
+    which = (
+        "listed by id"
+        if selection is None
+        else ", ".join(f"{name} {value}" for name, value in selection.items() if value is not None)
+    )
+    facts.append(("which", which or ("all letters" if operation["action"] == "export" else "all pending letters")))
+    if operation["notes"] is not None:
+        facts.append(("note", operation["notes"]))
+    if operation["file"] is not None:
+        file = operation["file"]
+        facts.append(("file", f"{file['format']}, {file['bytes']:,} bytes, until {shown_time(file['expires_at'])} UTC"))
+    page().print(facts_table(facts))
+    if items:
+        _show_items(operation, items)
+
+
+def _show_items(operation: Operation, items: Sequence[Mapping[str, Any]]) -> None:
+    table = Table(Column("letter", no_wrap=True), Column("result", no_wrap=True), "why", box=None, pad_edge=False)
+    for item in items:
+        table.add_row(Text(ids.short(item["job_id"])), Text(item["result"] or ""), Text(item["reason"] or ""))
+    page().print(table)
+    more = operation["failed"] + operation["skipped"] - len(items)
+    if more > 0:
+        aside().print(f"There are {more:,} more: --letters shows them, --json all letters.")

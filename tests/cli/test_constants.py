@@ -1,0 +1,31 @@
+"""Constants of commands equal those of the server, which commands do not import."""
+
+from typing import get_args
+
+import pytest
+
+from cli.commands import dead_letter_changes, dead_letter_exports, dead_letters, mail, operations
+from counterfoil.dead_letters import bulk, export, purges, search
+from counterfoil.documents.mail import holds
+from counterfoil.operations import store
+from functions.admin_api.api.operations import RETRY_RATE
+
+
+@pytest.mark.parametrize(
+    ("ours", "servers"),
+    [
+        (tuple(dead_letters.STATUSES), search.STATUSES),
+        (dead_letter_changes.SETTLED, purges.SETTLED),
+        (dead_letter_changes.RESTORABLE_DAYS, purges.RESTORE_WITHIN.days),
+        ((dead_letter_changes.RETRY_RATE, dead_letter_changes.MAX_RATE), (RETRY_RATE, bulk.MAX_RATE)),
+        (get_args(dead_letter_changes.Action), get_args(bulk.Action)),
+        (dead_letter_exports.ENDINGS, export.ENDINGS),
+        (set(operations.STYLES), set(get_args(store.State))),
+        (set(operations.RESULTS), set(get_args(store.Action)) - set(store.LISTING)),
+        (operations.PER_MINUTE, set(store.REPROCESSING)),
+        (get_args(mail.Hold), get_args(holds.Hold)),
+        (get_args(mail.DmarcPolicy), get_args(holds.DmarcPolicy)),
+    ],
+)
+def test_constants_equal_the_servers(ours: object, servers: object) -> None:
+    assert ours == servers
