@@ -25,7 +25,7 @@ COMMANDS = {
     "down": Command("cli.local.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
     "status": Command("cli.local.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
     "console": Command(
-        "cli.console:console", "Show where the console of the local cloud is, and who may sign in.", CLOUD
+        "cli.local.console:console", "Show where the console of the local cloud is, and who may sign in.", CLOUD
     ),
     "demo": Command("tools.demo.command:demo", "Process sample documents and show the results.", CLOUD),
     "replay": Command("tools.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
@@ -70,7 +70,7 @@ COMMANDS = {
     ),
     "queues": Command("cli.commands.queues:app", "Show depth and work of the queues; pause and resume them.", TASKS),
     "audit": Command("cli.commands.audit:app", "Verify that the audit trail is unchanged.", TASKS),
-    "openapi": Command("cli.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
+    "openapi": Command("cli.local.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
     "login": Command("cli.commands.login:login", "Sign in to a deployment with the browser.", ACCOUNT),
     "logout": Command("cli.commands.login:logout", "Revoke and delete a stored login.", ACCOUNT),
     "cdk": Command("cli.local.deployment:app", "Run the CDK command line: for a real account.", ACCOUNT),

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import httpx
 import typer
-from pydantic import BaseModel, ValidationError
 
 from cli import ids
 from cli.failures import CommandError, UsageError
@@ -36,35 +35,8 @@ PROBLEM = "application/problem+json"
 LONGEST_NAME, LONGEST_REASON = 254, 2000
 """Characters of the audit trail."""
 Kind = Literal["letter", "operation", "group", "task", "document"]
-M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 Query = Mapping[str, Any]
-
-
-class _Tenant(BaseModel):
-    slug: str
-
-
-class _TenantPage(BaseModel):
-    tenants: list[_Tenant]
-    unassigned: bool
-    next: str | None
-
-
-class _Named(BaseModel):
-    id: str
-
-
-class _NamedThings(BaseModel):
-    found: list[_Named]
-
-
-class _Problem(BaseModel):
-    detail: str
-
-
-class _GatewayAnswer(BaseModel):
-    message: str
 
 
 class NotAllowedError(UsageError):
@@ -99,25 +71,15 @@ class Api:
     name_of: Callable[[str], str] = str
     """What people call whoever has this subject."""
 
-    def ask(
-        self, method: str, path: str, form: type[M], *, query: Query | None = None, body: object = None, seen: int = -1
-    ) -> M:
-        """What the API answers; `seen` is the version that is changed.
-
-        Raises:
-            UsageError: it refuses, and says why.
-            CommandError: it cannot answer, or answers in another form.
-        """
-        return read(self.send(method, path, query=query, body=body, seen=seen), form)
-
-    def get(self, path: str, form: type[M], **query: Any) -> M:
-        """As `ask`, to look at something."""
-        return self.ask("GET", path, form, query=query)
-
     def send(
         self, method: str, path: str, *, query: Query | None = None, body: object = None, seen: int = -1
     ) -> httpx.Response:
-        """An answer of the API that is no refusal. Raises as `ask`."""
+        """Return a successful response. `seen` is the version to change.
+
+        Raises:
+            UsageError: the API refuses the request; the message gives the reason.
+            CommandError: it cannot answer.
+        """
         given = {name: _written(value) for name, value in (query or {}).items() if value is not None}
         headers = {} if seen < 0 else {"If-Match": f'"{seen}"'}
         try:
@@ -129,38 +91,29 @@ class Api:
         _check(answer)
         return answer
 
-    def pages(self, path: str, form: type[M], *, limit: int | None = None, **query: Any) -> Iterator[M]:
-        """The pages of a list, by their cursor. Whoever has `limit` things ends; pages may be short.
-
-        Raises as `ask`.
-        """
-        size = PAGE if limit is None else min(limit, PAGE)
-        cursor = None
-        while True:
-            page = self.get(path, form, **query, limit=size, cursor=cursor)
+    def pages(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a list until they have `limit` items under `name`. Raises as `send`."""
+        cursor, left = None, limit
+        while left is None or left > 0:
+            asked = {**query, "limit": PAGE if left is None else min(left, PAGE), "cursor": cursor}
+            page = read(self.send("GET", path, query=asked), name, "next")
             yield page
-            cursor = getattr(page, "next")  # noqa: B009  # every form of a page has it
-            if cursor is None:
-                return
-
-    def items(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Return up to `limit` JSON objects of a list, which its pages have under `name`. Raises as `ask`."""
-        cursor = None
-        while limit is None or limit > 0:
-            asked = {**query, "limit": PAGE if limit is None else min(limit, PAGE), "cursor": cursor}
-            page = self.send("GET", path, query=asked).json()
-            yield from page[name]
             cursor = page["next"]
             if cursor is None:
                 return
-            limit = None if limit is None else limit - len(page[name])
+            left = None if left is None else left - len(page[name])
+
+    def items(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield up to `limit` JSON objects of a list, which its pages have under `name`. Raises as `send`."""
+        for page in self.pages(path, name, limit=limit, **query):
+            yield from page[name]
 
     def latest(
         self, path: str, name: str, key: str, slugs: Iterable[str], *, limit: int, **query: Any
     ) -> list[dict[str, Any]]:
         """Return up to `limit` items of these tenants, each with its `tenant`, the latest by `key` first.
 
-        Raises as `ask`.
+        Raises as `send`.
         """
         found = [
             {"tenant": slug, **item}
@@ -176,9 +129,9 @@ class Api:
         """
         if slug is not None:
             return [slug]
-        pages = list(self.pages("/api/admin/tenants", _TenantPage))
-        found = [tenant.slug for page in pages for tenant in page.tenants]
-        return [*found, UNASSIGNED] if unassigned and pages[0].unassigned else found
+        pages = list(self.pages("/api/admin/tenants", "tenants"))
+        found = [tenant["slug"] for page in pages for tenant in page["tenants"]]
+        return [*found, UNASSIGNED] if unassigned and pages[0]["unassigned"] else found
 
     def one_tenant(self, slug: str | None) -> str:
         """The tenant that is named, or the only one.
@@ -205,13 +158,14 @@ class Api:
             return part
         found = []
         if ids.PART.fullmatch(part):
-            found = self.get("/api/admin/dlq/named", _NamedThings, kind=kind, part=part).found
+            answer = self.send("GET", "/api/admin/dlq/named", query={"kind": kind, "part": part})
+            found = read(answer, "found")["found"]
         if len(found) != 1:
             name = "dead letter" if kind == "letter" else kind
             has = "fingerprint begins" if kind == "group" else "id ends"
             what = f"There is no {name} whose" if not found else f"More than one {name}'s"
             raise UsageError(f"{what} {has} with '{text}': 'counterfoil {list_}' shows them.")
-        return found[0].id
+        return str(found[0]["id"])
 
 
 def reach(context: typer.Context, by: str | None = None) -> Api:
@@ -283,18 +237,19 @@ def after(
         sleep(seconds)
 
 
-def read(answer: httpx.Response, form: type[M]) -> M:
-    """An answer in its form.
+def read(answer: httpx.Response, *names: str) -> dict[str, Any]:
+    """Return a JSON object that has these fields.
 
     Raises:
-        CommandError: it has another one.
+        CommandError: the response has another form.
     """
     try:
-        return form.model_validate_json(answer.content)
-    except ValidationError:
-        raise CommandError(
-            "The API answers in a form that this command does not know: their versions differ."
-        ) from None
+        found = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found.keys() >= set(names):
+        raise CommandError("The API answers in a form that this command does not know: their versions differ.")
+    return found
 
 
 def _check(answer: httpx.Response) -> None:
@@ -317,12 +272,12 @@ def _check(answer: httpx.Response) -> None:
 
 
 def _sentence(answer: httpx.Response) -> str:
-    """What a refusal says, by the API or by its gateway."""
+    """Return the reason of a refusal by the API or by its gateway."""
     try:
         if answer.headers.get("Content-Type", "").startswith(PROBLEM):
-            return _Problem.model_validate_json(answer.content).detail
-        return f"The gateway says: {_GatewayAnswer.model_validate_json(answer.content).message}."
-    except ValidationError:
+            return str(read(answer, "detail")["detail"])
+        return f"The gateway says: {read(answer, 'message')['message']}."
+    except CommandError:
         return f"The answer is {answer.status_code} {answer.reason_phrase}, and is not the API's."
 
 

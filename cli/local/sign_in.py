@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 
-from cli.console import EVERY_TENANT, make_person
 from cli.failures import CloudError
 from cli.local.cloud import Cloud
+from cli.local.console import EVERY_TENANT, make_person
 from cli.logins import LEAST_SECONDS, Claims, write_private
 
 HOST = "cli.counterfoil.example"

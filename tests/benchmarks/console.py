@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 from playwright.sync_api import Browser, BrowserContext, Response, expect, sync_playwright
 
-from cli.console import EVERY_TENANT
 from cli.local.cloud import Cloud
+from cli.local.console import EVERY_TENANT
 from cli.local.place import Place
 from tests.e2e.conftest import CommandLine
 from tests.e2e.console.looks import WIDE

@@ -16,8 +16,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from cli.console import make_person
 from cli.local.cloud import Cloud
+from cli.local.console import make_person
 from cli.local.tenants import Tenant
 from counterfoil.documents.upload_list import State, Upload
 from tests.e2e.chaos import watched

@@ -14,8 +14,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from cli.console import Person, make_person
 from cli.local.cloud import Cloud
+from cli.local.console import Person, make_person
 from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.waiting import until

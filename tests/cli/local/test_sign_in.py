@@ -13,7 +13,7 @@ import pytest
 from cli.failures import CloudError
 from cli.local.place import Place
 from cli.local.sign_in import Session, SignedIn, address_of
-from tests.cli.test_console import People
+from tests.cli.local.test_console import People
 
 
 class Pool(People):

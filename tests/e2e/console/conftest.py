@@ -34,8 +34,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from playwright.sync_api import Error as BrowserError
 
-from cli.console import EVERY_TENANT, Role
 from cli.local.cloud import Cloud
+from cli.local.console import EVERY_TENANT, Role
 from cli.local.place import ROOT
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for

@@ -6,8 +6,8 @@ from functools import partial
 import httpx
 from playwright.sync_api import Page
 
-from cli.console import EVERY_TENANT, Person, Role, make_person
 from cli.local.cloud import Cloud
+from cli.local.console import EVERY_TENANT, Person, Role, make_person
 from cli.local.tenants import Tenant
 
 SESSION = "counterfoil.session"

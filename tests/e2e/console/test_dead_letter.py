@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from cli.console import Role
+from cli.local.console import Role
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import ACCOUNT, Console
 from tests.e2e.console.looks import looks

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from cli.console import EVERY_TENANT
 from cli.local.cloud import Cloud
+from cli.local.console import EVERY_TENANT
 from cli.local.tenants import Tenant
 from counterfoil.dead_letters import export
 from counterfoil.dead_letters.export import ExportFile

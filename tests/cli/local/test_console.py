@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli import console
+from cli.local import console
 from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.openapi import openapi
+from cli.local.openapi import openapi
 from functions.admin_api.handler import document
 
 
