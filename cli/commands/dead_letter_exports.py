@@ -170,17 +170,16 @@ def _fetch_ready(api: Api, export: Operation, part: BinaryIO) -> Operation:
         CommandError: it was cancelled or stopped, or the download failed.
         and as `Api.send`.
     """
-    short = ids.short(export["operation_id"])
     if export["ended_at"] is None:
         aside().print(
             f"The export of {export['tenant']} is large: it is written to S3 first, starting within a minute."
         )
-        aside().print(f"To fetch it later: counterfoil dlq fetch {short} FILE")
+        aside().print(f"To fetch it later: counterfoil dlq fetch {ids.short(export['operation_id'])} FILE")
     path = f"{OPERATIONS}/{export['operation_id']}"
     while export["ended_at"] is None:
         export = after(LOOK_SECONDS, lambda: api.send("GET", path).json(), time.sleep)
     if export["state"] != "done":
-        raise CommandError(f"The export {short} is {export['state']}. {export['reason'] or ''}".strip())
+        raise CommandError(f"The export of {export['tenant']} is {export['state']}. {export['reason'] or ''}".strip())
     _download(api.send("GET", f"{path}/file").json()["url"], part)
     return export
 

@@ -1,0 +1,90 @@
+"""Commands work with an address and a token alone, where neither PostgreSQL nor AWS can be reached."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cli.local.cloud import Cloud
+from tests.e2e.conftest import COMMAND, SEED, SignIn
+from tools.sample_generator import generate
+
+pytestmark = pytest.mark.e2e
+
+Run = Callable[..., Any]
+UNREACHABLE = ("psycopg", "boto3")
+"""Modules that commands must not import."""
+SECONDS = 300
+
+
+@pytest.fixture
+def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
+    """`run(*words)` runs a command with an address and a token, and returns its JSON."""
+    absent = tmp_path / "absent"
+    absent.mkdir()
+    for name in UNREACHABLE:
+        (absent / f"{name}.py").write_text(f"raise ImportError('{name} is not available to commands')")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(absent),
+        "COUNTERFOIL_URL": cloud.api_url,
+        "COUNTERFOIL_TOKEN": sign_in("admin", "tenant:*")["Authorization"].removeprefix("Bearer "),
+    }
+
+    def run(*words: str) -> Any:
+        done = subprocess.run(
+            [COMMAND, *words, "--json"],
+            cwd=tmp_path,
+            env=environment,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    """A folder with the documents of one business case."""
+    files = [file for file in generate(SEED).files if file.truth.cluster is not None]
+    first = next(file for file in files if file.truth.type == "invoice")
+    folder = tmp_path / "case"
+    folder.mkdir()
+    for file in files:
+        if (file.tenant, file.truth.cluster) == (first.tenant, first.truth.cluster):
+            (folder / file.name).write_bytes(file.content)
+    return folder
+
+
+def test_tenant_is_set_up_and_its_documents_are_processed(run: Run, case: Path) -> None:
+    slug = f"t-{uuid4().hex[:12]}"
+    added = run("tenants", "add", slug, "--address", f"in@{slug}.example", "--s3", "files=monthly/in")
+    assert (added["is_new"], added["addresses"]) == (True, [f"in@{slug}.example"])
+    assert [one["name"] for one in run("tenants", "destinations", slug)] == ["files"]
+    run("tenants", "tolerances", slug, "--set", "price", "--within", "3%")
+    assert {one["key"] for one in run("tenants", "tolerances", slug) if one["upper_percent"] == "3"} == {"price"}
+
+    uploaded = run("ingest", str(case), "--tenant", slug, "--wait")
+    assert len(uploaded) == len(list(case.iterdir())) > 1
+    assert {one["state"] for one in uploaded} == {"succeeded"}
+    assert [one["id"] for one in run("documents", "--tenant", slug)] == [one["id"] for one in uploaded]
+    (cluster,) = run("clusters", "--tenant", slug, "--status", "all")
+    shown = run("clusters", "show", cluster["id"][-8:])
+    assert {one["id"] for one in shown["documents"]} == {one["document_id"] for one in uploaded}
+    assert run("review", "--tenant", slug) == []
+    assert run("dlq", "list", "--tenant", slug) == []
+
+    operation = run("reprocess", slug, "--what", "match")
+    assert run("operations", "show", operation["operation_id"])["tenant"] == slug
+    erased = run("documents", "delete", uploaded[0]["document_id"][-8:], "--reason", "A test")
+    assert erased["documents"] == [uploaded[0]["document_id"]]
