@@ -13,7 +13,7 @@ from cli.client import Api, By, Reason, reach
 from cli.commands import uploads
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, Since, Until
-from cli.output import aside, facts_table, is_wanted, label, page, print_json
+from cli.output import aside, facts_table, is_wanted, label, page, print_json, shown_time
 
 PATH = "/api/admin/documents"
 SUMMARY = "Show the state of every upload; list, show, delete and replace documents."
@@ -164,14 +164,17 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     sender = ", ".join(filter(None, (source["sender"], source["subject"])))
     facts = [
         ("file", f"{found['file_name']}, {found['size']:,} bytes"),
-        ("received", f"{_time(found['received_at'])} by {source['kind']}{f' from {sender}' if sender else ''}"),
+        (
+            "received",
+            f"{shown_time(found['received_at'])} UTC by {source['kind']}{f' from {sender}' if sender else ''}",
+        ),
     ]
     if source["kind"] == "mail":
         results = {"SPF": source["spf"], "DKIM": source["dkim"], "DMARC": source["dmarc"]}
         stated = [f"{name} {result}" for name, result in results.items() if result]
         facts.append(("sender check", ", ".join(stated) or "no verdict"))
     if found["seen_again"]:
-        facts.append(("came again", f"{found['seen_again']} times, last {_time(found['last_seen_at'])}"))
+        facts.append(("came again", f"{found['seen_again']} times, last {shown_time(found['last_seen_at'])} UTC"))
     if found["method"]:
         facts.append(("read by", found["method"]))
     if found["parent_id"] is not None:
@@ -191,14 +194,10 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _time(text: str) -> str:
-    return f"{text[:19].replace('T', ' ')} UTC"
-
-
 def _show_progress(found: dict[str, Any]) -> None:
     table = Table("stage", "state", Column("attempts", justify="right"), Column("reason", overflow="fold"), box=None)
     for stage in found["progress"]:
-        again = f"again at {_time(stage['next_attempt_at'])}" if stage["next_attempt_at"] else None
+        again = f"again at {shown_time(stage['next_attempt_at'])} UTC" if stage["next_attempt_at"] else None
         reason = ", ".join(filter(None, (stage["reason"], again)))
         table.add_row(*map(Text, (stage["stage"], stage["state"], str(stage["attempts"]), reason)))
     page().print(table)
@@ -245,7 +244,7 @@ def timeline(context: typer.Context, document: Named, *, as_json: AsJson = False
     for event in events:
         note = event["error"] or ", ".join(f"{name} {value}" for name, value in event["detail"].items())
         cells = (Text(f"{event['kind']} {event['what']}"), Text(event["who"]), Text(note))
-        table.add_row(event["at"][:19].replace("T", " "), *cells)
+        table.add_row(shown_time(event["at"], seconds=True), *cells)
     page().print(table)
 
 

@@ -13,7 +13,7 @@ from cli.commands.documents import PATH as DOCUMENTS
 from cli.commands.documents import DocumentType
 from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson, Limit, Supersede
-from cli.output import is_wanted, label, page, print_json
+from cli.output import is_wanted, label, page, print_json, shown_time
 
 PATH = "/api/admin/reviews"
 SUMMARY = "Decide what matching left in doubt, or decided wrongly."
@@ -145,16 +145,12 @@ def _show(found: Review, questions: Sequence[Mapping[str, Any]]) -> None:
     for one in found["decisions"]:
         (other,) = set(one["documents"]) - {found["id"]}
         why = f": {one['reason']}" if one["reason"] else ""
-        page().print(Text(f"  {_minute(one['at'])}  {one['by']} {one['verdict']} {ids.short(other)}{why}"))
+        page().print(Text(f"  {shown_time(one['at'])}  {one['by']} {one['verdict']} {ids.short(other)}{why}"))
     if found["state"] == "open":
         id_ = ids.short(found["id"])
         has_candidates = any(doubt["candidates"] for doubt in found["doubts"])
         verbs = f"confirm {id_} CANDIDATE, or reject {id_} CANDIDATE..." if has_candidates else f"merge {id_} OTHER"
         page().print(f"\nDecide: counterfoil review {verbs}")
-
-
-def _minute(text: str) -> str:
-    return text[:16].replace("T", " ")
 
 
 def _why(doubt: Mapping[str, Any]) -> str:
@@ -241,7 +237,7 @@ def _heading(question: Mapping[str, Any]) -> Text:
     facts += [None if question["temperature"] is None else f"temperature {question['temperature']:g}"]
     if question["input_tokens"] is not None:
         facts.append(f"{question['input_tokens']} tokens in, {question['output_tokens']} out")
-    heading = Text(f"{_minute(question['asked_at'])}  {question['model']}", "bold")
+    heading = Text(f"{shown_time(question['asked_at'])}  {question['model']}", "bold")
     return heading.append(f"  {', '.join(filter(None, facts))}", "dim")
 
 
