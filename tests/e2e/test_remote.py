@@ -12,6 +12,7 @@ import pytest
 
 from cli.local.cloud import Cloud
 from tests.e2e.conftest import COMMAND, SEED, SignIn
+from tests.e2e.waiting import until
 from tools.sample_generator import generate
 
 pytestmark = pytest.mark.e2e
@@ -77,8 +78,8 @@ def test_tenant_is_set_up_and_its_documents_are_processed(run: Run, case: Path) 
     uploaded = run("ingest", str(case), "--tenant", slug, "--wait")
     assert len(uploaded) == len(list(case.iterdir())) > 1
     assert {one["state"] for one in uploaded} == {"succeeded"}
-    assert [one["id"] for one in run("documents", "--tenant", slug)] == [one["id"] for one in uploaded]
-    (cluster,) = run("clusters", "--tenant", slug, "--status", "all")
+    assert {one["id"] for one in run("documents", "--tenant", slug)} == {one["id"] for one in uploaded}
+    (cluster,) = until(lambda: run("clusters", "--tenant", slug, "--status", "all"))
     shown = run("clusters", "show", cluster["id"][-8:])
     assert {one["id"] for one in shown["documents"]} == {one["document_id"] for one in uploaded}
     assert run("review", "--tenant", slug) == []
