@@ -96,12 +96,7 @@ def list_(  # noqa: PLR0913  # one for each option
     """List documents, and files that failed before they became a document, newest first."""
     api = reach(context)
     asked = {"type": kind, "state": state, "from": since, "to": until, "text": text}
-    merged = [
-        one
-        for slug in api.tenants(tenant)
-        for one in api.items(PATH, "documents", limit=limit + 1, tenant=slug, **asked)
-    ]
-    merged.sort(key=lambda one: str(one["received_at"]), reverse=True)
+    merged = api.latest(PATH, "documents", "received_at", api.tenants(tenant), limit=limit + 1, **asked)
     found = merged[:limit]
     if as_json:
         print_json(found)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from cli.failures import CommandError, UsageError
 from cli.local.cloud import Cloud
-from cli.local.tenants import Tenant, list_tenants
+from cli.local.tenants import Tenant
 from counterfoil.aws import errors_mapped
 from counterfoil.documents import upload_list
 from counterfoil.documents.files import INBOX, PREFIX
@@ -47,13 +47,14 @@ def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterat
 def of_tenant(cloud: Cloud, tenant: Tenant) -> list[Upload]:
     """Return the uploads of a tenant in the order of arrival."""
     found: list[Upload] = []
+    after = None
     with cloud.database.tenant(tenant.id) as connection:
-        page = upload_list.page(connection, tenant.id, tenant.slug, limit=_PAGE)
-        found += page.uploads
-        while page.next is not None:
-            page = upload_list.page(connection, tenant.id, tenant.slug, limit=_PAGE, after=page.next)
+        while True:
+            page = upload_list.page(connection, tenant.id, tenant.slug, limit=_PAGE, after=after)
             found += page.uploads
-    return found
+            after = page.next
+            if after is None:
+                return found
 
 
 def unassigned(cloud: Cloud) -> list[Upload]:
@@ -64,8 +65,13 @@ def unassigned(cloud: Cloud) -> list[Upload]:
 
 def of_keys(cloud: Cloud, keys: Collection[str]) -> list[Upload]:
     """Return the uploads with these keys, of every tenant and of none."""
-    of_tenants = (one for tenant in list_tenants(cloud) for one in of_tenant(cloud, tenant))
-    return [one for one in (*of_tenants, *unassigned(cloud)) if one.key in keys]
+    with cloud.database.delivery() as connection:
+        owners = upload_list.owners(connection, cloud.outputs["UploadsBucketName"], keys)
+    found = [one for one in unassigned(cloud) if one.key in keys]
+    for owner in owners:
+        with cloud.database.tenant(owner.tenant_id) as connection:
+            found += upload_list.of_jobs(connection, owner.tenant, owner.jobs)
+    return found
 
 
 def wait_for(cloud: Cloud, uploaded: Sequence[Uploaded], seconds: float) -> list[Upload]:

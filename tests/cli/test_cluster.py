@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from cli.commands.clusters import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
-from counterfoil.documents import diagnostics
-from tests.documents.matching.office import NOW, Office
+from tests.documents.matching.office import Office
 from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
+from tests.documents.test_differences import compute
 
 CASE = [
     order(contract_reference="RV-60"),
@@ -31,19 +31,6 @@ def office(api: None, database: Database, admin: Connection) -> Office:
     admin.execute("UPDATE tenant SET slug = 'acme'")
     office.match_all()
     return office
-
-
-def compute(office: Office, position: int = 0) -> None:
-    """What the worker does about the cluster of a document."""
-    cluster_id = office.ids[position]
-    with office.database.tenant(office.tenant_id) as connection:
-        diagnostics.request(connection, office.tenant_id, [cluster_id], NOW)
-        found = diagnostics.load(connection, office.tenant_id, cluster_id)
-        assert found is not None
-        result = found.examine()
-        rows = connection.execute("SELECT claim_token FROM cluster_diagnostics WHERE id = %s", [cluster_id]).fetchall()
-        diagnostics.write(connection, cluster_id, rows[0][0], result, NOW)
-    office.admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
 
 
 def shown(office: Office, position: int = 0, width: int = 100) -> list[str]:

@@ -9,7 +9,6 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.documents import upload_list
-from counterfoil.documents.files import File
 from counterfoil.documents.upload_list import Stage, State, Upload
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -154,7 +153,7 @@ def test_mail_is_found_by_its_key_for_every_tenant(
     key = "inbox/1/mail.eml"
     upload(admin, None, key=key, status="pending")
     with database.delivery() as connection:
-        assert upload_list.owners(connection, File("b", key, None)) == []
+        assert upload_list.owners(connection, "b", [key]) == []
         assert [one.state for one in upload_list.unassigned(connection, limit=2, key=key).uploads] == [State.WAITING]
 
     admin.execute("UPDATE acquisition_job SET status = 'succeeded', reason = 'Passed on to 2 tenants'")
@@ -163,9 +162,19 @@ def test_mail_is_found_by_its_key_for_every_tenant(
     upload(admin, tenant, key="uploads/acme/1/other.xml")
 
     with database.delivery() as connection:
-        found = upload_list.owners(connection, File("b", key, None))
+        found = upload_list.owners(connection, "b", [key])
         assert found == [(tenant, "acme", [ours]), (other, "other", [theirs])]
         assert upload_list.unassigned(connection, limit=2).uploads == []
+
+
+def test_erased_upload_is_neither_listed_nor_found(admin: Connection, database: Database, tenant: UUID, look: Look):
+    erased = "The file was erased."
+    upload(admin, tenant, key="uploads/acme/1/a.xml", status=None, reason=erased)
+    upload(admin, None, key="uploads/acme/1/a.xml", status=None, reason=erased)
+    assert look() == []
+    with database.delivery() as connection:
+        assert upload_list.owners(connection, "b", ["uploads/acme/1/a.xml"]) == []
+        assert upload_list.unassigned(connection, limit=1).uploads == []
 
 
 def test_pages_follow_the_order_of_arrival(admin: Connection, database: Database, tenant: UUID):

@@ -184,7 +184,7 @@ def deviations(cases: Cases, found: Found) -> list[Deviation]:
         heard = (found.told.get(str(id_)) or {}).get("outcome")
         if heard != outcome:
             files = [one["file_name"] for one in documents_of(cluster)]
-            told.append(Deviation("cases", files, f"the receiver is told: {outcome}", f"it heard: {heard}"))
+            told.append(Deviation("cases", files, f"the result for the receiver: {outcome}", f"it received: {heard}"))
     return told
 
 

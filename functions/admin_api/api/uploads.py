@@ -159,7 +159,7 @@ def _of_key(request: Request, key: str) -> list[Upload]:
     bucket, visible = settings().uploads_bucket, request.visible_tenants()
     assert bucket is not None  # the stack sets it
     with request.database.delivery() as connection:
-        owners = upload_list.owners(connection, File(bucket, key, None))
+        owners = upload_list.owners(connection, bucket, [key])
     found = []
     for owner in owners:
         if visible is None or owner.tenant in visible:

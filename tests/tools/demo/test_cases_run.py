@@ -68,7 +68,7 @@ def expected_of(found: Found) -> Sequence[str]:
     [
         (with_variance(), "nothing wrong"),
         (lambda one: {**one, "documents": one["documents"][:-1]}, "one cluster of these"),
-        (lambda one: {**one, "comparison": None}, "the receiver is told: None"),
+        (lambda one: {**one, "comparison": None}, "the result for the receiver: None"),
         (lambda one: {**one, "documents": one["documents"][1:]}, "a cluster: all agrees"),
     ],
     ids=["something else is wrong", "a paper is missing", "nothing was computed", "the first paper is missing"],
@@ -94,7 +94,7 @@ def test_a_receiver_that_heard_something_else_is_told():
     found = all_well()
     id_ = str(next(iter(found.clusters)))
     for told in ({**found.told, id_: {"outcome": "incomplete"}}, {**found.told, id_: None}):
-        assert expected_of(replace(found, told=told)) == ["the receiver is told: matched"]
+        assert expected_of(replace(found, told=told)) == ["the result for the receiver: matched"]
 
 
 def test_a_failed_document_is_told():

@@ -11,7 +11,7 @@
 | failed | its attempts are exhausted or useless; the note says why, and it has a dead letter |
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -21,7 +21,6 @@ from uuid import UUID
 from counterfoil.db import Connection
 from counterfoil.documents import document_list
 from counterfoil.documents.document_list import Place
-from counterfoil.documents.files import File
 from counterfoil.documents.removal import STAYS
 from counterfoil.documents.structured import ROLES
 
@@ -126,14 +125,15 @@ SELECT id, key, created_at, status, coalesce(error, reason) FROM {_JOBS}
   AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) > (%(after_at)s, %(after_id)s::uuid))
 ORDER BY created_at, id LIMIT %(limit)s
 """  # noqa: S608  # constants
-_OWNERS = """
-SELECT t.id, t.slug, array_agg(a.id) FROM acquisition_job a JOIN tenant t ON t.id = a.tenant_id
-WHERE a.bucket = %s AND a.key = %s GROUP BY t.id, t.slug ORDER BY t.slug
-"""
+_OWNERS = f"""
+SELECT t.id, t.slug, array_agg(a.id)
+FROM (SELECT * FROM {_JOBS} AND bucket = %s AND key = ANY(%s)) AS a JOIN tenant t ON t.id = a.tenant_id
+GROUP BY t.id, t.slug ORDER BY t.slug
+"""  # noqa: S608  # constants
 
 
 class Owned(NamedTuple):
-    """Acquisition jobs of one tenant for one file."""
+    """Acquisition jobs of one tenant for some files."""
 
     tenant_id: UUID
     tenant: str
@@ -160,9 +160,9 @@ def unassigned(connection: Connection, *, limit: int, after: Place | None = None
     return Page(found, Place(found[-1].received_at, found[-1].id) if len(rows) > limit else None)
 
 
-def owners(connection: Connection, file: File) -> list[Owned]:
-    """Return the acquisition jobs for every version of a file by tenant, as the delivery role."""
-    return [Owned(*row) for row in connection.execute(_OWNERS, [file.bucket, file.key])]
+def owners(connection: Connection, bucket: str, keys: Collection[str]) -> list[Owned]:
+    """Return the acquisition jobs for every version of some files by tenant, as the delivery role."""
+    return [Owned(*row) for row in connection.execute(_OWNERS.encode(), [bucket, list(keys)])]
 
 
 def of_jobs(connection: Connection, tenant: str, jobs: Sequence[UUID]) -> list[Upload]:
