@@ -12,6 +12,7 @@ from cli.local.cloud import Cloud
 from counterfoil import tenants
 from counterfoil.audit import Change
 from counterfoil.db import Connection, mapped
+from counterfoil.validation import UNASSIGNED
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import NewDestination
 
@@ -20,8 +21,6 @@ OWNER = "counterfoil_owner"
 TOOL = "counterfoil"
 """Actor of changes that the tools make automatically, such as the tenants of the demo."""
 ORGANIZATION = "Local"
-NOBODY = "-"
-"""Slug of unassigned dead letters."""
 LOCAL_ALLOWLIST = ("127.0.0.0/8", "::1/128")
 """Internal addresses that functions of the local cloud may call."""
 
@@ -47,7 +46,7 @@ def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
     Raises:
         UsageError: there is no such tenant.
     """
-    if slug == NOBODY:
+    if slug == UNASSIGNED:
         raise UsageError("'-' is not a tenant. Unassigned dead letters: counterfoil dlq list --tenant -")
     known = list_tenants(cloud)
     if slug is None:

@@ -31,6 +31,7 @@ from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Send
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import SignIn, settings
+from counterfoil.validation import SLUG, UNASSIGNED
 from functions.admin_api.http import ForbiddenError, NotFoundError
 
 # -- tokens -----------------------------------------------------------------------------------------------------------
@@ -133,8 +134,6 @@ def _payload(event: Mapping[str, Any]) -> Mapping[str, Any]:
 # -- roles ------------------------------------------------------------------------------------------------------------
 
 EVERY_TENANT = "*"
-UNASSIGNED = "-"
-"""Slug of dead letters and audit entries without a tenant, such as those of unreadable messages."""
 LONGEST_ACTOR = 254
 EDIT_PAYLOADS = "edit-payloads"
 """Group of operators who may edit payloads."""
@@ -204,7 +203,7 @@ def _is_storable(name: str) -> bool:
 # -- tenants ----------------------------------------------------------------------------------------------------------
 
 ONE_BY_ONE = "these are read and settled one by one"
-Slug = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
+Slug = Annotated[str, StringConstraints(pattern=f"^{SLUG}$")]
 """Name of a tenant in URLs."""
 
 
@@ -257,7 +256,10 @@ def item_id(text: str, absent: str) -> UUID:
 
 
 def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[UUID, str] | None:
-    """Return the tenant of a row, by id and slug; as the delivery role."""
+    """Return the tenant of a row, by id and slug; as the delivery role.
+
+    `table` is a table, or a query in parentheses with the columns `id` and `tenant_id`.
+    """
     statement = f"SELECT t.id, t.slug FROM {table} o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s"  # noqa: S608  # a literal
     return connection.execute(statement, [id_]).fetchone()
 
@@ -482,15 +484,15 @@ class Request:
             raise ForbiddenError("This requires the viewer role for a tenant: ask an admin for it.")
         return None if EVERY_TENANT in self.caller.tenants else sorted(self.caller.tenants)
 
-    def owned(self, text: str, owner: Callable[[Connection, UUID], tuple[UUID, str] | None], absent: str) -> Owned:
-        """Return an item by the id in a path, with its tenant.
+    def owned(self, id_: UUID | str, table: LiteralString, absent: str) -> Owned:
+        """Return an item of a table by its id, with its tenant. See `owner_of`.
 
         Raises:
-            NotFoundError: `owner` does not find it, or the caller may not view it. Both say `absent`.
+            NotFoundError: it does not exist, or the caller may not view it. Both say `absent`.
         """
-        id_ = item_id(text, absent)
+        id_ = id_ if isinstance(id_, UUID) else item_id(id_, absent)
         with self.database.delivery() as connection:
-            found = owner(connection, id_)
+            found = owner_of(connection, table, id_)
         if found is None or not self.caller.may(Role.VIEWER, found[1]):
             raise NotFoundError(absent)
         return Owned(*found, id_)

@@ -18,6 +18,7 @@ from pydantic import StringConstraints
 from counterfoil.db import Database
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
+from counterfoil.validation import SLUG, UNASSIGNED
 from functions.admin_api.auth import Allowance, Caller, Reads, Request, TenantSlug
 from functions.admin_api.http import etag, is_current
 
@@ -31,7 +32,7 @@ Cursor = Annotated[str | None, Query(description="`next` of the previous page.")
 OneTenant = Annotated[TenantSlug | None, Query(description="A tenant's slug.")]
 TenantPath = Annotated[TenantSlug, Path(description="The tenant's slug.")]
 TenantOrUnassigned = Annotated[
-    Annotated[str, StringConstraints(pattern="^(?:-|[a-z0-9][a-z0-9-]{0,62})$")] | None,
+    Annotated[str, StringConstraints(pattern=f"^(?:{UNASSIGNED}|{SLUG})$")] | None,
     Query(description="A tenant's slug; `-` for everything without a tenant, which requires all tenants."),
 ]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the resource as read; required.")]

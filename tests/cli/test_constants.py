@@ -18,7 +18,7 @@ from functions.admin_api.api.operations import RETRY_RATE
         (dead_letter_changes.SETTLED, purges.SETTLED),
         (dead_letter_changes.RESTORABLE_DAYS, purges.RESTORE_WITHIN.days),
         ((dead_letter_changes.RETRY_RATE, dead_letter_changes.MAX_RATE), (RETRY_RATE, bulk.MAX_RATE)),
-        (get_args(dead_letter_changes.Action), get_args(bulk.Action)),
+        (get_args(dead_letter_changes.Action), get_args(store.LetterAction)),
         (dead_letter_exports.ENDINGS, export.ENDINGS),
         (set(operations.STYLES), set(get_args(store.State))),
         (set(operations.RESULTS), set(get_args(store.Action)) - set(store.LISTING)),

@@ -16,7 +16,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.work import Send
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Step
-from counterfoil.operations.store import Item, NewOperation, Operation, Steer
+from counterfoil.operations.store import Item, LetterAction, NewOperation, Operation, Steer
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import rows
@@ -54,7 +54,7 @@ class Yard:
 
     def request(
         self,
-        action: bulk.Action = "retry",
+        action: LetterAction = "retry",
         *,
         job_ids: Sequence[UUID] | None = None,
         rate: int = 500,

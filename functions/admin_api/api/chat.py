@@ -24,6 +24,8 @@ from functions.admin_api.http import ForbiddenError, responses
 MESSAGES_PAGE, LONGEST_MESSAGES_PAGE = 100, 1000
 """Messages of a transcript."""
 
+_SESSION = "(SELECT session_id AS id, tenant_id FROM chat_message WHERE number = 1)"
+
 routes = Routes()
 
 
@@ -147,12 +149,7 @@ def delete_chat_session(request: Request, session_id: Id) -> Response[None]:
 
 def _owned(request: Request, session_id: str) -> tuple[UUID, UUID, str]:
     """Return the id of a conversation, and the id and slug of its tenant."""
-    try:
-        id_ = UUID(session_id)
-    except ValueError:
-        raise SessionNotFoundError from None
-    with request.database.delivery() as connection:
-        found = chat.session_owner(connection, id_)
-    if found is None or not request.caller.may(Role.VIEWER, found[1]) or not request.caller.subject:
+    tenant_id, slug, id_ = request.owned(session_id, _SESSION, str(SessionNotFoundError()))
+    if not request.caller.subject:
         raise SessionNotFoundError
-    return id_, *found
+    return id_, tenant_id, slug

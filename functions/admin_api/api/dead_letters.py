@@ -41,9 +41,9 @@ from counterfoil.dead_letters.search import (
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.tasks import store as tasks
-from counterfoil.validation import IN_UTC, Moment, PrintableText
+from counterfoil.validation import IN_UTC, UNASSIGNED, Moment, PrintableText
 from functions.admin_api import http
-from functions.admin_api.auth import UNASSIGNED, Caller, Request, Role, Scope, item_id
+from functions.admin_api.auth import Caller, Request, Role, Scope, item_id, owner_of
 from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
@@ -396,7 +396,7 @@ def find_named(
 
 def _owns_task(request: Request, job_id: UUID) -> bool:
     with request.database.delivery() as connection:
-        owner = tasks.owner(connection, job_id)
+        owner = owner_of(connection, "task", job_id)
     if owner is None:
         return False
     with request.database.tenant(owner[0]) as connection:

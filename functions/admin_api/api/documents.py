@@ -357,7 +357,7 @@ def _question(said: judge.Said, summaries: Mapping[UUID, review.ReviewDocument])
 
 def owned(request: Request, document_id: str) -> Owned:
     """Return the tenant and id of a document that the caller may view."""
-    return request.owned(document_id, review.owner, NO_DOCUMENT)
+    return request.owned(document_id, "document", NO_DOCUMENT)
 
 
 _FILE = "SELECT bucket, key, version, encode(content_hash, 'hex') FROM document WHERE id = %s"

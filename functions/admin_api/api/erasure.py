@@ -15,7 +15,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 from pydantic import BaseModel, Field
 
 from counterfoil import tenant_erasure
-from counterfoil.db import Connection, retry_conflicts
+from counterfoil.db import retry_conflicts
 from counterfoil.documents import erasure
 from counterfoil.documents.erasure import Erasure
 from counterfoil.errors import RejectedRequestError, VersionError
@@ -110,12 +110,7 @@ def _planned(plan: ErasurePlan) -> Response[Any]:
     return answer(200, plan, {"ETag": etag(plan.documents), "Cache-Control": "no-store"})
 
 
-_OWNER = """
-SELECT t.id, t.slug FROM tenant t WHERE t.id = (
-    SELECT tenant_id FROM document WHERE id = %(id)s
-    UNION ALL SELECT tenant_id FROM document_removal WHERE document_id = %(id)s LIMIT 1
-)
-"""
+_EVER = "(SELECT id, tenant_id FROM document UNION ALL SELECT document_id, tenant_id FROM document_removal)"
 _DOCUMENTS = """
 SELECT count(*) FROM (
     SELECT FROM document WHERE id = %(id)s OR parent_id = %(id)s
@@ -143,7 +138,7 @@ def erase_document(
     The request is made twice: without `confirm`, and then with it and the ETag of the preview.
     """
     confirmation = Confirmation(confirm, condition)
-    tenant_id, slug, id_ = request.owned(document_id, _owner, NO_DOCUMENT)
+    tenant_id, slug, id_ = request.owned(document_id, _EVER, NO_DOCUMENT)
     request.admit("Erasing a document", slug, tenant_id, role=Role.ADMIN)
     by = request.caller.named()
 
@@ -171,11 +166,6 @@ def erase_document(
         retained_files=done.retained_files,
     )
     return answer(200, erased)
-
-
-def _owner(connection: Connection, document_id: UUID) -> tuple[UUID, str] | None:
-    row = connection.execute(_OWNER, {"id": document_id}).fetchone()
-    return None if row is None else (row[0], row[1])
 
 
 _TENANT = "SELECT id FROM tenant WHERE slug = %s"

@@ -164,7 +164,7 @@ def _decide(
     hold: Hold,
     decide: Callable[[Connection, UUID, Decision], list[Send] | None],
 ) -> MailDecided:
-    tenant_id, slug, id_ = request.owned(mail_id, holds.owner, NO_MAIL)
+    tenant_id, slug, id_ = request.owned(mail_id, "source", NO_MAIL)
     request.admit("Deciding about mail", slug, tenant_id)
     decision = Decision(id_, request.caller.named()[:LONGEST_NAME], request.now, asked.reason if asked else None)
 

@@ -214,7 +214,7 @@ def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
 
 @contextmanager
 def _pool(request: Request, pool_id: str) -> Iterator[tuple[Connection, UUID, Pool, str]]:
-    tenant_id, slug, id_ = request.owned(pool_id, pool_list.owner, NO_POOL)
+    tenant_id, slug, id_ = request.owned(pool_id, "offer_pool", NO_POOL)
     with request.database.tenant(tenant_id) as connection:
         pool = pool_list.show(connection, tenant_id, id_, request.now)
         if pool is None:

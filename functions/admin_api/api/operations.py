@@ -25,20 +25,11 @@ from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.documents import reprocess
 from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
 from counterfoil.operations import engine, store
-from counterfoil.operations.store import Action, NewOperation, Operation, Result, State, Steer
-from counterfoil.validation import IN_UTC, Moment
+from counterfoil.operations.store import Action, LetterAction, NewOperation, Operation, Result, State, Steer
+from counterfoil.validation import IN_UTC, UNASSIGNED, Moment
 from functions.admin_api import http
 from functions.admin_api.api.dead_letters import LetterSummary, Note, Pointers, hide_secrets, summary
-from functions.admin_api.auth import (
-    ONE_BY_ONE,
-    UNASSIGNED,
-    Caller,
-    Owned,
-    Request,
-    Role,
-    TenantSlug,
-    owner_of,
-)
+from functions.admin_api.auth import ONE_BY_ONE, Caller, Owned, Request, Role, TenantSlug
 from functions.admin_api.endpoint import (
     PAGE,
     VERSIONED,
@@ -199,7 +190,7 @@ class ReprocessingRequest(BaseModel):
     rate: int = Field(default=REPROCESSING_RATE, ge=1, le=reprocess.MAX_RATE, description="Documents per minute.")
 
 
-DOING: dict[bulk.Action, str] = {"retry": "Trying again", "resolve": "Resolving", "ignore": "Ignoring"}
+DOING: dict[LetterAction, str] = {"retry": "Trying again", "resolve": "Resolving", "ignore": "Ignoring"}
 
 
 @dataclass(frozen=True)
@@ -213,7 +204,7 @@ class _Meant:
 
 
 def _bulk(
-    action: bulk.Action, wanted: BulkRetry | BulkResolution | BulkIgnoring, request: Request
+    action: LetterAction, wanted: BulkRetry | BulkResolution | BulkIgnoring, request: Request
 ) -> BulkPreview | OperationProgress:
     """Store an operation; or return its preview for a dry run.
 
@@ -242,7 +233,7 @@ def _bulk(
     return progress(retry_conflicts(once), meant.slug, request.caller)
 
 
-def _meant(action: bulk.Action, wanted: Bulk, request: Request) -> _Meant:
+def _meant(action: LetterAction, wanted: Bulk, request: Request) -> _Meant:
     if wanted.filter is not None:
         slug = request.slug(wanted.filter.tenant)
         tenant_id = request.admit(DOING[action], slug)
@@ -270,7 +261,7 @@ def _pending(wanted: BulkFilter) -> DeadLetterFilter:
 
 def owned(request: Request, operation_id: str) -> Owned:
     """Return an operation that the caller may view, by its id."""
-    return request.owned(operation_id, lambda connection, id_: owner_of(connection, "operation", id_), NO_OPERATION)
+    return request.owned(operation_id, "operation", NO_OPERATION)
 
 
 def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgress:

@@ -22,6 +22,7 @@ from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import Code
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import http
+from functions.admin_api.api.documents import NO_DOCUMENT
 from functions.admin_api.auth import Request, Role, item_id
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
 from functions.admin_api.http import ConflictError, NotFoundError, responses
@@ -233,7 +234,7 @@ def list_reviews(  # a query has this many parameters
 )
 def show_review(request: Request, document_id: Id) -> Review:
     """Return one document in doubt, with its candidates and their evidence."""
-    tenant_id, slug, id_ = request.owned(document_id, review.owner, NO_REVIEW)
+    tenant_id, slug, id_ = request.owned(document_id, "document", NO_REVIEW)
     found = review.item(request.database, tenant_id, slug, id_)
     if found is None:
         raise NotFoundError(NO_REVIEW)
@@ -341,11 +342,7 @@ def _decide(
         NotFoundError: the document does not exist, or the caller may not see it.
         ConflictError: it is no longer in doubt, or the difference no longer exists.
     """
-    with request.database.delivery() as connection:
-        found = review.owner(connection, id_)
-    if found is None or not request.caller.may(Role.VIEWER, found[1]):
-        raise NotFoundError("There is no such document.")
-    tenant_id, slug = found
+    tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)
     who = Who(request.caller.subject[:LONGEST_NAME] or "unknown", asked.reason, asked.supersedes)
 

@@ -22,7 +22,7 @@ from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task
 from counterfoil.tasks.types import TYPES, enabled_type
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import http
-from functions.admin_api.auth import Caller, Owned, Request, Role, Slug
+from functions.admin_api.auth import Caller, Request, Role, Slug
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
 from functions.admin_api.http import NotFoundError, responses
 
@@ -176,7 +176,7 @@ def list_tasks(  # a query has this many parameters
 )
 def show_task(request: Request, job_id: Id) -> TaskHistory:
     """Return one task: its status, result and attempts."""
-    tenant_id, slug, id_ = _owned(request, job_id)
+    tenant_id, slug, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
         task = _visible(store.show(connection, id_), request.caller)
         tries = store.tries(connection, id_, limit=LAST_TRIES)
@@ -192,7 +192,7 @@ def show_task(request: Request, job_id: Id) -> TaskHistory:
 )
 def cancel_task(request: Request, job_id: Id) -> TaskDetail:
     """Cancel an unfinished task. It no longer starts, and a running attempt has no effect."""
-    tenant_id, slug, id_ = _owned(request, job_id)
+    tenant_id, slug, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
         _visible(store.show(connection, id_), request.caller)
     request.admit("Cancelling", slug, tenant_id)
@@ -207,10 +207,6 @@ def cancel_task(request: Request, job_id: Id) -> TaskDetail:
     task, sends = found
     request.send(sends)
     return TaskDetail.model_validate({**vars(task), "tenant": slug})
-
-
-def _owned(request: Request, job_id: str) -> Owned:
-    return request.owned(job_id, store.owner, NO_TASK)
 
 
 def _visible(task: Task | None, caller: Caller) -> Task:

@@ -19,10 +19,10 @@ from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.documents.upload_list import Stage, State, Upload
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
-from counterfoil.validation import PrintableText
+from counterfoil.validation import UNASSIGNED, PrintableText
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT, Stored
-from functions.admin_api.auth import LONGEST_ACTOR, UNASSIGNED, Request, Scope, Slug
+from functions.admin_api.auth import LONGEST_ACTOR, Request, Scope, Slug
 from functions.admin_api.endpoint import PAGE, Cursor, Limit, Routes, TenantOrUnassigned, answer
 from functions.admin_api.http import NotFoundError, responses
 

@@ -11,8 +11,9 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
 from counterfoil.delivery.work import Message
 from counterfoil.kinds import KINDS
+from counterfoil.validation import UNASSIGNED
 from functions.admin_api import handler
-from functions.admin_api.auth import UNASSIGNED, Caller, Role
+from functions.admin_api.auth import Caller, Role
 from functions.admin_api.handler import described
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken

@@ -17,10 +17,11 @@ from counterfoil.db import Connection
 from counterfoil.documents.mail.message import recipients
 from counterfoil.errors import RejectedRequestError
 from counterfoil.tenant_erasure import SLUG_RETENTION
+from counterfoil.validation import SLUG
 
 DEFAULT_ORGANIZATION = "Default"
 LONGEST_EMAIL = 254
-_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_SLUG = re.compile(SLUG)
 _EMAIL = re.compile(r"[!-~]+@[!-~]+\.[!-~]+")
 
 

@@ -11,6 +11,10 @@ from counterfoil.errors import CounterfoilError
 
 M = TypeVar("M", bound=BaseModel)
 PrintableText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]
+SLUG = "[a-z0-9][a-z0-9-]{0,62}"
+"""Pattern of a tenant's name in URLs."""
+UNASSIGNED = "-"
+"""Slug of dead letters and audit entries without a tenant, such as those of unreadable messages."""
 DECEPTIVE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 """Control characters for a character class, including those that change the direction of writing (UAX #9)."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")

@@ -36,7 +36,6 @@ from counterfoil.operations.engine import ACTOR, Applied, Definition, Outlook, T
 from counterfoil.operations.store import Item, NewOperation, Operation, Result
 from counterfoil.tasks.task_type import InvalidPayloadError
 
-Action = Literal["retry", "resolve", "ignore"]
 _BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
 MAX_RATE = 500
 """Dead letters per second."""

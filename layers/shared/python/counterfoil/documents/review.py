@@ -250,7 +250,6 @@ WHERE r.state = %(state)s
   AND (%(after_at)s::timestamptz IS NULL OR (r.opened_at, r.document_id) > (%(after_at)s, %(after_id)s::uuid))
 ORDER BY r.opened_at, r.document_id LIMIT %(limit)s
 """
-_OWNER = "SELECT d.tenant_id, t.slug FROM document d JOIN tenant t ON t.id = d.tenant_id WHERE d.id = %s"
 
 
 def places(connection: Connection, wanted: ReviewFilter, limit: int) -> list[ReviewCursor]:
@@ -267,12 +266,6 @@ def places(connection: Connection, wanted: ReviewFilter, limit: int) -> list[Rev
         "limit": limit,
     }
     return [ReviewCursor(*row) for row in connection.execute(_PLACES, values)]
-
-
-def owner(connection: Connection, document_id: UUID) -> tuple[UUID, str] | None:
-    """Return id and slug of a document's tenant, as the delivery role; None if it does not exist."""
-    row = connection.execute(_OWNER, [document_id]).fetchone()
-    return None if row is None else (row[0], row[1])
 
 
 @dataclass(frozen=True)

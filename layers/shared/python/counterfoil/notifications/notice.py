@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from counterfoil.validation import UNASSIGNED
+
 SUBJECTS = {
     "acquisition": ("upload", "uploads"),
     "ingestion": ("document", "documents"),
@@ -19,8 +21,6 @@ OF_DOCUMENTS = frozenset({"ingestion", "matching"})
 WORK = ("piece of work", "pieces of work")
 OPERATION = "bulk"
 """In place of a worker: what is told of is an operation on many dead letters, which halted itself."""
-NOBODY = "-"
-"""Named in place of a tenant's slug, where a dead letter belongs to none."""
 LONGEST_NAME = 80
 LONGEST_ERROR = 1000
 """Characters of an error that are told."""
@@ -115,7 +115,7 @@ def worded(notice: Notice, console_url: str | None, digest_seconds: float) -> Te
 def _of_operation(notice: Notice, console_url: str | None) -> Text:
     """That an operation halted itself, as its last halt has it."""
     failure = notice.first[-1]
-    slug = notice.tenant.slug if notice.tenant else NOBODY
+    slug = notice.tenant.slug if notice.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
     facts = [
         Fact("Why", one_line(failure.error, LONGEST_ERROR)),
@@ -151,7 +151,7 @@ def _tenant(tenant: Tenant | None) -> str:
 def _subjects(notice: Notice, console_url: str | None) -> list[Fact]:
     """The failures, each with a link to its document in the console, or to its dead letter if it has none."""
     console = console_url.rstrip("/") if console_url else None
-    tenant = notice.tenant.slug if notice.tenant else NOBODY
+    tenant = notice.tenant.slug if notice.tenant else UNASSIGNED
     facts = []
     for failure in notice.first:
         word, _ = failure.subject

@@ -130,14 +130,6 @@ def _pools(connection: Connection, tenant_id: UUID, now: datetime, limit: int, w
     return [Pool(*row) for row in connection.execute(statement.encode(), values)]
 
 
-def owner(connection: Connection, pool_id: UUID) -> tuple[UUID, str] | None:
-    """The tenant of a pool, by id and slug; as the delivery role. None where there is no such pool."""
-    row = connection.execute(
-        "SELECT p.tenant_id, t.slug FROM offer_pool p JOIN tenant t ON t.id = p.tenant_id WHERE p.id = %s", [pool_id]
-    ).fetchone()
-    return None if row is None else (row[0], row[1])
-
-
 @dataclass(frozen=True)
 class Shard:
     """The work of serving some users of a pool."""

@@ -7,7 +7,7 @@ result once. `engine` runs them. All functions but `unfinished` and `forget` req
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -16,9 +16,11 @@ from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, VersionError
 
-Action = Literal["retry", "resolve", "ignore", "purge", "restore", "export", "extract", "match"]
-ACTIONS: tuple[Action, ...] = ("retry", "resolve", "ignore", "purge", "restore", "export", "extract", "match")
-LISTING: tuple[Action, ...] = ("retry", "resolve", "ignore")
+LetterAction = Literal["retry", "resolve", "ignore"]
+"""Actions on listed dead letters."""
+Action = Literal[LetterAction, "purge", "restore", "export", "extract", "match"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+LISTING: tuple[Action, ...] = get_args(LetterAction)
 """Actions whose operations list their items. The others walk their data."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
 """Worker of each action on documents. The other actions are on dead letters."""

@@ -224,18 +224,6 @@ class Transcript:
     """Whether more messages follow."""
 
 
-def session_owner(connection: Connection, session_id: UUID) -> tuple[UUID, str] | None:
-    """Return a conversation's tenant by id and slug, or None. Runs as the delivery role."""
-    row = connection.execute(
-        """
-        SELECT t.id, t.slug FROM chat_message m JOIN tenant t ON t.id = m.tenant_id
-        WHERE m.session_id = %s AND m.number = 1
-        """,
-        [session_id],
-    ).fetchone()
-    return None if row is None else (row[0], row[1])
-
-
 # A text is never shorter in JSON, so most of the text that does not fit is never converted.
 _TRANSCRIPT = """
 SELECT m.number, m.role, m.content, m.job_id, m.created_at,

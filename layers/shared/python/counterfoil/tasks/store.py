@@ -311,14 +311,6 @@ def show(connection: Connection, job_id: UUID) -> Task | None:
     return None if row is None else Task(*row)
 
 
-def owner(connection: Connection, job_id: UUID) -> tuple[UUID, str] | None:
-    """The tenant of a task, by id and slug; as the delivery role. None where there is no such task."""
-    row = connection.execute(
-        "SELECT t.tenant_id, tenant.slug FROM task t JOIN tenant ON tenant.id = t.tenant_id WHERE t.id = %s", [job_id]
-    ).fetchone()
-    return None if row is None else (row[0], row[1])
-
-
 def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[Try]:
     """What became of the last `limit` tries of a task, the first of them first; of its tenant's transaction."""
     rows = connection.execute(

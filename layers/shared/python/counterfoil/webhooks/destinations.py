@@ -14,6 +14,7 @@ from counterfoil.delivery.dead_letter import settle
 from counterfoil.delivery.work import JOB_NAMESPACE, Send, begin
 from counterfoil.egress import Egress
 from counterfoil.errors import RejectedRequestError
+from counterfoil.validation import SLUG
 from counterfoil.webhooks.kinds import DOCUMENT_OUTPUT
 from counterfoil.webhooks.payload import SCHEMA_VERSION, Job
 
@@ -26,7 +27,7 @@ SECRET_PREFIX = "whsec_"  # noqa: S105  # what every secret begins with
 LONGEST_PREFIX = 200
 DEFAULT_EVENTS = ("cluster", "document")
 Kind = Literal["webhook", "s3"]
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_NAME = re.compile(SLUG)
 _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
 

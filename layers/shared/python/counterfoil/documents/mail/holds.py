@@ -100,14 +100,6 @@ def page(connection: Connection, tenant_id: UUID, hold: Hold, after: MailCursor 
     return [Mail(*row) for row in connection.execute(_PAGE, values)]
 
 
-def owner(connection: Connection, source_id: UUID) -> tuple[UUID, str] | None:
-    """Return the id and slug of the tenant of a source, or None. Run it as the delivery role."""
-    row = connection.execute(
-        "SELECT s.tenant_id, t.slug FROM source s JOIN tenant t ON t.id = s.tenant_id WHERE s.id = %s", [source_id]
-    ).fetchone()
-    return None if row is None else (row[0], row[1])
-
-
 @dataclass(frozen=True)
 class Decision:
     """Decision of an operator about a held mail."""
