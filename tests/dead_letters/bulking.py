@@ -16,7 +16,7 @@ from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.work import Send
 from counterfoil.operations import engine, store
 from counterfoil.operations.engine import Step
-from counterfoil.operations.store import Item, LetterAction, NewOperation, Operation, Steer
+from counterfoil.operations.store import LetterAction, NewOperation, Operation, OperationItem, Steer
 from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import rows
@@ -85,7 +85,7 @@ class Yard:
         with self.database.tenant(self.tenant_id) as connection:
             return store.show(connection, operation.id)
 
-    def items(self, operation: Operation) -> list[Item]:
+    def items(self, operation: Operation) -> list[OperationItem]:
         """All of its letters."""
         with self.database.tenant(self.tenant_id) as connection:
             return store.items(connection, operation.id, limit=1_000_000)

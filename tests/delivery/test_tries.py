@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import timedelta
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 from uuid import UUID
 
 import pytest
@@ -18,7 +18,7 @@ from counterfoil.delivery.retry import MAX_SENDS, RedeliverPolicy, RequeuePolicy
 from counterfoil.delivery.work import Message, begin
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.kinds import KINDS
-from functions.admin_api.api.tasks import TaskTry
+from counterfoil.tasks.store import TaskTry
 from functions.dead_letters.archiver import Archiver
 from tests.delivery.harness import (
     DONE,
@@ -277,5 +277,5 @@ def test_people_may_be_shown_every_outcome_that_a_try_may_have(admin: Connection
     (allowed,) = admin.execute(
         "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'work_attempt_outcome_check'"
     )
-    shown = TaskTry.model_fields["outcome"].annotation
+    shown = get_type_hints(TaskTry)["outcome"]
     assert set(re.findall(r"'(\w+)'", allowed[0])) == set(get_args(shown))

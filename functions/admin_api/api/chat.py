@@ -5,17 +5,17 @@ role.
 """
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from counterfoil.db import retry_conflicts
 from counterfoil.delivery.work import LARGEST
 from counterfoil.tasks import chat
-from counterfoil.tasks.chat import SessionNotFoundError
+from counterfoil.tasks.chat import ChatMessage, SessionNotFoundError
 from functions.admin_api import http
 from functions.admin_api.auth import Request, Role
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
@@ -44,19 +44,6 @@ class ChatSessionPage(BaseModel):
 
     sessions: list[ChatSession]
     next: str | None
-
-
-class ChatMessage(BaseModel):
-    """A message."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    number: int = Field(description="Its place in the session.")
-    role: Literal["user", "assistant"]
-    content: str
-    job_id: UUID = Field(description="Task that the message started, or that wrote the reply.")
-    created_at: datetime
-    status: str | None = Field(description="Status of that task; null if it was deleted.")
 
 
 class ChatTranscript(BaseModel):
@@ -117,7 +104,7 @@ def show_chat_session(
     return ChatTranscript(
         session_id=id_,
         tenant=slug,
-        messages=[ChatMessage.model_validate(one) for one in said.entries],
+        messages=list(said.entries),
         next=said.entries[-1].number if said.is_cut else None,
     )
 

@@ -12,9 +12,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.documents import clusters
-from counterfoil.documents.clusters import COUNTED, ClusterFilter, ClusterSummary, Sort
+from counterfoil.documents.clusters import COUNTED, ClusterEdge, ClusterFilter, ClusterSummary, Sort
 from counterfoil.documents.document_list import Place
-from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
@@ -106,22 +105,6 @@ def list_clusters(  # a query is this many parameters
         clusters=[row(one, slug) for one in found.clusters],
         next=None if found.next is None else http.cursor(found.next.key, found.next.id),
         counts=counts,
-    )
-
-
-class ClusterEdge(Stored):
-    """Two documents that belong together, and why."""
-
-    document_a_id: UUID
-    document_b_id: UUID
-    score: float = Field(description="In bits: log2 of the odds for it.")
-    confidence: str
-    decided_by: str
-    reasoning: str
-    decided_at: datetime
-    evidence: list[Step] = Field(description="What each feature says, in the order in which they are scored.")
-    question_about: UUID | None = Field(
-        description="The document in the question to a language model; null if none decided."
     )
 
 

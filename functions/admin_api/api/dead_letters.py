@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, S
 from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.dead_letters import actions, groups, history, search
-from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, Wish
+from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, PayloadEdit, Wish
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.dead_letters.search import (
     LONGEST_TEXT,
@@ -620,20 +620,6 @@ class LetterChanged(BaseModel):
     version: int
 
 
-class PayloadEdit(BaseModel):
-    """One edit of a payload."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    by: str
-    at: datetime
-    note: str | None
-    before: dict[str, JsonValue] = Field(description="Original values of the fields that differ.")
-    after: dict[str, JsonValue] = Field(
-        description="Edited values of the same fields. Empty in both: the edit takes earlier ones back."
-    )
-
-
 class LetterPayload(BaseModel):
     """The payload of a failed task."""
 
@@ -733,7 +719,7 @@ def show_payload(request: Request, job_id: Id) -> Response[LetterPayload]:
             task_type=found.type.name,
             original=found.original,
             edited=found.edited,
-            edits=[PayloadEdit.model_validate(one) for one in found.edits],
+            edits=list(found.edits),
             version=found.version,
         )
     )

@@ -15,8 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from counterfoil.db import Database
 from counterfoil.documents import document_detail, document_list, files, page_images, review
-from counterfoil.documents.document_detail import Kind
-from counterfoil.documents.document_list import STAGES, STATES, Place, StageName, StageState, Summary, Wanted
+from counterfoil.documents.document_detail import (
+    DocumentField,
+    DocumentLetter,
+    DocumentPart,
+    DocumentSource,
+    Kind,
+    Progress,
+)
+from counterfoil.documents.document_list import STAGES, STATES, DocumentStage, Place, Summary, Total, Wanted
 from counterfoil.documents.files import File
 from counterfoil.documents.matching import judge
 from counterfoil.documents.matching.evidence import Step
@@ -55,24 +62,6 @@ class Stored(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-class Stage(Stored):
-    """Progress of a stage."""
-
-    stage: StageName
-    state: StageState = Field(description="none: this stage does not apply; skipped: it found nothing to do.")
-    reason: str | None = Field(description="Why, in a sentence; of a failure, the error.")
-
-
-class Total(Stored):
-    """Total of a document: gross if stated, else net."""
-
-    amount: str = Field(description="As it is stated, a decimal number.")
-    minor: int | None = Field(
-        description="In the currency's smallest unit (ISO 4217); null where no currency is stated, or more digits."
-    )
-    currency: str | None
-
-
 class DocumentSummary(Stored):
     """A document as lists have it."""
 
@@ -91,7 +80,7 @@ class DocumentSummary(Stored):
         description="null until its cluster was compared; needs-review if it names no party and was not matched."
     )
     missing: list[str] = Field(description="Expected facts that were not read: number, date, supplier, buyer, total.")
-    stages: list[Stage]
+    stages: list[DocumentStage]
     dead_letter: UUID | None = Field(
         description="Dead letter of a file that failed before it became a document. `id` then names no document."
     )
@@ -107,25 +96,6 @@ class DocumentPage(Stored):
     next: str | None
 
 
-class DocumentField(Stored):
-    """A field that a document states."""
-
-    path: str
-    value: JsonValue
-    source: str | None = Field(description="The way it was found; null where that was not kept.")
-    confidence: float | None = Field(description="0 to 1.")
-    page: int | None
-
-
-class Progress(Stage):
-    """Progress of a stage, with its attempts."""
-
-    attempts: int
-    revision: int
-    failed_at: datetime | None
-    next_attempt_at: datetime | None
-
-
 class DocumentEdge(Stored):
     """A document that it belongs together with, and why."""
 
@@ -136,34 +106,6 @@ class DocumentEdge(Stored):
     reasoning: str
     decided_at: datetime
     evidence: list[Step]
-
-
-class DocumentPart(Stored):
-    """A document that was cut out of this one's file."""
-
-    id: UUID
-    first_page: int
-    last_page: int
-
-
-class DocumentLetter(Stored):
-    """A dead letter of its work."""
-
-    job_id: UUID
-    worker: str
-    status: str
-
-
-class DocumentSource(Stored):
-    """Mail or upload of the file."""
-
-    kind: str
-    received_at: datetime
-    sender: str | None
-    subject: str | None
-    spf: str | None = Field(description="Result of Amazon SES, such as pass or fail; null if the mail has none.")
-    dkim: str | None
-    dmarc: str | None
 
 
 class Document(DocumentSummary):

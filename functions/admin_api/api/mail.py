@@ -5,7 +5,6 @@ admin role.
 """
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from counterfoil.db import Connection, retry_conflicts
 from counterfoil.delivery.work import Send
 from counterfoil.documents.mail import holds
-from counterfoil.documents.mail.holds import Decision, DmarcPolicy, Hold, MailCursor
+from counterfoil.documents.mail.holds import Decision, DmarcPolicy, HeldMail, Hold, MailCursor
 from functions.admin_api import http
 from functions.admin_api.api.reviews import LONGEST_NAME, Reason
 from functions.admin_api.auth import Request, Role
@@ -24,21 +23,6 @@ from functions.admin_api.http import ConflictError, responses
 
 routes = Routes()
 NO_MAIL = "There is no such mail."
-
-
-class HeldMail(BaseModel):
-    """A mail that failed DMARC."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: UUID
-    received_at: datetime
-    sender: str | None
-    subject: str | None
-    spf: str | None = Field(description="Result of Amazon SES, such as pass or fail.")
-    dkim: str | None
-    dmarc: str | None
-    hold: Hold
 
 
 class HeldMailPage(BaseModel):
@@ -103,7 +87,7 @@ def list_mail(
     with request.database.tenant(tenant_id) as connection:
         found = holds.page(connection, tenant_id, hold, after, limit + 1)
     shown, following = http.cut(found, limit, lambda mail: (mail.received_at, mail.id))
-    return HeldMailPage(tenant=slug, mails=[HeldMail.model_validate(mail) for mail in shown], next=following)
+    return HeldMailPage(tenant=slug, mails=list(shown), next=following)
 
 
 @routes.get(

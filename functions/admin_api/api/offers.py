@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from counterfoil.db import Connection
 from counterfoil.offers import pool_list
-from counterfoil.offers.pool_list import MOST_SHARDS, Place, Pool, PoolState, Wanted
+from counterfoil.offers.pool_list import MOST_SHARDS, FailedUser, Place, Pool, PoolState, Wanted
 from counterfoil.offers.profiles import JobState
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
@@ -87,16 +87,6 @@ class OfferPoolDetail(OfferPool):
     parts: list[OfferShard] = Field(
         description=f"Its shards, {MOST_SHARDS} at most: those that failed, those under way, the others."
     )
-
-
-class FailedUser(BaseModel):
-    """A user whose offers failed."""
-
-    user_id: UUID
-    shard_id: UUID
-    shard: str
-    error: str | None
-    attempts: int
 
 
 class FailedUsers(BaseModel):
@@ -185,7 +175,7 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
     with _pool(request, pool_id) as (connection, tenant_id, pool, _):
         found = pool_list.failed(connection, tenant_id, pool, after, limit + 1)
     shown, following = http.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
-    return FailedUsers(users=[FailedUser(**vars(one)) for one in shown], next=following)
+    return FailedUsers(users=list(shown), next=following)
 
 
 @routes.get(

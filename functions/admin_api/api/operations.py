@@ -25,7 +25,16 @@ from counterfoil.delivery.dead_letter import ClosedStatus
 from counterfoil.documents import reprocess
 from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
 from counterfoil.operations import engine, store
-from counterfoil.operations.store import Action, LetterAction, NewOperation, Operation, Result, State, Steer
+from counterfoil.operations.store import (
+    Action,
+    LetterAction,
+    NewOperation,
+    Operation,
+    OperationItem,
+    Result,
+    State,
+    Steer,
+)
 from counterfoil.validation import IN_UTC, UNASSIGNED, Moment
 from functions.admin_api import http
 from functions.admin_api.api.dead_letters import LetterSummary, Note, Pointers, hide_secrets, summary
@@ -157,17 +166,6 @@ class OperationPage(BaseModel):
 
     operations: list[OperationProgress]
     next: str | None
-
-
-class OperationItem(BaseModel):
-    """Result of one dead letter."""
-
-    number: int
-    job_id: UUID
-    result: Result | None = Field(description="Null: its turn has not come.")
-    reason: str | None = Field(description="Why it was not done.")
-    version: int | None = Field(description="The letter's, by then.")
-    revision: int | None = Field(description="New revision of its work item.")
 
 
 class OperationItemPage(BaseModel):
@@ -520,7 +518,7 @@ def list_operation_items(
     page = found[:limit]
     return OperationItemPage(
         operation_id=id_,
-        items=[OperationItem.model_validate(vars(one)) for one in page],
+        items=page,
         next=page[-1].number if len(found) > limit else None,
     )
 

@@ -7,7 +7,7 @@ tasks, and an admin all of the tenant.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
@@ -18,7 +18,7 @@ from counterfoil.db import retry_conflicts
 from counterfoil.delivery.work import Send
 from counterfoil.settings import settings
 from counterfoil.tasks import store
-from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, Wanted
+from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, TaskTry, Wanted
 from counterfoil.tasks.types import TYPES, enabled_type
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import http
@@ -78,20 +78,6 @@ class TaskDetail(TaskSummary):
     """A task with its result."""
 
     result: JsonValue
-
-
-class TaskTry(BaseModel):
-    """A finished attempt."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    revision: int
-    number: int
-    began_at: datetime
-    ended_at: datetime
-    outcome: Literal["succeeded", "skipped", "retry", "deferred", "failed", "lost"]
-    error: str | None
-    next_attempt_at: datetime | None
 
 
 class TaskHistory(TaskDetail):

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.documents import files, removal, upload_list
 from counterfoil.documents.document_list import Place
-from counterfoil.documents.files import File
+from counterfoil.documents.files import File, UploadForm
 from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.documents.upload_list import Stage, State, Upload
 from counterfoil.errors import RejectedRequestError
@@ -49,16 +49,6 @@ class UploadRequest(BaseModel):
     )
 
 
-class UploadForm(Stored):
-    """Form to post as `multipart/form-data`: `fields` first, the file last."""
-
-    url: str
-    fields: dict[str, str]
-    key: str
-    expires_at: datetime
-    max_bytes: int
-
-
 @routes.post(
     "/api/uploads",
     summary="Request an upload form",
@@ -73,12 +63,12 @@ def create_upload(request: Request, wanted: Annotated[UploadRequest, Body()]) ->
         if wanted.replaces is not None:
             raise RejectedRequestError("replaces requires tenant.")
         request.admit_in("Uploading without a tenant", Scope(None, UNASSIGNED))
-        return answer(201, UploadForm.model_validate(files.upload_form(bucket, None, wanted.file_name, request.now)))
+        return answer(201, files.upload_form(bucket, None, wanted.file_name, request.now))
     tenant_id = request.admit("Uploading", wanted.tenant)
     form = files.upload_form(bucket, wanted.tenant, wanted.file_name, request.now)
     if wanted.replaces is not None:
         _replace(request, tenant_id, wanted.replaces, File(bucket, form.key, None), wanted.reason)
-    return answer(201, UploadForm.model_validate(form))
+    return answer(201, form)
 
 
 def _replace(request: Request, tenant_id: UUID, document_id: UUID, file: File, reason: str | None) -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from counterfoil.db import retry_conflicts
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import profiles
-from counterfoil.offers.profiles import MOST_TRAITS, Gender, JobState
+from counterfoil.offers.profiles import MOST_TRAITS, BlockedUser, Gender, JobState
 from functions.admin_api import http
 from functions.admin_api.auth import Request
 from functions.admin_api.endpoint import (
@@ -133,15 +133,6 @@ class UserOffers(BaseModel):
     offers: list[Offer] = Field(description="The best first. They do not change after the status is completed.")
     completed_at: datetime | None
     error: str | None = Field(description="Why it failed or is retried.")
-
-
-class BlockedUser(BaseModel):
-    """A blocked user."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    user_id: UUID
-    since: datetime
 
 
 class BlockedUsers(BaseModel):
@@ -279,7 +270,7 @@ def list_blocks(
     if found is None:
         raise NotFoundError(NO_USER)
     shown, following = http.cut(found, limit, lambda one: (one.since, one.user_id))
-    return BlockedUsers(users=[BlockedUser.model_validate(one) for one in shown], next=following)
+    return BlockedUsers(users=list(shown), next=following)
 
 
 @routes.get(

@@ -15,7 +15,7 @@ from counterfoil.llm import Question
 from counterfoil.llm.client import Answered
 from counterfoil.settings import Settings
 from counterfoil.tasks import store
-from counterfoil.tasks.chat import CHAT_COMPLETION, Entry, transcript
+from counterfoil.tasks.chat import CHAT_COMPLETION, ChatMessage, transcript
 from counterfoil.tasks.task_type import Services, TaskResult
 from tests.factories import NOW
 
@@ -68,7 +68,7 @@ class Chat:
         """A try that succeeds."""
         return self.settle(job_id, self.run(job_id))
 
-    def transcript(self, session: UUID, user: str | None = USER) -> Sequence[Entry]:
+    def transcript(self, session: UUID, user: str | None = USER) -> Sequence[ChatMessage]:
         with self.database.tenant(self.tenant) as connection:
             return transcript(connection, session, user).entries
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from counterfoil import audit
 from counterfoil.audit import Operation
@@ -309,16 +309,17 @@ class NotEditableError(RejectedRequestError):
 
 
 @dataclass(frozen=True)
-class Edited:
-    """One edit of a payload, compared with the payload that failed."""
+class PayloadEdit:
+    """One edit of a payload."""
 
     by: str
     at: datetime
     note: str | None
-    before: Mapping[str, JsonValue]
-    """Previous values of the changed fields."""
-    after: Mapping[str, JsonValue]
-    """New values of the changed fields. Empty together with `before`: earlier edits are undone."""
+    before: Annotated[Mapping[str, JsonValue], Field(description="Original values of the fields that differ.")]
+    after: Annotated[
+        Mapping[str, JsonValue],
+        Field(description="Edited values of the same fields. Empty in both: the edit takes earlier ones back."),
+    ]
 
 
 @dataclass(frozen=True)
@@ -332,7 +333,7 @@ class Editable:
     """Payload of the next attempt, if an operator has edited it."""
     version: int
     """Version of the dead letter."""
-    edits: Sequence[Edited]
+    edits: Sequence[PayloadEdit]
     """Newest first. They are stored after the dead letter is closed, too."""
 
 
@@ -386,8 +387,8 @@ def _history(connection: Connection, job_id: UUID) -> list[JsonValue]:
     return [latest, *row[0].get("earlier", ())]
 
 
-def _made(one: Any) -> Edited:
-    return Edited(**{**one, "at": datetime.fromisoformat(one["at"])})
+def _made(one: Any) -> PayloadEdit:
+    return PayloadEdit(**{**one, "at": datetime.fromisoformat(one["at"])})
 
 
 def edit_payload(  # an edit is this many facts

@@ -33,7 +33,7 @@ from counterfoil.errors import ConflictError, InvalidSettingsError, PermanentErr
 from counterfoil.kinds import KINDS
 from counterfoil.operations import store
 from counterfoil.operations.engine import ACTOR, Applied, Definition, Outlook, Turns
-from counterfoil.operations.store import Item, NewOperation, Operation, Result
+from counterfoil.operations.store import NewOperation, Operation, OperationItem, Result
 from counterfoil.tasks.task_type import InvalidPayloadError
 
 _BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
@@ -193,9 +193,11 @@ class _Letter:
     died_at: datetime | None = None
     is_edited: bool = False
 
-    def item(self, result: Result, reason: str | None = None) -> Item:
+    def item(self, result: Result, reason: str | None = None) -> OperationItem:
         """Return the item of the letter with its result."""
-        return Item(self.number, self.job_id, result, reason, None if self.status is None else self.version, None)
+        return OperationItem(
+            self.number, self.job_id, result, reason, None if self.status is None else self.version, None
+        )
 
 
 Stored = Mapping[tuple[UUID, int], str | PermanentError | None]
@@ -298,10 +300,10 @@ def _behind(operation_id: UUID, handled: int, limit: int) -> dict[str, Any]:
     return {"id": operation_id, "after": handled, "last": handled + limit}
 
 
-def _not_refused(operation: Operation, letters: Iterable[_Letter]) -> tuple[list[_Letter], list[Item]]:
+def _not_refused(operation: Operation, letters: Iterable[_Letter]) -> tuple[list[_Letter], list[OperationItem]]:
     """Return the dead letters that may be processed, and results for the others. Pure."""
     good: list[_Letter] = []
-    skipped: list[Item] = []
+    skipped: list[OperationItem] = []
     for letter in letters:
         if letter.status is None or letter.died_at is None:
             skipped.append(letter.item("skipped", "There is no such dead letter."))
@@ -324,7 +326,7 @@ ORDER BY job_id FOR NO KEY UPDATE
 
 def _lock_with_work(
     connection: Connection, operation: Operation, letters: Sequence[_Letter]
-) -> tuple[list[_Letter], list[Item]]:
+) -> tuple[list[_Letter], list[OperationItem]]:
     """Lock the work items and then their dead letters, in the order of delivery.
 
     Returns the dead letters whose work item is failed, and results for the others. Dead letters without a work item
@@ -349,7 +351,9 @@ def _lock_with_work(
     return failed, refused
 
 
-def _lock(connection: Connection, operation: Operation, letters: Sequence[_Letter]) -> tuple[list[_Letter], list[Item]]:
+def _lock(
+    connection: Connection, operation: Operation, letters: Sequence[_Letter]
+) -> tuple[list[_Letter], list[OperationItem]]:
     """Lock dead letters. Returns the pending ones, as they are now, and results for the others."""
     values = {"ids": [letter.job_id for letter in letters], "tenant": operation.tenant_id}
     rows = {row[0]: row[1:] for row in connection.execute(_LOCK_LETTERS.encode(), values)} if letters else {}
@@ -364,7 +368,7 @@ def _lock(connection: Connection, operation: Operation, letters: Sequence[_Lette
 
 def _retry_alone(
     connection: Connection, operation: Operation, letter: _Letter, turns: Turns, place: int, stored: Stored
-) -> tuple[Item, Sequence[Send]]:
+) -> tuple[OperationItem, Sequence[Send]]:
     """Retry a dead letter with an edited payload or without a work item. Its message is due at its turn."""
     wish = Wish(letter.job_id, letter.version, operation.requested_by, turns.now, operation.note)
     key: str | None = None

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
+from pydantic import Field
 
 from counterfoil.db import Connection
 from counterfoil.documents import differences, document_list
@@ -32,21 +33,20 @@ MOST_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Edge:
+class ClusterEdge:
     """Two documents that belong together, and why."""
 
     document_a_id: UUID
     document_b_id: UUID
-    score: float
-    """In bits: log2 of the odds for it."""
+    score: Annotated[float, Field(description="In bits: log2 of the odds for it.")]
     confidence: str
     decided_by: str
     reasoning: str
     decided_at: datetime
-    evidence: Sequence[Step]
-    """What each feature says, in the order in which they are scored."""
-    question_about: UUID | None
-    """The document in the question to a language model; None if none decided."""
+    evidence: Annotated[Sequence[Step], Field(description="Result of each feature, in the order of scoring.")]
+    question_about: Annotated[
+        UUID | None, Field(description="The document in the question to a language model; null if none decided.")
+    ]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ClusterDetail(NamedTuple):
     documents_total: int
     next: Place | None
     """Where the next page begins; None where there is nothing more."""
-    edges: Sequence[Edge]
+    edges: Sequence[ClusterEdge]
     """Of these documents, the strongest."""
     edges_total: int
     """Of these documents."""
@@ -156,10 +156,11 @@ def show(
     )
 
 
-def _edges(connection: Connection, ids: Sequence[UUID]) -> tuple[list[Edge], int]:
+def _edges(connection: Connection, ids: Sequence[UUID]) -> tuple[list[ClusterEdge], int]:
     about = {"ids": list(ids), "most": MOST_EDGES}
     found = [
-        Edge(*(*row[:-2], waterfall(row[-2] or ()), row[-1])) for row in connection.execute(_EDGES.encode(), about)
+        ClusterEdge(*(*row[:-2], waterfall(row[-2] or ()), row[-1]))
+        for row in connection.execute(_EDGES.encode(), about)
     ]
     return found, len(found) if len(found) < MOST_EDGES else _number(connection, _EDGES_TOTAL, about)
 

@@ -8,12 +8,14 @@ success after a failure (of tasks, every success). Each function runs in a trans
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
+
+from pydantic import Field, JsonValue
 
 from counterfoil.db import Connection
 from counterfoil.documents import document_list
-from counterfoil.documents.document_list import Stage, Summary
+from counterfoil.documents.document_list import DocumentStage, Summary
 from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.documents.matching.evidence import Step, waterfall
 
@@ -24,26 +26,21 @@ MOST_PARTS = 200
 
 
 @dataclass(frozen=True)
-class Field:
+class DocumentField:
     """A field that a document states."""
 
     path: str
-    """Its name, behind that of the party it belongs to: `issuer.name`."""
-    value: Any
-    source: str | None
-    """The way it was found; None where that was not kept, as for what source, confidence and page say, too."""
-    confidence: float | None
-    """0 to 1."""
+    value: JsonValue
+    source: Annotated[str | None, Field(description="The way it was found; null where that was not kept.")]
+    confidence: Annotated[float | None, Field(description="0 to 1.")]
     page: int | None
-    """From 1."""
 
 
 @dataclass(frozen=True)
-class Progress(Stage):
-    """How far the work of a stage has come, with its tries."""
+class Progress(DocumentStage):
+    """Progress of a stage, with its attempts."""
 
     attempts: int
-    """Of its last revision."""
     revision: int
     failed_at: datetime | None
     next_attempt_at: datetime | None
@@ -64,31 +61,35 @@ class Edge:
     """What each feature says, in the order in which they are scored."""
 
 
-class Part(NamedTuple):
-    """A document that was cut out of another one's file."""
+@dataclass(frozen=True)
+class DocumentPart:
+    """A document that was cut out of this one's file."""
 
     id: UUID
     first_page: int
     last_page: int
 
 
-class Letter(NamedTuple):
-    """A dead letter of a document's work."""
+@dataclass(frozen=True)
+class DocumentLetter:
+    """A dead letter of its work."""
 
     job_id: UUID
     worker: str
     status: str
 
 
-class Source(NamedTuple):
-    """What a document came with."""
+@dataclass(frozen=True)
+class DocumentSource:
+    """Mail or upload of the file."""
 
     kind: str
     received_at: datetime
     sender: str | None
     subject: str | None
-    spf: str | None
-    """Result of Amazon SES, such as pass or fail. None: the mail has none, or it is no mail."""
+    spf: Annotated[
+        str | None, Field(description="Result of Amazon SES, such as pass or fail; null if the mail has none.")
+    ]
     dkim: str | None
     dmarc: str | None
 
@@ -105,19 +106,19 @@ class Details:
     seen_again: int
     """How often the same file came again."""
     last_seen_at: datetime
-    source: Source
+    source: DocumentSource
     parent_id: UUID | None
     """The document out of whose file it was cut, and which pages of that it has."""
     first_page: int | None
     last_page: int | None
-    parts: Sequence[Part]
-    fields: Sequence[Field]
-    lines: Sequence[Sequence[Field]]
+    parts: Sequence[DocumentPart]
+    fields: Sequence[DocumentField]
+    lines: Sequence[Sequence[DocumentField]]
     lines_total: int
     progress: Sequence[Progress]
     edges: Sequence[Edge]
     edges_total: int
-    dead_letters: Sequence[Letter]
+    dead_letters: Sequence[DocumentLetter]
     review: str | None
     """The state of its review; None where it was never in doubt."""
 
@@ -165,11 +166,11 @@ def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Details 
         method=method,
         seen_again=seen_again,
         last_seen_at=last_seen_at,
-        source=Source(*source),
+        source=DocumentSource(*source),
         parent_id=parent_id,
         first_page=first,
         last_page=last,
-        parts=[Part(*part) for part in connection.execute(_PARTS, {**about, "most": MOST_PARTS})],
+        parts=[DocumentPart(*part) for part in connection.execute(_PARTS, {**about, "most": MOST_PARTS})],
         fields=fields,
         lines=lines[:MOST_LINES],
         lines_total=len(lines),
@@ -181,13 +182,15 @@ def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Details 
     )
 
 
-def _progress(stages: Sequence[Stage], tries: Sequence[Any]) -> Iterator[Progress]:
+def _progress(stages: Sequence[DocumentStage], tries: Sequence[Any]) -> Iterator[Progress]:
     for place, stage in enumerate(stages):
         attempts, revision, failed_at, next_attempt_at = tries[4 * place : 4 * place + 4]
         yield Progress(stage.stage, stage.state, stage.reason, attempts or 0, revision or 0, failed_at, next_attempt_at)
 
 
-def _fields(data: Mapping[str, Any], evidence: Mapping[str, Any]) -> tuple[list[Field], list[list[Field]]]:
+def _fields(
+    data: Mapping[str, Any], evidence: Mapping[str, Any]
+) -> tuple[list[DocumentField], list[list[DocumentField]]]:
     """The fields of a document, those of its lines apart; with evidence by path, `*` where all have the same."""
     lines: Sequence[Mapping[str, Any]] = data.get("line_items") or ()
     rest = {name: value for name, value in data.items() if name != "line_items"}
@@ -197,13 +200,13 @@ def _fields(data: Mapping[str, Any], evidence: Mapping[str, Any]) -> tuple[list[
     )
 
 
-def _told(data: Mapping[str, Any], prefix: str, evidence: Mapping[str, Any]) -> Iterator[Field]:
+def _told(data: Mapping[str, Any], prefix: str, evidence: Mapping[str, Any]) -> Iterator[DocumentField]:
     for name, value in data.items():
         if isinstance(value, Mapping):
             yield from _told(value, f"{prefix}{name}.", evidence)
             continue
         found: Mapping[str, Any] = evidence.get(f"{prefix}{name}") or evidence.get("*") or {}
-        yield Field(f"{prefix}{name}", value, found.get("source"), found.get("confidence"), found.get("page"))
+        yield DocumentField(f"{prefix}{name}", value, found.get("source"), found.get("confidence"), found.get("page"))
 
 
 # -- what it belongs together with -----------------------------------------------------------------------------------
@@ -271,9 +274,9 @@ ORDER BY dlq_timestamp DESC, job_id
 """
 
 
-def _letters(connection: Connection, works: Sequence[Work]) -> list[Letter]:
+def _letters(connection: Connection, works: Sequence[Work]) -> list[DocumentLetter]:
     ids = [BY_WORKER[work.worker].job_id(work.id) for work in works]
-    return [Letter(*row) for row in connection.execute(_LETTERS, [ids])]
+    return [DocumentLetter(*row) for row in connection.execute(_LETTERS, [ids])]
 
 
 MAX_EVENTS = 100

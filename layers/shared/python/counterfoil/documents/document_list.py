@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from uuid import UUID
+
+from pydantic import Field
 
 from counterfoil.db import Connection
 from counterfoil.documents import files
@@ -42,24 +44,25 @@ _PLACES = {
 
 
 @dataclass(frozen=True)
-class Stage:
-    """How far the work of one stage has come."""
+class DocumentStage:
+    """Progress of a stage."""
 
     stage: StageName
-    state: StageState
-    """`none`: there was never anything to do; `skipped`: it was found that there is nothing to do."""
-    reason: str | None
-    """Why, in a sentence: of a failure the error."""
+    state: Annotated[StageState, Field(description="none: this stage does not apply; skipped: it found nothing to do.")]
+    reason: Annotated[str | None, Field(description="Why, in a sentence; of a failure, the error.")]
 
 
 @dataclass(frozen=True)
 class Total:
-    """What a document comes to: gross where it is stated, else net."""
+    """Total of a document: gross if stated, else net."""
 
-    amount: str
-    """As it is stated, a decimal number."""
-    minor: int | None
-    """In the currency's smallest unit (ISO 4217); None where it states none, or more digits than that has."""
+    amount: Annotated[str, Field(description="As it is stated, a decimal number.")]
+    minor: Annotated[
+        int | None,
+        Field(
+            description="In the currency's smallest unit (ISO 4217); null where no currency is stated, or more digits."
+        ),
+    ]
     currency: str | None
 
 
@@ -82,7 +85,7 @@ class Summary:
     """Needs review where matching skipped it because it names no party. None until the cluster was compared."""
     missing: tuple[str, ...]
     """Expected facts that were not read: number, date, supplier, buyer, total."""
-    stages: tuple[Stage, ...]
+    stages: tuple[DocumentStage, ...]
     dead_letter: UUID | None = None
     """Dead letter of a file that failed before it became a document. `id` is then its acquisition job's."""
 
@@ -249,7 +252,7 @@ def _values(tenant_id: UUID, wanted: Wanted, after: Place | None) -> dict[str, A
 def _summary(row: Sequence[Any]) -> Summary:
     """Return the document of a row of _SUMMARIES."""
     id_, kind, data, file_name, received_at, cluster_id, cluster_status, states, reasons = row
-    stages = tuple(Stage(*one) for one in zip(STAGES, states, reasons, strict=True))
+    stages = tuple(DocumentStage(*one) for one in zip(STAGES, states, reasons, strict=True))
     unread = missing(kind, data)
     if cluster_status is None and "supplier" in unread and states[STAGES.index("matching")] == "skipped":
         cluster_status = ClusterStatus.NEEDS_REVIEW
@@ -342,7 +345,7 @@ def _failed_files(
             cluster_id=None,
             cluster_status=None,
             stages=tuple(
-                Stage(stage, _FILE_STATES.get(stage, "none"), error if stage in _FILE_STATES else None)
+                DocumentStage(stage, _FILE_STATES.get(stage, "none"), error if stage in _FILE_STATES else None)
                 for stage in STAGES
             ),
             missing=(),

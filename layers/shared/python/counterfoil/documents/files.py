@@ -303,7 +303,7 @@ _NO_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
 
 @dataclass(frozen=True)
 class UploadForm:
-    """Form to post as `multipart/form-data` with the file last (S3's POST Object)."""
+    """Form to post as `multipart/form-data`: `fields` first, the file last."""
 
     url: str
     fields: dict[str, str]

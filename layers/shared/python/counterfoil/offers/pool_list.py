@@ -179,11 +179,10 @@ def _letters(connection: Connection, works: Sequence[UUID]) -> dict[UUID, UUID]:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedUser:
     """A user whose offers failed."""
 
     user_id: UUID
-    """External."""
     shard_id: UUID
     shard: str
     error: str | None
@@ -199,11 +198,11 @@ ORDER BY j.user_id LIMIT %(limit)s
 """
 
 
-def failed(connection: Connection, tenant_id: UUID, pool: Pool, after: UUID | None, limit: int) -> list[Failed]:
+def failed(connection: Connection, tenant_id: UUID, pool: Pool, after: UUID | None, limit: int) -> list[FailedUser]:
     """The next users of a pool whose offers failed, by internal id; `after` is an external one."""
     last = None if after is None else internal_id(tenant_id, after)
     values = {"date": pool.date, "timezone": pool.timezone, "after": last, "limit": limit}
-    return [Failed(*row) for row in connection.execute(_FAILED, values)]
+    return [FailedUser(*row) for row in connection.execute(_FAILED, values)]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Changes are recorded in the audit trail with internal ids, which do not disclose
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from counterfoil import audit
@@ -208,11 +208,11 @@ def unblock(
     return True
 
 
-class Blocked(NamedTuple):
-    """A user blocked by another."""
+@dataclass(frozen=True)
+class BlockedUser:
+    """A blocked user."""
 
     user_id: UUID
-    """External."""
     since: datetime
 
 
@@ -226,14 +226,14 @@ ORDER BY created_at DESC, blocked_external_id DESC LIMIT %(limit)s
 
 def blocks(
     connection: Connection, tenant_id: UUID, external_id: UUID, after: tuple[datetime, UUID] | None, limit: int
-) -> list[Blocked] | None:
+) -> list[BlockedUser] | None:
     """The next users that a user has blocked, the latest first. None: there is no profile."""
     user_id = internal_id(tenant_id, external_id)
     if not _exists(connection, user_id):
         return None
     time, last = after or (None, None)
     rows = connection.execute(_BLOCKS, {"user": user_id, "time": time, "after": last, "limit": limit}).fetchall()
-    return [Blocked(*row) for row in rows]
+    return [BlockedUser(*row) for row in rows]
 
 
 def _exists(connection: Connection, user_id: UUID) -> bool:

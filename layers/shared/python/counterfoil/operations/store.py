@@ -7,10 +7,11 @@ result once. `engine` runs them. All functions but `unfinished` and `forget` req
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
+from pydantic import Field
 
 from counterfoil import audit
 from counterfoil.db import Connection
@@ -124,19 +125,15 @@ COLUMNS = ", ".join(Operation.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
-class Item:
-    """One dead letter of an operation."""
+class OperationItem:
+    """Result of one dead letter."""
 
     number: int
-    """Position in the order of processing: the newest dead letter first."""
     job_id: UUID
-    result: Result | None
-    """None: not processed yet. If the operation has ended, never."""
-    reason: str | None
-    version: int | None
-    """Version of the dead letter after it."""
-    revision: int | None
-    """New revision of its work item."""
+    result: Annotated[Result | None, Field(description="Null: its turn has not come.")]
+    reason: Annotated[str | None, Field(description="Why it was not done.")]
+    version: Annotated[int | None, Field(description="The letter's, by then.")]
+    revision: Annotated[int | None, Field(description="New revision of its work item.")]
 
 
 @dataclass(frozen=True)
@@ -215,7 +212,7 @@ WHERE i.operation_id = %(id)s AND i.number = v.number
 """
 
 
-def write_results(connection: Connection, operation_id: UUID, done: Sequence[Item]) -> None:
+def write_results(connection: Connection, operation_id: UUID, done: Sequence[OperationItem]) -> None:
     """Store the results of items."""
     values = {
         "id": operation_id,
@@ -275,10 +272,10 @@ ORDER BY number LIMIT %(limit)s
 
 def items(
     connection: Connection, operation_id: UUID, *, limit: int, after: int = 0, result: Result | None = None
-) -> list[Item]:
+) -> list[OperationItem]:
     """Return at most `limit` items behind the number `after`, with `result` if set."""
     values = {"id": operation_id, "after": after, "result": result, "limit": limit}
-    return [Item(*row) for row in connection.execute(_ITEMS, values)]
+    return [OperationItem(*row) for row in connection.execute(_ITEMS, values)]
 
 
 # -- steering ---------------------------------------------------------------------------------------------------------

@@ -202,24 +202,22 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One message of a conversation."""
+class ChatMessage:
+    """A message."""
 
-    number: int
+    number: Annotated[int, Field(description="Its place in the session.")]
     role: Role
     content: str
-    job_id: UUID
-    """Task that this message began, or that answered it."""
+    job_id: Annotated[UUID, Field(description="Task that the message started, or that wrote the reply.")]
     created_at: datetime
-    status: str | None
-    """Status of that task. None: the task has been deleted."""
+    status: Annotated[str | None, Field(description="Status of that task; null if it was deleted.")]
 
 
 @dataclass(frozen=True)
 class Transcript:
     """Messages of a conversation."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[ChatMessage]
     is_cut: bool
     """Whether more messages follow."""
 
@@ -262,7 +260,7 @@ def transcript(
     if found is None:
         raise SessionNotFoundError
     values = {"session": session_id, "first": after + 1, "limit": limit, "most": most_bytes, "around": AROUND}
-    entries = [Entry(*row) for row in connection.execute(_TRANSCRIPT, values)]
+    entries = [ChatMessage(*row) for row in connection.execute(_TRANSCRIPT, values)]
     return Transcript(entries, bool(entries) and entries[-1].number < found[0])
 
 

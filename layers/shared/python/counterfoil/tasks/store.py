@@ -130,14 +130,14 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Try:
-    """A try that came to its end."""
+class TaskTry:
+    """A finished attempt."""
 
     revision: int
     number: int
     began_at: datetime
     ended_at: datetime
-    outcome: str
+    outcome: Literal["succeeded", "skipped", "retry", "deferred", "failed", "lost"]
     error: str | None
     next_attempt_at: datetime | None
 
@@ -311,7 +311,7 @@ def show(connection: Connection, job_id: UUID) -> Task | None:
     return None if row is None else Task(*row)
 
 
-def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[Try]:
+def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[TaskTry]:
     """What became of the last `limit` tries of a task, the first of them first; of its tenant's transaction."""
     rows = connection.execute(
         """
@@ -320,7 +320,7 @@ def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> 
         """,
         [job_id, WORKER, limit],
     ).fetchall()
-    return [Try(*row) for row in reversed(rows)]
+    return [TaskTry(*row) for row in reversed(rows)]
 
 
 def dead_letter(connection: Connection, job_id: UUID) -> UUID | None:

@@ -6,8 +6,10 @@ of the job, so the mail is acquired exactly once. Functions run in a transaction
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple, cast
+from typing import Annotated, Literal, NamedTuple, cast
 from uuid import UUID
+
+from pydantic import Field
 
 from counterfoil import audit
 from counterfoil.audit import Operation
@@ -72,14 +74,14 @@ class MailCursor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mail:
-    """A mail that failed DMARC when it came."""
+class HeldMail:
+    """A mail that failed DMARC."""
 
     id: UUID
     received_at: datetime
     sender: str | None
     subject: str | None
-    spf: str | None
+    spf: Annotated[str | None, Field(description="Result of Amazon SES, such as pass or fail.")]
     dkim: str | None
     dmarc: str | None
     hold: Hold
@@ -93,11 +95,11 @@ ORDER BY received_at DESC, id DESC LIMIT %(limit)s
 """
 
 
-def page(connection: Connection, tenant_id: UUID, hold: Hold, after: MailCursor | None, limit: int) -> list[Mail]:
+def page(connection: Connection, tenant_id: UUID, hold: Hold, after: MailCursor | None, limit: int) -> list[HeldMail]:
     """Return the next mails in this state, the newest first."""
     at, id_ = after or (None, None)
     values = {"tenant": tenant_id, "hold": hold, "at": at, "id": id_, "limit": limit}
-    return [Mail(*row) for row in connection.execute(_PAGE, values)]
+    return [HeldMail(*row) for row in connection.execute(_PAGE, values)]
 
 
 @dataclass(frozen=True)
