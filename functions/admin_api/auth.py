@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from time import monotonic
-from typing import Annotated, Any, Literal, LiteralString, NamedTuple
+from typing import Annotated, Any, Literal, LiteralString, NamedTuple, TypeVar
 from uuid import UUID
 
 from pydantic import BeforeValidator, StringConstraints
@@ -33,6 +33,8 @@ from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import SignIn, settings
 from counterfoil.validation import SLUG, UNASSIGNED
 from functions.admin_api.http import ForbiddenError, NotFoundError
+
+T = TypeVar("T")
 
 # -- tokens -----------------------------------------------------------------------------------------------------------
 
@@ -545,6 +547,15 @@ class Request:
         self.check(Role.ADMIN, EVERY_TENANT, doing)
         self.changes.take(self.database, None, self.caller.named())
         return self.caller.subject
+
+    def commit(self, tenant_id: UUID, change: Callable[[Connection], T]) -> T:
+        """Make a change in a transaction of a tenant, repeated after a conflict, and return its result."""
+
+        def once() -> T:
+            with self.database.tenant(tenant_id) as connection:
+                return change(connection)
+
+        return retry_conflicts(once)
 
     def send(self, sends: Sequence[Send]) -> None:
         """Send messages after their commit. The watchdog sends the remaining ones."""

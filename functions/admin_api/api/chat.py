@@ -12,7 +12,6 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, Field
 
-from counterfoil.db import retry_conflicts
 from counterfoil.delivery.work import LARGEST
 from counterfoil.tasks import chat
 from counterfoil.tasks.chat import ChatMessage, SessionNotFoundError
@@ -125,12 +124,8 @@ def delete_chat_session(request: Request, session_id: Id) -> Response[None]:
     with request.database.tenant(tenant_id) as connection:
         chat.lock_session(connection, id_, user)  # another user's session must look like a missing one
     request.admit("Deleting", slug, tenant_id)
-
-    def once() -> None:
-        with request.database.tenant(tenant_id) as connection:
-            chat.delete_session(connection, id_, user, request.now, by=user)
-
-    retry_conflicts(once)  # a reply may be written at the same time
+    # a reply may be written at the same time
+    request.commit(tenant_id, lambda connection: chat.delete_session(connection, id_, user, request.now, by=user))
     return Response(204)
 
 

@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.audit import Change
-from counterfoil.db import Connection, retry_conflicts
+from counterfoil.db import Connection
 from counterfoil.settings import settings
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.destinations import Kind, NewDestination, Subject
@@ -106,12 +106,7 @@ def add_destination(
 ) -> Response[AddedDestination]:
     """Add a webhook or an export. Results are delivered to it from now on."""
     change = request.setup("Adding a destination", tenant)
-
-    def once() -> AddedDestination:
-        with request.database.tenant(change.tenant_id) as connection:
-            return add(connection, change, asked, request)
-
-    return answer(201, retry_conflicts(once))
+    return answer(201, request.commit(change.tenant_id, lambda connection: add(connection, change, asked, request)))
 
 
 @routes.delete(
@@ -123,12 +118,7 @@ def add_destination(
 def remove_destination(request: Request, tenant: TenantPath, name: DestinationName) -> Response[None]:
     """Disable a destination. Pending deliveries are skipped, and its name is free."""
     change = request.setup("Removing a destination", tenant)
-
-    def once() -> bool:
-        with request.database.tenant(change.tenant_id) as connection:
-            return destinations.remove(connection, change, name)
-
-    if not retry_conflicts(once):
+    if not request.commit(change.tenant_id, lambda connection: destinations.remove(connection, change, name)):
         raise NotFoundError(f"There is no destination '{name}'.")
     return Response(204)
 
@@ -142,12 +132,7 @@ def remove_destination(request: Request, tenant: TenantPath, name: DestinationNa
 def rotate_secret(request: Request, tenant: TenantPath, name: DestinationName) -> Response[RotatedSecret]:
     """Give a webhook a new secret. Calls are signed with both secrets for 24 hours."""
     change = request.setup("Rotating a secret", tenant)
-
-    def once() -> str | None:
-        with request.database.tenant(change.tenant_id) as connection:
-            return destinations.rotate(connection, change, name)
-
-    secret = retry_conflicts(once)
+    secret = request.commit(change.tenant_id, lambda connection: destinations.rotate(connection, change, name))
     if secret is None:
         raise NotFoundError(f"There is no webhook '{name}'.")
     return answer(200, RotatedSecret(name=name, secret=secret))

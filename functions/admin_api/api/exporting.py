@@ -14,7 +14,6 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel
 
-from counterfoil.db import retry_conflicts
 from counterfoil.dead_letters import export
 from counterfoil.dead_letters.export import LINK_SECONDS, MEDIA_TYPES, ExportFile, Format
 from counterfoil.dead_letters.search import LONGEST_TEXT, LONGEST_TYPE, STATUSES, DeadLetterFilter, Fingerprint, Status
@@ -119,12 +118,10 @@ def _content(
         if len(content) > AT_ONCE_BYTES or request.time_left() < until:
             return None
     written = replace(file, bytes=len(content))
-
-    def record() -> None:
-        with request.database.tenant(tenant_id) as connection:
-            export.record_taken(connection, tenant_id, wanted, written, letters, by, request.now)
-
-    retry_conflicts(record)
+    request.commit(
+        tenant_id,
+        lambda connection: export.record_taken(connection, tenant_id, wanted, written, letters, by, request.now),
+    )
     return bytes(content)
 
 
@@ -151,12 +148,7 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
         raise ForbiddenError("Only admins and the person who requested an export may download it.")
     if operation.state != "done":
         raise OperationStateError(f"The export is {operation.state}. Its file is complete when it is done.")
-
-    def take() -> None:
-        with request.database.tenant(tenant_id) as connection:
-            export.take(connection, operation, by=by, now=request.now)
-
-    retry_conflicts(take)
+    request.commit(tenant_id, lambda connection: export.take(connection, operation, by=by, now=request.now))
     bucket = settings().uploads_bucket
     assert bucket is not None  # the file is in it
     link = ExportLink(

@@ -11,7 +11,7 @@ from uuid import UUID
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from counterfoil.db import Connection, retry_conflicts
+from counterfoil.db import Connection
 from counterfoil.delivery.work import Send
 from counterfoil.documents.mail import holds
 from counterfoil.documents.mail.holds import Decision, DmarcPolicy, HeldMail, Hold, MailCursor
@@ -116,12 +116,12 @@ def change_mail_policy(
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing the mail policy", slug, role=Role.ADMIN)
     by = request.caller.named()[:LONGEST_NAME]
-
-    def once() -> bool:
-        with request.database.tenant(tenant_id) as connection:
-            return holds.set_policy(connection, tenant_id, asked.dmarc_policy, asked.previous, by=by, at=request.now)
-
-    if not retry_conflicts(once):
+    if not request.commit(
+        tenant_id,
+        lambda connection: holds.set_policy(
+            connection, tenant_id, asked.dmarc_policy, asked.previous, by=by, at=request.now
+        ),
+    ):
         raise ConflictError("Someone else changed the policy first. Read it again, then decide.")
     return MailPolicy(tenant=slug, dmarc_policy=asked.dmarc_policy)
 
@@ -151,12 +151,7 @@ def _decide(
     tenant_id, slug, id_ = request.owned(mail_id, "source", NO_MAIL)
     request.admit("Deciding about mail", slug, tenant_id)
     decision = Decision(id_, request.caller.named()[:LONGEST_NAME], request.now, asked.reason if asked else None)
-
-    def once() -> list[Send] | None:
-        with request.database.tenant(tenant_id) as connection:
-            return decide(connection, tenant_id, decision)
-
-    sends = retry_conflicts(once)
+    sends = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, decision))
     if sends is None:
         raise ConflictError("The mail is not on hold: it was released or rejected before.")
     request.send(sends)

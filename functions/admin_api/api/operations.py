@@ -223,12 +223,10 @@ def _bulk(
     canary = wanted.canary if isinstance(wanted, BulkRetry) else None
     selection = None if meant.selection is None else meant.selection.stored
     new = NewOperation(action, selection, by, request.now, note=note, rate=wanted.rate, canary=canary)
-
-    def once() -> Operation:
-        with request.database.tenant(meant.tenant_id) as connection:
-            return bulk.request(connection, meant.tenant_id, new, meant.job_ids)
-
-    return progress(retry_conflicts(once), meant.slug, request.caller)
+    operation = request.commit(
+        meant.tenant_id, lambda connection: bulk.request(connection, meant.tenant_id, new, meant.job_ids)
+    )
+    return progress(operation, meant.slug, request.caller)
 
 
 def _meant(action: LetterAction, wanted: Bulk, request: Request) -> _Meant:
@@ -406,12 +404,11 @@ def restore_purge(request: Request, operation_id: Id, condition: IfMatch = None)
     tenant_id, slug, id_ = owned(request, operation_id)
     _admit_purge(slug, request, tenant_id)
     version = required_version(condition)
-
-    def once() -> Operation:
-        with request.database.tenant(tenant_id) as connection:
-            return purges.restore(connection, id_, version=version, by=request.caller.subject, now=request.now)
-
-    return _stepped(retry_conflicts(once), slug, request)
+    by = request.caller.subject
+    operation = request.commit(
+        tenant_id, lambda connection: purges.restore(connection, id_, version=version, by=by, now=request.now)
+    )
+    return _stepped(operation, slug, request)
 
 
 def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> UUID:
@@ -449,21 +446,20 @@ def reprocess_documents(request: Request, asked: Annotated[ReprocessingRequest, 
     slug = request.slug(asked.tenant)
     tenant_id = request.admit("Reprocessing", slug, role=Role.ADMIN)
     by = request.caller.named()
-
-    def once() -> Operation:
-        with request.database.tenant(tenant_id) as connection:
-            return reprocess.request(
-                connection,
-                tenant_id,
-                asked.action,
-                received_from=asked.received_from,
-                received_until=asked.received_until,
-                rate=asked.rate,
-                by=by,
-                now=request.now,
-            )
-
-    return versioned(progress(retry_conflicts(once), slug, request.caller), 202)
+    operation = request.commit(
+        tenant_id,
+        lambda connection: reprocess.request(
+            connection,
+            tenant_id,
+            asked.action,
+            received_from=asked.received_from,
+            received_until=asked.received_until,
+            rate=asked.rate,
+            by=by,
+            now=request.now,
+        ),
+    )
+    return versioned(progress(operation, slug, request.caller), 202)
 
 
 @routes.get(
@@ -562,9 +558,7 @@ def _steered(request: Request, operation_id: str, how: Steer, condition: str | N
     request.admit(_STEERING[how], slug, tenant_id)
     by = request.caller.named()
     version = required_version(condition)
-
-    def once() -> Operation:
-        with request.database.tenant(tenant_id) as connection:
-            return store.steer(connection, id_, how, version=version, actor=by, now=request.now)
-
-    return versioned(progress(retry_conflicts(once), slug, request.caller))
+    operation = request.commit(
+        tenant_id, lambda connection: store.steer(connection, id_, how, version=version, actor=by, now=request.now)
+    )
+    return versioned(progress(operation, slug, request.caller))

@@ -12,7 +12,7 @@ from uuid import UUID
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from counterfoil.db import Connection, retry_conflicts
+from counterfoil.db import Connection
 from counterfoil.documents import differences, review
 from counterfoil.documents.differences import Said, Which, Word
 from counterfoil.documents.matching.evidence import Step
@@ -345,12 +345,7 @@ def _decide(
     tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)
     who = Who(request.caller.subject[:LONGEST_NAME] or "unknown", asked.reason, asked.supersedes)
-
-    def once() -> _Result | Refused:
-        with request.database.tenant(tenant_id) as connection:
-            return decide(connection, tenant_id, who)
-
-    answer = retry_conflicts(once)
+    answer = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, who))
     if isinstance(answer, Refused):
         raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.sentence)
     request.send(answer.sends)

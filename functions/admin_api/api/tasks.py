@@ -4,7 +4,6 @@ Submitting and cancelling require the operator role for the tenant, and viewing 
 tasks, and an admin all of the tenant.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
@@ -14,8 +13,6 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from counterfoil.db import retry_conflicts
-from counterfoil.delivery.work import Send
 from counterfoil.settings import settings
 from counterfoil.tasks import store
 from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, TaskTry, Wanted
@@ -182,12 +179,10 @@ def cancel_task(request: Request, job_id: Id) -> TaskDetail:
     with request.database.tenant(tenant_id) as connection:
         _visible(store.show(connection, id_), request.caller)
     request.admit("Cancelling", slug, tenant_id)
-
-    def once() -> tuple[Task, Sequence[Send]] | None:
-        with request.database.tenant(tenant_id) as connection:
-            return store.cancel(connection, id_, request.now, request.caller.subject or "somebody")
-
-    found = retry_conflicts(once)  # it starts the next message of a conversation, which may be claimed now
+    # it starts the next message of a conversation, which may be claimed now
+    found = request.commit(
+        tenant_id, lambda connection: store.cancel(connection, id_, request.now, request.caller.subject or "somebody")
+    )
     if found is None:
         raise NotFoundError(NO_TASK)
     task, sends = found

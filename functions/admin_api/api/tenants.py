@@ -249,9 +249,7 @@ def _change_list(
     apply: Callable[[Connection, Change, Sequence[str], Sequence[str]], list[str]],
 ) -> Response[AddressList]:
     change = request.setup(doing, tenant)
-
-    def once() -> list[str]:
-        with request.database.tenant(change.tenant_id) as connection:
-            return apply(connection, change, asked.added, asked.removed)
-
-    return answer(200, AddressList(tenant=tenant, addresses=retry_conflicts(once)))
+    addresses = request.commit(
+        change.tenant_id, lambda connection: apply(connection, change, asked.added, asked.removed)
+    )
+    return answer(200, AddressList(tenant=tenant, addresses=addresses))

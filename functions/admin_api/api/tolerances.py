@@ -4,10 +4,9 @@ Reading requires the viewer role for the tenant, changes the admin role. A chang
 compared again: the first ones with the request itself, the rest with `POST .../tolerances/recompare`.
 """
 
-from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
@@ -15,7 +14,6 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from counterfoil.audit import Change
-from counterfoil.db import Connection, retry_conflicts
 from counterfoil.documents import tolerances
 from counterfoil.documents.three_way_match import Key, Limits, Tolerance
 from counterfoil.documents.three_way_match.decisions import Found, Proposal
@@ -27,7 +25,6 @@ from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 SECONDS_LEFT = 8.0
 """Time that a request keeps for its response while it requests comparisons."""
-T = TypeVar("T")
 Limit = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")] | None,
     Field(description="A decimal number; null: this limit does not apply."),
@@ -165,7 +162,7 @@ def set_tolerance(
     limits = Limits(**{name: None if text is None else Decimal(text) for name, text in named.items()})
     wanted = Tolerance(asked.key, limits, asked.supplier, asked.article)
     change = request.setup("Setting a tolerance", tenant)
-    _once(request, change, lambda connection: tolerances.put(connection, change, wanted, asked.reason))
+    request.commit(change.tenant_id, lambda connection: tolerances.put(connection, change, wanted, asked.reason))
     return answer(200, _recompare(request, change, tenant, None))
 
 
@@ -181,7 +178,7 @@ def remove_tolerance(
     """Remove a tolerance. A more general one applies again."""
     unwanted = Tolerance(key, DEFAULTS[key], supplier, article)
     change = request.setup("Removing a tolerance", tenant)
-    if not _once(request, change, lambda connection: tolerances.remove(connection, change, unwanted, reason)):
+    if not request.commit(change.tenant_id, lambda connection: tolerances.remove(connection, change, unwanted, reason)):
         raise NotFoundError(f"There is no tolerance of {key} for this supplier and article.")
     return answer(200, _recompare(request, change, tenant, None))
 
@@ -233,19 +230,13 @@ def accept_suggestion(
     """Set the tolerance of a suggestion, if decisions and tolerances still suggest it."""
     reason = None if asked is None else asked.reason
     change = request.setup("Accepting a suggestion", tenant)
-    if not _once(request, change, lambda connection: tolerances.accept(connection, change, suggestion_id, reason)):
+    if not request.commit(
+        change.tenant_id, lambda connection: tolerances.accept(connection, change, suggestion_id, reason)
+    ):
         raise ConflictError(
             f"'{suggestion_id}' is not suggested: decisions or tolerances have changed. List the suggestions again."
         )
     return answer(200, _recompare(request, change, tenant, None))
-
-
-def _once(request: Request, change: Change, act: Callable[[Connection], T]) -> T:
-    def once() -> T:
-        with request.database.tenant(change.tenant_id) as connection:
-            return act(connection)
-
-    return retry_conflicts(once)
 
 
 def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None) -> Recompared:
@@ -253,7 +244,7 @@ def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None)
     count, after = 0, cursor
     while True:
         act = partial(tolerances.recompare, tenant_id=change.tenant_id, after=after, now=change.at)
-        ids, sends = _once(request, change, act)
+        ids, sends = request.commit(change.tenant_id, act)
         request.send(sends)
         count += len(ids)
         after = ids[-1] if len(ids) == tolerances.MOST_AT_ONCE else None

@@ -243,12 +243,7 @@ def _change(request: Request, tenant: str | None, doing: str, act: Callable[...,
     tenant_id = request.admit(doing, request.slug(tenant))
     ids = [_id_of(user) for user in users]
     by = request.caller.named()
-
-    def once() -> bool:
-        with request.database.tenant(tenant_id) as connection:
-            return act(connection, tenant_id, *ids, request.now, by=by)
-
-    if not retry_conflicts(once):
+    if not request.commit(tenant_id, lambda connection: act(connection, tenant_id, *ids, request.now, by=by)):
         raise NotFoundError(NO_USER)
     return Response(204)
 
