@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from counterfoil.circuit_breaker import DESTINATION
 from counterfoil.db import Connection, Database
 from counterfoil.queues import (
+    AlarmState,
     Depth,
     PauseRequest,
     QueueHistory,
@@ -131,14 +132,6 @@ class BreakerState(BaseModel):
     until: datetime = Field(description="No call before; after, one call may try.")
 
 
-class AlarmState(BaseModel):
-    """An alarm that has gone off."""
-
-    name: str
-    since: datetime | None
-    says: str | None
-
-
 class QueuesOverview(BaseModel):
     """All queues; breakers and alarms of those who may look for all tenants."""
 
@@ -186,7 +179,7 @@ def _whole(database: Database, now: datetime) -> QueuesOverview:
             for worker, queue in settings().queues.items()
         ],
         breakers=breakers,
-        alarms=None if alarms is None else [AlarmState.model_validate(vars(alarm)) for alarm in alarms],
+        alarms=alarms,
     )
 
 

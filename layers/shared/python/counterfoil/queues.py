@@ -70,8 +70,8 @@ class Depth:
 
 
 @dataclass(frozen=True)
-class Alarm:
-    """An alarm in state ALARM."""
+class AlarmState:
+    """An alarm that has gone off."""
 
     name: str
     """Without ALARM_PREFIX: the name of the worker and of a page of the runbook."""
@@ -105,14 +105,14 @@ def _message_counts(client: Any, url: str) -> Sequence[int]:
     return [int(answer["Attributes"][name]) for name in _ATTRIBUTES]
 
 
-def firing_alarms() -> list[Alarm] | None:
+def firing_alarms() -> list[AlarmState] | None:
     """Return the alarms in state ALARM by name; None if CloudWatch does not answer."""
 
-    def ask() -> list[Alarm]:
+    def ask() -> list[AlarmState]:
         cloudwatch = aws.client("cloudwatch")
         answer = cloudwatch.describe_alarms(AlarmNamePrefix=ALARM_PREFIX, StateValue="ALARM", MaxRecords=MAX_ALARMS)
         return [
-            Alarm(
+            AlarmState(
                 str(one["AlarmName"]).removeprefix(ALARM_PREFIX),
                 one.get("StateUpdatedTimestamp"),
                 one.get("AlarmDescription"),
