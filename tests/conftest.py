@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -89,6 +89,7 @@ def postgres() -> Iterator[Server]:
 def migrated_template(postgres: Server) -> str:
     """The name of a database with every migration applied, to be cloned."""
     apply(postgres.create_database(TEMPLATE), MIGRATIONS)
+    psycopg.connect(postgres.url(TEMPLATE)).close()  # writes a cache of catalogs that every clone starts with
     return TEMPLATE
 
 
@@ -114,24 +115,32 @@ def migrated_database(clones: "Clones") -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def clones(maintenance: Connection, migrated_template: str) -> Iterator["Clones"]:
+def clones(postgres: Server, migrated_template: str) -> Iterator["Clones"]:
     """Clones of the migrated database."""
-    with ThreadPoolExecutor(1) as thread:
-        clones = Clones(maintenance, migrated_template, thread)
+    with (
+        ThreadPoolExecutor(1) as creating,
+        ThreadPoolExecutor(1) as dropping,
+        psycopg.connect(postgres.url(), autocommit=True) as creator,
+        psycopg.connect(postgres.url(), autocommit=True) as dropper,
+    ):
+        clones = Clones(
+            lambda: creating.submit(_create, creator, migrated_template),
+            lambda name: dropping.submit(_drop, dropper, name),
+        )
         yield clones
-    for drop in clones.drops:
-        drop.result()  # raises its error
+        for drop in clones.drops:
+            drop.result()  # raises its error
 
 
 class Clones:
-    """Databases created and dropped in a thread.
+    """Databases created and dropped in threads, so that the next clone is created while a test runs.
 
-    Both operations mostly wait for checkpoints, so the next clone is created while a test runs.
+    Dropping has a separate thread: PostgreSQL waits 100 ms when a connection of the test is still closing.
     """
 
-    def __init__(self, maintenance: Connection, template: str, thread: Executor) -> None:
-        self._maintenance, self._template, self._thread = maintenance, template, thread
-        self._next = thread.submit(_create, maintenance, template)
+    def __init__(self, create: Callable[[], Future[str]], drop: Callable[[str], Future[None]]) -> None:
+        self._create, self._drop = create, drop
+        self._next = create()
         self.drops: list[Future[None]] = []
 
     def take(self) -> str:
@@ -139,11 +148,11 @@ class Clones:
         try:
             return self._next.result()
         finally:  # a failed creation must not fail the tests after this one
-            self._next = self._thread.submit(_create, self._maintenance, self._template)
+            self._next = self._create()
 
     def drop(self, name: str) -> None:
         """Drop a database in the thread."""
-        self.drops.append(self._thread.submit(_drop, self._maintenance, name))
+        self.drops.append(self._drop(name))
 
 
 def _database(maintenance: Connection, template: str) -> Iterator[str]:
