@@ -10,8 +10,9 @@ HISTORIES := 10000
 SLOW := benchmarks e2e fuzz golden infra migrations tools
 # Works without the product, which does not import it.
 PACKAGE := packages/powertools-postgres-idempotency
-# Tests that `make test` runs in a short form: load for 30 seconds, 200 simulated histories, 8 orders of arrival.
-SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) tests/tools/simulation/test_simulation.py \
+# Tests that `make test` runs in a short form: load for 30 seconds, 200 simulated histories, 8 orders of arrival, ...
+SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) \
+	tests/tools/simulation/test_simulation.py tests/tools/test_delivery_model.py \
 	tests/documents/matching/test_order_of_arrival.py tests/functions/test_mail_crashes.py
 # Without compiled modules, every process starts several seconds later.
 unexport PYTHONDONTWRITEBYTECODE

@@ -351,19 +351,19 @@ PARTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_no_text_takes_more_than_its_length_deserves(part: str) -> None:
-    hostile = part * (100_000 // len(part))
+    hostile = part * (30_000 // len(part))
     before = process_time()
     redact({"error": hostile + "!"})
-    assert process_time() - before < 10  # a tenth of a second as it is; what grew with the square would take minutes
+    assert process_time() - before < 2  # usually 0.1 s; quadratic growth takes more than 5 s
 
 
 @pytest.mark.slow
-def test_a_megabyte_of_all_of_them_takes_no_more() -> None:
+def test_mixed_hostile_text_is_redacted_in_linear_time() -> None:
     once = "".join(PARTS)
-    for hostile in (once * (1_000_000 // len(once)), "token=a b" * 110_000):
+    for hostile in (once * (300_000 // len(once)), "token=a b" * 33_000):
         before = process_time()
         redact({"error": hostile})
-        assert process_time() - before < 30  # some 2 s as it is
+        assert process_time() - before < 8  # usually 1 s
 
 
 # Whatever comes

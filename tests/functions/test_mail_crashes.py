@@ -274,8 +274,8 @@ SCENARIOS: list[Callable[[Scene], str]] = [
     an_archive,
     a_file_that_is_there,
 ]
-STEP = 1 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 3
-"""A process ends at every third call of a scenario, and with `make soak` at each."""
+STEP = 1 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 5
+"""A process ends at every fifth call of a scenario, and with `make soak` at each."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -1,5 +1,6 @@
 """Delivery's rules hold in every state that they can reach, and no rule is there for nothing."""
 
+import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from tools.delivery_model.states import DELETED, State
 WHY = Path(__file__).parents[2] / "docs" / "why.md"
 SMALL = Bounds(crashes=2, copies=1, revisions=1)
 """Enough for every twin to go wrong."""
+COPIES = 2 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 1
+"""Copies of messages that SQS may deliver; `make soak` explores two."""
+STATES = {1: 43_123, 2: 355_200}
+"""Reachable states by copies, with two crashes and one new revision. They change with the rules alone."""
 NEEDED = {
     "lost message not resent to a busy queue": Bounds(crashes=0, copies=0, revisions=0, purges=1, busy=True),
     "newer message acknowledged as unknown": Bounds(crashes=0, copies=0, revisions=0, restores=1),
@@ -51,11 +56,12 @@ BROKEN = {
 """What each twin breaks."""
 
 
-def test_no_history_of_two_crashes_two_copies_and_a_redrive_breaks_the_rules() -> None:
-    exploration = explore(RULES, Bounds(crashes=2, copies=2, revisions=1))
+def test_no_reachable_state_breaks_an_invariant() -> None:
+    exploration = explore(RULES, Bounds(crashes=2, copies=COPIES, revisions=1))
 
     assert exploration.counterexample is None, str(exploration.counterexample)
-    assert f": {exploration.states:,}, and in each of them" in WHY.read_text()
+    assert exploration.states == STATES[COPIES]
+    assert f": {STATES[2]:,}, and in each of them" in WHY.read_text()
 
 
 def test_lost_message_is_resent_to_a_busy_queue() -> None:

@@ -56,7 +56,7 @@ class Watch:
         if status != "pending" or order != [revision, send_number]:
             return  # somebody has changed its task since it was composed
         if json.loads(body)["metadata"]["retry_count"] != tries:
-            fail(f"{name} says another number of tries than the {tries} that failed or were lost")
+            fail(f"{name} says another number of attempts than the {tries} that failed or were lost")
         is_first = not queue.name.endswith("-retry")
         if is_first and tries:
             fail(f"{name} is a retry, and goes to the queue of first attempts")
