@@ -17,10 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 FOLDER = Path(__file__).parent
-_NUMBER: Final = r"(?:nummer|number|numero|numeros|num|nr|n\.?o|n|n'|#|id)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +96,9 @@ def pattern(phrases: Iterable[str]) -> "re.Pattern[str]":
     A blank in a phrase stands for blanks, dots, hyphens, slashes or nothing: `rechnungs nr` is found in
     `Rechnungs-Nr.`. `*` is the word for number, in any language.
     """
+    number = f"(?:{READER.alternatives('labels.number_word')})"
     written = sorted(
-        (re.escape(phrase).replace(r"\ ", r"[\s.\-/]*").replace(r"\*", _NUMBER) for phrase in phrases),
+        (re.escape(phrase).replace(r"\ ", r"[\s.\-/]*").replace(r"\*", number) for phrase in phrases),
         key=len,
         reverse=True,
     )

@@ -25,7 +25,17 @@ from stdnum.gb import vat as _british
 from counterfoil.documents.lexicon import READER, pattern
 from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.structured import ROLES, DocumentType
-from counterfoil.documents.text.layout import OURS, YOURS, Cell, LabeledValue, Layout, find, heads_a_column, heads_goods
+from counterfoil.documents.text.layout import (
+    NUMBER_WORD,
+    OURS,
+    YOURS,
+    Cell,
+    LabeledValue,
+    Layout,
+    find,
+    heads_a_column,
+    heads_goods,
+)
 from counterfoil.documents.text.page import Evidence
 
 DateOrder = Literal["day first", "month first"]
@@ -216,7 +226,6 @@ _AGAIN = re.compile(rf"[\s.:]*[/|]\s*(?:{_TITLE.pattern})")
 _SELF_BILLED = re.compile(r"selbst ausgestellte rechnung|selbstfakturi|gutschriftsverfahren|self[ -]?bill")
 Parse = Callable[[str], tuple[str, float] | None]
 
-_NUMBER_WORD = re.compile(r"(?:nummer|number|numero|num|nr|n\.?o|n\b|n'|#)[\s.:#]*")
 _PARENTHESIS = re.compile(r"\([^()]*\)")
 _FROM = r"vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of"
 _DATE_WORD = re.compile(rf"[\s,(\-|:/]*(?:(?:{_FROM}|date|en date du|dd|d d|den|datum|dato|am|a)\b)?[\s:.]*")
@@ -333,8 +342,8 @@ def _rest(layout: Layout, cell: Cell, rest: str, order: DateOrder | None) -> tup
     if not rest.strip(_MARKS):
         return None, None
     number: str | None = None
-    numbered = _NUMBER_WORD.search(fold_letters(rest))
-    if numbered and (numbered.start() == 0 or not rest[numbered.start() - 1].isalnum()):
+    numbered = NUMBER_WORD.search(fold_letters(rest))
+    if numbered:
         between = re.findall(r"[a-z]+", fold_letters(rest[: numbered.start()]))
         if (
             len(between) > _WORDS_BETWEEN

@@ -160,7 +160,7 @@ _MARKS_BEFORE = re.compile(
 )
 _WITH_DATE = re.compile(r"[\s.]*[/,|]\s*(?:vom|datum|date|data|fecha|dato)\b[\s.:]*$")
 """A label of a number that is one of its date, too: `Rechnungs-Nr./Datum`."""
-_NUMBER_WORD = re.compile(r"\s*(?:nummer|number|numero|num|nr|n\.?o|n)\b[\s.:]*")
+NUMBER_WORD = re.compile(rf"\s*(?<![a-z0-9])(?:{READER.alternatives('labels.number_word')})(?![a-z])[\s.:#]*")
 IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
 """Marks between a label and its translation."""
 _ANOTHER = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
@@ -242,7 +242,7 @@ def heads_goods(layout: Layout, cell: Cell) -> bool:
 def _beside(
     layout: Layout, cell: Cell, end: int, parse: Callable[[str], tuple[str, float] | None], *, below: bool
 ) -> LabeledValue | None:
-    if number_word := _NUMBER_WORD.match(cell.plain, end):
+    if number_word := NUMBER_WORD.match(cell.plain, end):
         end = number_word.end()
     if with_date := _WITH_DATE.match(cell.plain, end):
         end = with_date.end()
