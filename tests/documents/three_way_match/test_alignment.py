@@ -9,7 +9,7 @@ from counterfoil.documents.three_way_match.alignment import Anchor, alike, weigh
 from counterfoil.documents.three_way_match.case import _is_same_paper
 from counterfoil.documents.three_way_match.decisions import _raised
 from counterfoil.documents.three_way_match.tolerances import Limits
-from tests.documents.three_way_match.papers import delivery, invoice, line, order
+from tests.documents.three_way_match.papers import codes, delivery, invoice, line, order, result
 
 ORDER = order(lines=(line("SKR-4711-220-A"),))
 ANCHOR = Anchor(ORDER, ORDER.lines[0])
@@ -45,3 +45,10 @@ def test_raised_limit_never_falls() -> None:
 
     assert _raised(limits, "more", "percent", Decimal(2)).upper_percent == 5
     assert _raised(limits, "more", "percent", Decimal(7)).upper_percent == 7
+
+
+def test_split_lines_fill_one_order_line_after_another() -> None:
+    ordered = [line(description="Bolt red"), line(description="Bolt blue")]
+    billed = [line(quantity="5", description="")] * 4
+
+    assert codes(result(order(lines=ordered), delivery(lines=ordered), invoice(lines=billed))) == []

@@ -1,5 +1,6 @@
 """What a line and its tax come to is held against what they say: a price is what is paid, whatever is printed."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -93,3 +94,11 @@ def test_tax_by_the_rates_is_right_however_it_was_rounded(tax: str, rates: tuple
 
 def test_tax_is_left_alone_where_the_lines_do_not_come_to_the_net_total():
     assert codes(result(order(), delivery(), taxed("7.32", "19", "19", total_net="38.53"))) == ["total_mismatch"]
+
+
+@pytest.mark.parametrize(("tax", "differs"), [("1.90", False), ("1.89", True)])
+def test_tax_may_differ_by_rounding_of_each_amount(tax: str, differs: bool):
+    lines = [line(quantity="1", price="10.05", tax_rate="19")]  # 1.9095
+    bill = invoice(lines=lines, total_tax=tax, total_gross=str(Decimal("10.05") + Decimal(tax)))
+    found = result(order(lines=lines), delivery(lines=lines), bill)
+    assert [one.code.value for one in found.variances] == ["tax_mismatch"] * differs

@@ -87,7 +87,13 @@ def test_a_single_large_difference_does_not_stretch_the_limit():
 
 def test_a_limit_is_rounded_up_but_never_onto_what_was_disputed():
     assert one(labels(20, "1.2345")).limit == Decimal("1.24")
-    assert one([*labels(20, "1.2345"), label(99, "1.236", accepted=False)]).limit == Decimal("1.2345")
+    for disputed in ("1.236", "1.24"):
+        assert one([*labels(20, "1.2345"), label(99, disputed, accepted=False)]).limit == Decimal("1.2345")
+
+
+def test_limit_is_the_nearest_rank_rounded_up():
+    found = one([label(number, str(1 + Decimal(number) / 10)) for number in range(1, 22)])
+    assert found.limit == Decimal("3.00")  # the 20th of 21 sizes: 95 percent are 19.95
 
 
 def test_suppliers_keys_and_directions_are_told_apart():

@@ -201,3 +201,10 @@ def test_contract_is_not_counted():
     found = result(order(), delivery(), invoice(), paper("contract", "RV-60")).summary
 
     assert found.documents == 3
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_credit_note_of_either_sign_lowers_billed_amount(sign: str):
+    back = credit(lines=[line(quantity="5")], total_net=f"{sign}21.00")
+
+    assert result(order(), delivery(), invoice(), back).summary.billed == NET - 21
