@@ -354,16 +354,16 @@ def test_no_text_takes_more_than_its_length_deserves(part: str) -> None:
     hostile = part * (30_000 // len(part))
     before = process_time()
     redact({"error": hostile + "!"})
-    assert process_time() - before < 2  # usually 0.1 s; quadratic growth takes more than 5 s
+    assert process_time() - before < 0.9  # usually 0.1 s; as strict for quadratic growth as 10 s for 100,000 characters
 
 
 @pytest.mark.slow
 def test_mixed_hostile_text_is_redacted_in_linear_time() -> None:
     once = "".join(PARTS)
-    for hostile in (once * (300_000 // len(once)), "token=a b" * 33_000):
+    for hostile in (once * (1_000_000 // len(once)), "token=a b" * 110_000):
         before = process_time()
         redact({"error": hostile})
-        assert process_time() - before < 8  # usually 1 s
+        assert process_time() - before < 30  # usually 2 s
 
 
 # Whatever comes

@@ -133,7 +133,7 @@ def test_what_may_be_called_is_accepted() -> None:
     opened = Settings(http_requests=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
 
     for url in ("https://10.0.0.1/", "http://inside/", "http://inside:80/", "https://example.com:8443/"):
-        order(HTTP_REQUEST, {"url": url}, settings=opened)
+        assert order(HTTP_REQUEST, {"url": url}, settings=opened).payload == {"url": url}
 
 
 @pytest.mark.parametrize("url", ["{}", "http://user:hunter2@127.0.0.1/", "https://169.254.169.254/latest/"])
