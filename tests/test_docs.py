@@ -9,7 +9,9 @@ import psycopg
 import pytest
 
 import infra.context
-from counterfoil.documents import lexicon
+from counterfoil.documents import filetype, lexicon
+from counterfoil.documents.einvoice import extract
+from counterfoil.documents.structured import DocumentType
 from counterfoil.metrics import Metric
 from counterfoil.tasks.task_type import Services, TaskType
 from infra.alarm_table import WATCHES, Scope, Watch
@@ -108,8 +110,15 @@ def test_readme_names_every_domain() -> None:
     assert all((PACKAGE / name).is_file() for name in re.findall(r"`(\w+\.py)`", row))
 
 
+def example_of(recipe: str, language: str) -> str:
+    """Return the code block of a recipe in CONTRIBUTING.md."""
+    section = (ROOT / "CONTRIBUTING.md").read_text().split(f"\n## {recipe}\n")[1].split("\n## ")[0]
+    (example,) = re.findall(rf"^```{language}\n(.+?)^```", section, re.MULTILINE | re.DOTALL)
+    return str(example)
+
+
 def test_example_of_a_task_type_works() -> None:
-    (example,) = re.findall(r"^```python\n(.+?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
+    example = example_of("Add a task type", "python")
     names: dict[str, Any] = {"__name__": "example"}
 
     exec(example, names)
@@ -120,7 +129,7 @@ def test_example_of_a_task_type_works() -> None:
 
 
 def test_example_of_a_lexicon_entry_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    (example,) = re.findall(r"^```toml\n(.+?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
+    example = example_of("Add a lexicon entry", "toml")
     ((concept, (added,)),) = lexicon.parse(example).items()
     ((term,),) = added.terms.values()
     assert term not in lexicon.READER.terms(f"titles.{concept}", added.means)
@@ -130,6 +139,25 @@ def test_example_of_a_lexicon_entry_works(monkeypatch: pytest.MonkeyPatch) -> No
 
     for user in added.used_by:
         assert term in lexicon.Vocabulary(user).terms(f"titles.{concept}", added.means)
+
+
+def test_example_of_an_einvoice_format_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(example_of("Add an e-invoice format", "python"), names)
+    monkeypatch.setattr(filetype, "ROOTS", ((r"\{urn:example\}Bill", "example"),))
+    monkeypatch.setattr(extract, "READERS", {"example": names["read"]})
+
+    found = extract.extract_xml(b'<Bill xmlns="urn:example"><Number>17</Number><Date>2026-01-02</Date></Bill>')
+
+    assert found.type == DocumentType.INVOICE
+    assert found.structured_data is not None
+    assert found.structured_data["invoice_number"] == "17"
+    assert found.structured_data["invoice_date"] == "2026-01-02"
+
+
+def test_every_einvoice_format_has_a_root_and_a_reader() -> None:
+    formats = set(filetype.Dialect) - {filetype.Dialect.OTHER}
+    assert formats == {dialect for _, dialect in filetype.ROOTS} == extract.READERS.keys()
 
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]

@@ -132,7 +132,7 @@ def test_a_credit_note():
 def test_several_invoices_in_one_file_are_kept_and_none_is_picked():
     extraction = extract_xml(fattura((BODY, BODY + BODY)))
     assert (extraction.type, extraction.method, extraction.structured_data) == (None, "none", None)
-    assert extraction.reason == "The file holds 2 invoices; send each as a file of its own to have it read."
+    assert extraction.reason == "The file has 2 invoices and is not read. Send each invoice as a separate file."
 
 
 def test_an_unreadable_part_of_a_total_makes_the_total_unreadable():

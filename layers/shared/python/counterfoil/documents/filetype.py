@@ -82,7 +82,7 @@ def misnamed(name: str, kind: FileKind) -> str | None:
     return "The file is named .pdf, but it is not a PDF; send the original file."
 
 
-_ROOTS = (
+ROOTS = (
     (r"\{urn:oasis:names:specification:ubl:schema:xsd:\w+-2\}\w+", Dialect.UBL),
     (r"\{urn:un:unece:uncefact:data:standard:CrossIndustryInvoice:\d+\}CrossIndustryInvoice", Dialect.CII),
     (r"\{urn:ferd:CrossIndustryDocument:[^}]*\}CrossIndustryDocument", Dialect.ZUGFERD_1),
@@ -96,4 +96,4 @@ _ROOTS = (
 def recognise_dialect(root: etree._Element) -> Dialect:
     """Tell the vocabulary of an XML document from the namespace and name of its root element."""
     tag = str(root.tag)
-    return next((dialect for pattern, dialect in _ROOTS if re.fullmatch(pattern, tag)), Dialect.OTHER)
+    return next((dialect for pattern, dialect in ROOTS if re.fullmatch(pattern, tag)), Dialect.OTHER)

@@ -1,5 +1,6 @@
 """Extraction from the XML of an e-invoice, alone or embedded in a PDF."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lxml import etree
@@ -21,6 +22,14 @@ _EINVOICE_NAMES = (
     "order-x.xml",
 )
 """The names that hybrid formats prescribe for their XML, the newer format first where a PDF carries several."""
+
+READERS: dict[Dialect, Callable[[etree._Element], Reading]] = {
+    Dialect.UBL: ubl.read,
+    Dialect.CII: cii.read,
+    Dialect.ZUGFERD_1: cii.read,
+    Dialect.ORDER_X: cii.read_order,
+    Dialect.FATTURAPA: fatturapa.read,
+}
 
 _ENVELOPE = "{http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHeader}StandardBusinessDocument"
 
@@ -90,23 +99,14 @@ def _extract_embedded(file: "EmbeddedXml") -> ExtractionResult | None:
 
 def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
     root = _unwrapped(root)
-    reading: Reading
-    match recognise_dialect(root):
-        case Dialect.UBL:
-            reading = ubl.read(root)
-        case Dialect.CII | Dialect.ZUGFERD_1:
-            reading = cii.read(root)
-        case Dialect.ORDER_X:
-            reading = cii.read_order(root)
-        case Dialect.FATTURAPA:
-            count = fatturapa.count_invoices(root)
-            if count > 1:
-                reason = f"The file holds {count} invoices; send each as a file of its own to have it read."
-                return ExtractionResult(None, "none", None, reason)
-            reading = fatturapa.read(root)
-        case _:
-            reason = "The XML is of an unknown kind; it is stored and not read."
-            return ExtractionResult(DocumentType.OTHER, "none", None, reason)
+    dialect = recognise_dialect(root)
+    if dialect is Dialect.OTHER:
+        reason = "The XML is of an unknown kind; it is stored and not read."
+        return ExtractionResult(DocumentType.OTHER, "none", None, reason)
+    if dialect is Dialect.FATTURAPA and (count := fatturapa.count_invoices(root)) > 1:
+        reason = f"The file has {count} invoices and is not read. Send each invoice as a separate file."
+        return ExtractionResult(None, "none", None, reason)
+    reading = READERS[dialect](root)
     record, remarks = structure(reading.type, reading.fields)
     if reading.lacks_required_lines:
         name = reading.type.value.replace("_", " ")
