@@ -58,7 +58,7 @@ COMMANDS = {
     "tasks": Command("cli.commands.tasks:app", "Submit tasks for the workers; show, list and cancel them.", TASKS),
     "chat": Command("cli.commands.chat:talk", "Talk to the language model, message by message.", TASKS),
     "offers": Command(
-        "cli.commands.offers:app", "Queue the daily offers of a date and time zone if they are not queued.", TASKS
+        "cli.commands.offers:app", "List the daily offers by date and time zone, and queue those of a date.", TASKS
     ),
     "dlq": Command(
         "cli.commands.dlq:app", "Find, show, retry, settle and export dead letters, which are failed work.", TASKS

@@ -44,6 +44,7 @@ OF_THE_STACK = frozenset(
         "MAPPINGS",
         "QUEUES",
         "QUEUE_URLS",
+        "INVOKED_FUNCTIONS",
         "RETRY_QUEUE_URLS",
         "RETRY_WAITS",
         "SECRETS_ARN",

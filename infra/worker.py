@@ -142,16 +142,9 @@ class Worker(Construct):
 
     def _environment(self) -> dict[str, str]:
         row, around = self.row, self._around
-        told = {
-            "name": row.name,
-            "timeout": row.timeout,
-            "permits": row.permits,
-            "start_margin": row.start_margin,
-            "retries": row.retries,
-        }
         environment = {
             **around.stage.settings,
-            "WORKER": json.dumps(told),
+            "WORKER": _worker_setting(row),
             "POWERTOOLS_SERVICE_NAME": row.name,
             "QUEUE_URLS": json.dumps(
                 {to.name: around.queues[to.name].source.queue_url for to in targets(around.rows, row)}
@@ -173,6 +166,9 @@ class Worker(Construct):
             environment["SLACK"] = "true"
         if around.stage.outside.calls_webhooks(row):
             environment["WEBHOOKS"] = "true"
+        if row.invokes:
+            names = {of.name: of.resource_name for of in around.rows if of.name in row.invokes}
+            environment["INVOKED_FUNCTIONS"] = json.dumps(names)
         if row.uses_bucket:
             environment["UPLOADS_BUCKET"] = around.state.uploads.bucket_name
         if row.lists and around.state.inventory is not None:
@@ -219,6 +215,7 @@ class Worker(Construct):
             (["sqs:GetQueueAttributes"], every if row.measures_queues else []),
             # CloudWatch knows a narrower scope for what names its alarm alone.
             (["cloudwatch:DescribeAlarms"], [around.every_alarm] if row.reads_alarms else []),
+            (["lambda:InvokeFunction"], [_function_arn(of) for of in around.rows if of.name in row.invokes]),
             (MANAGE_PEOPLE, [people.pool.user_pool_arn] if people and row.manages_people else []),
             (READ, self._objects(row.reads)),
             (["s3:PutObject"], self._objects(row.writes + row.admits)),
@@ -284,7 +281,6 @@ class Worker(Construct):
 
 def network_statements(row: Row) -> list[iam.PolicyStatement]:
     """Allow Lambda to place the function into its subnets, and deny it to the function's code."""
-    function = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:{row.resource_name}"
     return [
         # Lambda checks these before any interface exists, and refuses a role that names resources.
         iam.PolicyStatement(actions=NETWORK_INTERFACES, resources=["*"]),
@@ -292,9 +288,20 @@ def network_statements(row: Row) -> list[iam.PolicyStatement]:
             effect=iam.Effect.DENY,
             actions=NETWORK_INTERFACES,
             resources=["*"],
-            conditions={"ArnEquals": {"lambda:SourceFunctionArn": function}},
+            conditions={"ArnEquals": {"lambda:SourceFunctionArn": _function_arn(row)}},
         ),
     ]
+
+
+def _worker_setting(row: Row) -> str:
+    told: dict[str, object] = {"name": row.name, "timeout": row.timeout}
+    if row.polls:
+        told |= {"permits": row.permits, "start_margin": row.start_margin, "retries": row.retries}
+    return json.dumps(told)
+
+
+def _function_arn(row: Row) -> str:
+    return f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:function:{row.resource_name}"
 
 
 def service_statements(row: Row, outside: ExternalServices) -> Iterator[iam.PolicyStatement]:

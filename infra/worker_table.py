@@ -114,6 +114,8 @@ class Row:
     """Whether it may change people of the built-in user pool."""
     reads_alarms: bool = False
     """It may ask which alarms have gone off."""
+    invokes: tuple[str, ...] = ()
+    """Workers whose functions it may invoke, besides the schedule."""
     calls_out: tuple[Outgoing, ...] = ()
     depends_on: Literal["llm"] | None = None
     """What all of its work needs: while its circuit breaker is open for long, its queue is paused."""
@@ -354,6 +356,7 @@ WORKERS: tuple[Row, ...] = (
         admits=ANNOUNCED,
         measures_queues=True,
         reads_alarms=True,
+        invokes=("offers_scheduler",),
         pauses_mappings=True,
         manages_people=True,
         alarms=(Alarm.ERRORS,),
@@ -436,6 +439,7 @@ def validate(rows: Sequence[Row]) -> None:
             *_faults_of_function(row),
             *_faults_of_polling(rows, row),
             *_faults_of_sending(by_name, row),
+            *_faults_of_invoking(by_name, row),
             *_faults_of_reach(row),
         ):
             raise WorkerTableError(f"Worker {row.name!r}: {fault}.")
@@ -508,6 +512,12 @@ def _faults_of_sending(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
         yield "add Alarm.DEAD_LETTERS to alarms, or its dead letters go unnoticed"
     if (row.fed_by is FedBy.S3_EVENTS) != (Alarm.MESSAGE_AGE in row.alarms):
         yield "put Alarm.MESSAGE_AGE into alarms if S3 feeds it, for only that work is not in PostgreSQL while it waits"
+
+
+def _faults_of_invoking(by_name: Mapping[str, Row], row: Row) -> Iterator[str]:
+    for name in row.invokes:
+        if name not in by_name:
+            yield f"invokes names {name!r}, which is not a worker: correct the name or add its row"
 
 
 def _faults_of_reach(row: Row) -> Iterator[str]:

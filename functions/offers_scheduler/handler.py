@@ -1,4 +1,4 @@
-"""Every hour: the daily offers that are due are pinned and queued. Somebody may ask for those of one date and zone."""
+"""Queues the daily offers that are due, every hour, and those that a person requests through the API."""
 
 from functools import cache
 from typing import Any
@@ -7,7 +7,7 @@ from counterfoil.db import Database
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.offers.schedule import Rules
 from counterfoil.settings import settings
-from functions.offers_scheduler.scheduler import OffersRequest, RefusedError, Scheduler
+from functions.offers_scheduler.scheduler import OffersRequest, Scheduler
 
 
 @cache
@@ -28,12 +28,13 @@ def function() -> Scheduler:
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Queue the pools that are due, or those that `event` requests.
 
-    A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`. Returns the date and the counts of
-    pools, shards and people, or `refused` with the reason.
+    A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`; the API has checked it. Returns
+    the date and the counts of pools, shards and people.
 
     Raises:
         DatabaseUnavailableError: nothing was done; the next call does it.
         UnfinishedError: something failed or is left; all else is done, and the log says why.
+        PermanentError: the request is invalid, see `Scheduler.run`.
     """
 
     def time_left() -> float:
@@ -41,7 +42,4 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
     if "timezone" not in event:
         return function().tick(time_left)
-    try:
-        return function().run(OffersRequest.of(event), time_left)
-    except RefusedError as error:
-        return {"refused": str(error)}
+    return function().run(OffersRequest.of(event), time_left)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -17,15 +17,12 @@ from counterfoil.delivery.work import Send
 from counterfoil.errors import PermanentError, TransientError, sentence
 from counterfoil.metrics import Metric, record
 from counterfoil.offers import pinning
-from counterfoil.offers.schedule import Due, NoSuchDateError, Rules, UnknownZoneError, current, due, of_date, zone_info
+from counterfoil.offers.schedule import Due, Rules, current, due, requested
 from counterfoil.validation import Problem, validate
-
-LONGEST_AGO = timedelta(days=7)
-"""Longest time after which missed offers are still computed."""
 
 
 class RefusedError(PermanentError):
-    """The requested offers cannot be queued. The message gives the reason."""
+    """The event is not a valid request, or there is no such tenant. The message gives the reason."""
 
 
 class OffersRequest(BaseModel):
@@ -49,32 +46,6 @@ class OffersRequest(BaseModel):
             RefusedError: the event is not a request.
         """
         return validate(cls, event, _to_refusal)
-
-    def due(self, now: datetime) -> Due:
-        """Return the requested offers.
-
-        Raises:
-            RefusedError: no such zone or date, or its 9:00 is in the future or more than LONGEST_AGO ago.
-        """
-        try:
-            found = self._found(now)
-        except (UnknownZoneError, NoSuchDateError) as error:
-            raise RefusedError(str(error)) from None
-        if found.offered_at > now:
-            raise RefusedError(
-                f"{self.day} is not due yet in {self.timezone}: "
-                f"its 9:00 is at {found.offered_at:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M} UTC"
-            )
-        return found
-
-    def _found(self, now: datetime) -> Due:
-        today = now.astimezone(zone_info(self.timezone)).date()
-        if self.day is None:
-            return current(self.timezone, now)
-        if abs(self.day - today) > LONGEST_AGO:  # the difference of two valid dates cannot overflow
-            when = "long over" if self.day < today else "not there yet"
-            raise RefusedError(f"{self.day} is {when} in {self.timezone}: it is {today} there")
-        return of_date(self.timezone, self.day)
 
 
 def _to_refusal(problem: Problem) -> RefusedError:
@@ -150,10 +121,11 @@ class Scheduler:
         Returns the date, and the counts as `tick` does.
 
         Raises as `tick`, and:
-            RefusedError: the request is invalid, or its date is not due.
+            RefusedError: there is no such tenant.
+            UnknownZoneError, NoSuchDateError, NotDueError: see `schedule.requested`.
         """
         now = self._clock()
-        one = asked.due(now)
+        one = requested(asked.timezone, asked.day, now)
         tenants = self._tenants(asked.tenant)
         if not tenants:
             raise RefusedError(f"There is no tenant '{asked.tenant}'" if asked.tenant else "There are no tenants yet")

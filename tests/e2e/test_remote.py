@@ -4,15 +4,19 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from cli.local.cloud import Cloud
+from cli.local.tenants import Tenant
 from tests.e2e.conftest import COMMAND, SEED, SignIn
 from tests.e2e.waiting import until
+from tests.functions.admin_api.rights import PROFILE
 from tools.sample_generator import generate
 
 pytestmark = pytest.mark.e2e
@@ -89,3 +93,19 @@ def test_tenant_is_set_up_and_its_documents_are_processed(run: Run, case: Path) 
     assert run("operations", "show", operation["operation_id"])["tenant"] == slug
     erased = run("documents", "delete", uploaded[0]["document_id"][-8:], "--reason", "A test")
     assert erased["documents"] == [uploaded[0]["document_id"]]
+
+
+def test_offers_of_an_earlier_date_are_queued(run: Run, cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+    """The schedule does not queue a date that is three days old."""
+    day = f"{datetime.now(UTC).date() - timedelta(days=3)}"
+    url = f"{cloud.api_url}/api/users/{uuid4()}/profile"
+    headers = {**sign_in("operator", f"tenant:{tenant.slug}"), "If-None-Match": "*"}
+    httpx.put(
+        url, json={**PROFILE, "timezone": "UTC"}, params={"tenant": tenant.slug}, headers=headers
+    ).raise_for_status()
+
+    queued = run("offers", "run", "--date", day, "--timezone", "UTC", "--tenant", tenant.slug)
+
+    assert queued == {"date": day, "timezone": "UTC", "tenant": tenant.slug}
+    (pool,) = until(lambda: run("offers", "--tenant", tenant.slug)["pools"])
+    assert (pool["date"], pool["timezone"], pool["users"]) == (day, "UTC", 1)

@@ -1,5 +1,6 @@
-"""Event source mappings that can be paused, in the place of Lambda's API, and a watchdog that looks after them."""
+"""A fake of Lambda with event source mappings and invocations, and a watchdog that pauses mappings."""
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,6 +43,15 @@ class FakeLambda:
     before: Callable[[], None] = lives_on
     after: Callable[[], None] = lives_on
     refuse: dict[UUID, ClientError] = field(default_factory=dict)
+    invoked: list[tuple[str, Any]] = field(default_factory=list)
+    invoke_error: Exception | None = None
+
+    def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803
+        assert InvocationType == "Event"
+        if self.invoke_error is not None:
+            raise self.invoke_error
+        self.invoked.append((FunctionName, json.loads(Payload)))
+        return {"StatusCode": 202}
 
     def get_event_source_mapping(self, *, UUID: str) -> dict[str, Any]:  # noqa: N803
         mapping = _uuid(UUID)

@@ -13,9 +13,9 @@ import pytest
 from counterfoil import audit
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.errors import ConflictError, DatabaseUnavailableError
+from counterfoil.errors import ConflictError, DatabaseUnavailableError, PermanentError
 from counterfoil.offers import pinning
-from counterfoil.offers.schedule import Rules
+from counterfoil.offers.schedule import NoSuchDateError, NotDueError, Rules
 from counterfoil.settings import settings
 from functions.offers_scheduler.scheduler import LEAST_SECONDS, OffersRequest, RefusedError, Scheduler, UnfinishedError
 from tests.delivery.harness import Context, FakeSqs, rows
@@ -294,15 +294,15 @@ def test_a_run_adds_who_is_late_as_long_as_the_date_has_not_expired(office: Offi
         ),
         (
             {"date": "2026-06-01", "timezone": "Europe/Berlin"},
-            "2026-06-01 is not there yet in Europe/Berlin: it is 2026-01-05 there",
+            "2026-06-01 is in the future in Europe/Berlin: it is 2026-01-05 there",
         ),
         (
             {"date": "9999-12-31", "timezone": "Pacific/Pago_Pago"},
-            "9999-12-31 is not there yet in Pacific/Pago_Pago: it is 2026-01-05 there",
+            "9999-12-31 is in the future in Pacific/Pago_Pago: it is 2026-01-05 there",
         ),
         (
             {"date": "2016-01-05", "timezone": "Europe/Berlin"},
-            "2016-01-05 is long over in Europe/Berlin: it is 2026-01-05 there",
+            "2016-01-05 is more than 7 days ago in Europe/Berlin: it is 2026-01-05 there",
         ),
         ({"date": "2026-01-05", "timezone": "Europe/Berlni"}, "There is no time zone 'Europe/Berlni'"),
         ({"date": "2026-01-05", "timezone": "UTC", "tenant": "nobody"}, "There is no tenant 'nobody'"),
@@ -313,9 +313,9 @@ def test_a_run_adds_who_is_late_as_long_as_the_date_has_not_expired(office: Offi
         ({"date": "2026-01-05", "timezone": "UTC", "by": ""}, "by is wrong: String should have at least 1 character"),
     ],
 )
-def test_what_cannot_be_had_is_refused_with_a_sentence(office: Office, asked: dict[str, str], sentence: str):
+def test_requests_of_no_offers_are_refused(office: Office, asked: dict[str, str], sentence: str):
     office.settle("Europe/Berlin")
-    with pytest.raises(RefusedError) as raised:
+    with pytest.raises(PermanentError) as raised:
         office.run(**asked)
     assert str(raised.value).startswith(sentence)
     assert office.pools() == set()
@@ -324,7 +324,7 @@ def test_what_cannot_be_had_is_refused_with_a_sentence(office: Office, asked: di
 def test_a_date_that_its_zone_skipped_is_refused(office: Office):
     office.settle("Pacific/Apia")
     office.now = datetime(2011, 12, 31, 12, tzinfo=UTC)
-    with pytest.raises(RefusedError, match=r"^There is no 2011-12-30 in the time zone 'Pacific/Apia'"):
+    with pytest.raises(NoSuchDateError, match=r"^There is no 2011-12-30 in the time zone 'Pacific/Apia'"):
         office.run(date="2011-12-30", timezone="Pacific/Apia")
 
 
@@ -350,12 +350,11 @@ def handler(monkeypatch: pytest.MonkeyPatch, database_url: str, sqs: FakeSqs) ->
     module.function.cache_clear()
 
 
-def test_a_call_with_a_zone_is_somebodys_and_its_refusal_no_failure(handler: ModuleType, office: Office):
+def test_a_call_with_a_zone_is_a_request(handler: ModuleType, office: Office):
     office.settle("UTC")
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
-    assert handler.handle({"date": "2999-01-01", "timezone": "UTC", "by": "ada"}, Context())["refused"].startswith(
-        "2999-01-01"
-    )
+    with pytest.raises(NotDueError):
+        handler.handle({"date": "2999-01-01", "timezone": "UTC", "by": "ada"}, Context())
     assert handler.handle({"date": yesterday, "timezone": "UTC", "by": "ada"}, Context())["people"] == 1
     (pool,) = rows(office.admin, "offer_pool")
     assert pool["rules"] == {"offers": 3, "candidates": 1000, "most_offered": 12, "repeat_days": 30}

@@ -48,6 +48,7 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
         grants |= {("s3:ListBucketMultipartUploads", BUCKET)}
     if row.reads_alarms:
         grants |= {("cloudwatch:DescribeAlarms", "*" if batches else f"{ACCOUNT.format('cloudwatch')}:alarm:*")}
+    grants |= {("lambda:InvokeFunction", f"{ACCOUNT.format('lambda')}:function:counterfoil-{of}") for of in row.invokes}
     if row.manages_people:
         grants |= {(action, USER_POOL) for action in MANAGE_PEOPLE}
     if row.pauses_mappings:

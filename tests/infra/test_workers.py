@@ -106,6 +106,7 @@ def test_a_small_table_is_accepted_up_to_every_bound(changes: dict[str, Any]):
         ({"name": "Source"}, r"its name must be lower-case"),
         ({"name": "so-urce"}, r"its name must be lower-case"),
         ({"sends_to": ("nobody",)}, r"sends_to names 'nobody', which is no worker"),
+        ({"invokes": ("nobody",)}, r"invokes names 'nobody', which is not a worker"),
         ({"sends_to": ("clock",)}, r"sends_to names 'clock', which has no queue: take it out"),
         ({"sends_to": ("source",)}, r"take its own name out of sends_to"),
         ({"reads": ("uploads",)}, r"write the prefix 'uploads' in reads without a leading and with a trailing slash"),

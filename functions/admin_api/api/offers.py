@@ -1,26 +1,32 @@
 """`/api/admin/offers`: progress and results of offers, by date and time zone.
 
-Reading requires the viewer role for the tenant.
+Reading requires the viewer role for the tenant, queueing the operator role.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from aws_lambda_powertools.event_handler.openapi.params import Query
-from pydantic import BaseModel, Field, JsonValue
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from counterfoil import aws
 from counterfoil.db import Connection
+from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import pool_list
 from counterfoil.offers.pool_list import MOST_SHARDS, FailedUser, Place, Pool, PoolState, Wanted
 from counterfoil.offers.profiles import JobState
+from counterfoil.offers.schedule import NoSuchDateError, NotDueError, UnknownZoneError, requested
+from counterfoil.settings import settings
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
 from functions.admin_api.api.users import LONGEST_ZONE, NO_USER, Day, Offer
-from functions.admin_api.auth import Request, item_id
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
+from functions.admin_api.auth import EVERY_TENANT, Request, TenantSlug, item_id
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes, answer
 from functions.admin_api.http import NotFoundError, responses
 
 NO_POOL = "There is no such pool."
@@ -117,6 +123,28 @@ class OfferJob(BaseModel):
     dead_letter: UUID | None = Field(description="The job_id of its shard's dead letter.")
 
 
+class OffersRequest(BaseModel):
+    """The offers of one date in one time zone."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    date: Day | None = Field(
+        default=None, description="At most 7 days ago. Without it, the last date whose 9:00 has passed in the zone."
+    )
+    timezone: Annotated[PrintableText, Field(min_length=1, max_length=LONGEST_ZONE)]
+    tenant: TenantSlug | None = Field(
+        default=None, description="Without it, the only tenant of the token, or all tenants if it is for all."
+    )
+
+
+class OffersQueued(BaseModel):
+    """The offers that the scheduler queues."""
+
+    date: date
+    timezone: str
+    tenant: str | None = Field(description="null: all tenants.")
+
+
 routes = Routes()
 
 
@@ -143,6 +171,36 @@ def list_pools(  # a query has this many parameters
         found = pool_list.page(connection, tenant_id, wanted, request.now, limit + 1)
     shown, following = http.cut(found, limit, lambda pool: (pool.offered_at, pool.id))
     return OfferPoolPage(pools=[OfferPool(**_facts(pool, slug)) for pool in shown], next=following)
+
+
+@routes.post(
+    "/api/admin/offers",
+    summary="Queue the offers of a date",
+    tags=["offers"],
+    responses=responses({202: (OffersQueued, "The scheduler queues them.")}, 400, 404, 413, 415, 422, 429),
+)
+def queue_offers(request: Request, asked: Annotated[OffersRequest, Body()]) -> Response[OffersQueued]:
+    """The scheduler queues the missing offers of a date. Repeating it adds nothing."""
+    tenant = None
+    if asked.tenant is None and EVERY_TENANT in request.caller.tenants:
+        request.admit_for_all("Queueing the offers of all tenants")
+    else:
+        tenant = request.slug(asked.tenant)
+        request.admit("Queueing offers", tenant)
+    by = request.caller.named()
+    try:
+        found = requested(asked.timezone, asked.date, request.now)
+    except (UnknownZoneError, NoSuchDateError, NotDueError) as error:
+        raise RejectedRequestError(f"{error}.") from error
+    event = {"date": f"{found.date}", "timezone": found.zone, "by": by} | ({"tenant": tenant} if tenant else {})
+    with aws.errors_mapped():
+        # Lambda stores the event, and repeats the call if the scheduler fails or is busy.
+        aws.client("lambda").invoke(
+            FunctionName=settings().invoked_functions["offers_scheduler"],
+            InvocationType="Event",
+            Payload=json.dumps(event).encode(),
+        )
+    return answer(202, OffersQueued(date=found.date, timezone=found.zone, tenant=tenant))
 
 
 @routes.get(

@@ -436,6 +436,12 @@ RIGHTS: dict[str, Right] = {
     "GET /api/users/{user_id}/blocks": _user(Role.VIEWER, "blocks"),
     "GET /api/users/{user_id}/offers": _user(Role.VIEWER, "offers"),
     "GET /api/admin/offers": _tenant(Role.VIEWER, "/api/admin/offers"),
+    "POST /api/admin/offers": Right(
+        Role.OPERATOR,
+        "tenant",
+        lambda things: Asked("/api/admin/offers", body={"timezone": "UTC", "tenant": things.slug}),
+        frozenset({202}),
+    ),
     "GET /api/admin/offers/{pool_id}": _pool(),
     "GET /api/admin/offers/{pool_id}/failed": _pool(lambda _: "/failed"),
     "GET /api/admin/offers/{pool_id}/users/{user_id}": _pool(lambda things: f"/users/{things.user}"),
@@ -455,6 +461,7 @@ def surround(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aws, "client", lambda service: FakeLambda() if service == "lambda" else given(service))
     queues = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
     monkeypatch.setenv("QUEUES", json.dumps(queues))
+    monkeypatch.setenv("INVOKED_FUNCTIONS", json.dumps({"offers_scheduler": "scheduler"}))
     monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
     monkeypatch.setenv("READS_AT_ONCE", "1000000")
     settings.cache_clear()

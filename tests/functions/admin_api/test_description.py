@@ -46,6 +46,7 @@ NOT_ALL_IN_THE_FORM = {
     "POST /api/admin/operations",
     *(f"POST /api/admin/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "cancel")),
     "PUT /api/users/{user_id}/profile",
+    "POST /api/admin/offers",
     "PUT /api/users/{user_id}/blocks/{blocked_id}",
     "GET /api/admin/clusters",  # a cursor is valid for its sort only
     "GET /api/uploads",  # a key excludes a tenant and a cursor

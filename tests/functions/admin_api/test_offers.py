@@ -1,4 +1,4 @@
-"""Pools of offers are listed with how far they are; a pool tells of its shards, and of whose offers failed and why."""
+"""Offers of a date are queued; pools are listed, and shown with shards and failed users."""
 
 import hashlib
 import json
@@ -9,17 +9,21 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from counterfoil import aws
 from counterfoil.db import Connection, Database
 from counterfoil.kinds import KINDS
+from counterfoil.settings import settings
 from tests.dead_letters.letters import dying
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
-from tests.functions.admin_api.conftest import Answer, Ask
+from tests.functions.admin_api.conftest import EVENT, Answer, Ask
+from tests.functions.mappings import FakeLambda, refusal
 
 NINE = datetime(2026, 3, 1, 8, tzinfo=UTC)
 """In Berlin."""
 FAULT = "A trait is no number"
 End = Callable[..., None]
 Get = Callable[..., Answer]
+USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 
 
 @pytest.fixture
@@ -274,3 +278,65 @@ def test_a_pool_of_another_tenant_is_as_one_that_there_is_not(
     for what in ("", "/failed", f"/users/{uuid4()}"):
         there, gone = get(f"/{theirs}{what}"), get(f"/{uuid4()}{what}")
         assert (there.status, there.body) == (404, gone.body)
+
+
+@pytest.fixture
+def lambda_(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
+    """A deployment whose scheduler can be invoked."""
+    lambda_ = FakeLambda()
+    monkeypatch.setattr(aws, "client", lambda _: lambda_)
+    monkeypatch.setenv("INVOKED_FUNCTIONS", json.dumps({"offers_scheduler": "counterfoil-offers_scheduler"}))
+    settings.cache_clear()
+    return lambda_
+
+
+def queue(ask: Ask, groups: str = "[operator tenant:acme]", **body: str) -> Answer:
+    return ask(body, path="/api/admin/offers", groups=groups)
+
+
+def test_queueing_offers_invokes_the_scheduler(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+    yesterday = f"{datetime.now(UTC).date() - timedelta(days=1)}"
+
+    answer = queue(ask, date=yesterday, timezone="UTC")
+
+    assert (answer.status, answer.body) == (202, {"date": yesterday, "timezone": "UTC", "tenant": "acme"})
+    event = {"date": yesterday, "timezone": "UTC", "by": USER, "tenant": "acme"}
+    assert lambda_.invoked == [("counterfoil-offers_scheduler", event)]
+
+
+def test_admins_queue_offers_of_all_tenants(ask: Ask, lambda_: FakeLambda) -> None:
+    assert queue(ask, "[operator tenant:*]", timezone="UTC").status == 403
+    assert lambda_.invoked == []
+
+    assert queue(ask, "[admin tenant:*]", timezone="UTC").body["tenant"] is None
+
+    ((_, event),) = lambda_.invoked
+    assert event.keys() == {"date", "timezone", "by"}
+
+
+def test_queueing_without_date_chooses_the_last_due_one(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+    expected = f"{(datetime.now(UTC) - timedelta(hours=9)).date()}"
+    assert queue(ask, timezone="UTC").body["date"] == expected
+
+
+@pytest.mark.parametrize(
+    ("day", "zone", "message"),
+    [
+        ("2016-01-05", "UTC", "2016-01-05 is more than 7 days ago in UTC"),
+        ("9999-12-31", "Pacific/Pago_Pago", "9999-12-31 is in the future in Pacific/Pago_Pago"),
+        ("2026-01-05", "Europe/Berlni", "Europe/Berlni"),
+    ],
+)
+def test_queueing_refuses_dates_not_due(
+    ask: Ask, acme: UUID, lambda_: FakeLambda, day: str, zone: str, message: str
+) -> None:
+    answer = queue(ask, date=day, timezone=zone)
+
+    assert answer.status == 422
+    assert message in answer.body["detail"]
+    assert lambda_.invoked == []
+
+
+def test_unavailable_lambda_fails_the_request(ask: Ask, acme: UUID, lambda_: FakeLambda) -> None:
+    lambda_.invoke_error = refusal("ServiceException", "Invoke", 500)
+    assert queue(ask, timezone="UTC").status == 503

@@ -103,6 +103,8 @@ class Settings(BaseModel):
     watchdog may pause, for all of their work needs the model."""
     queues: Annotated[dict[str, Queue], BeforeValidator(_from_json)] = {}
     """Every worker's queues, for those who show and pause them."""
+    invoked_functions: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
+    """Name of the Lambda function by worker: those that this function may invoke."""
 
     database_url: str | None = None
     database_host: str | None = None

@@ -52,6 +52,16 @@ class UnknownZoneError(PermanentError):
     code = "unknown_time_zone"
 
 
+LONGEST_AGO = timedelta(days=7)
+"""A person can request offers whose date is at most this long ago."""
+
+
+class NotDueError(PermanentError):
+    """The 9:00 of requested offers is in the future or more than LONGEST_AGO ago. The message says which."""
+
+    code = "offers_not_due"
+
+
 class NoSuchDateError(PermanentError):
     """A date on which the clocks of a zone never show 9:00 or later, for it was skipped."""
 
@@ -178,6 +188,29 @@ def of_date(zone: str, day: date) -> Due:
         except NoSuchDateError:
             continue
     raise AssertionError("count() has no end")
+
+
+def requested(zone: str, day: date | None, now: datetime) -> Due:
+    """Return the offers that a person requests. Without `day`, their date is the last due one.
+
+    Raises:
+        UnknownZoneError: there is no such zone.
+        NoSuchDateError: the zone skips this date.
+        NotDueError: the date is not due yet, or is more than LONGEST_AGO ago.
+    """
+    today = now.astimezone(zone_info(zone)).date()
+    if day is None:
+        return current(zone, now)
+    if abs(day - today) > LONGEST_AGO:  # the difference of two valid dates cannot overflow
+        limit = "in the future" if day > today else f"more than {LONGEST_AGO.days} days ago"
+        raise NotDueError(f"{day} is {limit} in {zone}: it is {today} there")
+    found = of_date(zone, day)
+    if found.offered_at > now:
+        raise NotDueError(
+            f"{day} is not due yet in {zone}: "
+            f"its 9:00 is at {found.offered_at:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M} UTC"
+        )
+    return found
 
 
 def clocks(zone: str) -> str:
