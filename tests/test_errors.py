@@ -36,7 +36,7 @@ def test_causes_come_first() -> None:
     try:
         int(text)
     except ValueError as error:
-        raise Invalid(text) from error"""
+        raise Invalid(text, code="damaged_pdf") from error"""
     work = in_module("functions.ingestion.work", source, Invalid=InvalidDocumentError)
 
     assert frames(work, "hunter2") == (

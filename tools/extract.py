@@ -131,11 +131,11 @@ def _read(file: Path) -> bytes:
     """Read a regular file, after a look at its size."""
     if file.is_dir():
         message = "The folder has no files."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="not_a_file")
     size = file.stat().st_size
     if not file.is_file():
         message = "This is not a regular file."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="not_a_file")
     check_size(size)
     return file.read_bytes()
 

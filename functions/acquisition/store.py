@@ -38,7 +38,8 @@ class OtherFilesError(InvalidDocumentError):
     def __init__(self) -> None:
         super().__init__(
             "The tenant already has a mail with this Message-ID and sender, but not all of its files. No file was"
-            " accepted. If this is a different mail, retry its dead letter to accept its files."
+            " accepted. If this is a different mail, retry its dead letter to accept its files.",
+            code=self.code,
         )
 
 

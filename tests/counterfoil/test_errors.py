@@ -19,7 +19,7 @@ def test_every_error_of_the_tree_says_whether_a_retry_can_help() -> None:
 
 
 def test_our_sentence_is_told_and_a_foreign_message_is_not() -> None:
-    assert sentence(InvalidDocumentError("The file is empty.")) == "The file is empty."
+    assert sentence(InvalidDocumentError("The file is empty.", code="damaged_pdf")) == "The file is empty."
     try:
         int("Total 1190.00")
     except ValueError as error:

@@ -40,7 +40,7 @@ def test_a_service_that_asks_for_a_longer_wait_gets_it_for_an_hour_at_most(asked
 
 @pytest.mark.parametrize("receives", [1, 2, 3])
 def test_a_permanent_failure_is_never_retried(receives: int) -> None:
-    decision = POLICY.decide(InvalidDocumentError("x"), 1, receives, NOW)
+    decision = POLICY.decide(InvalidDocumentError("x", code="damaged_pdf"), 1, receives, NOW)
 
     assert decision == GiveUp("non_retriable_error", to_dead_letter_queue=False)
 

@@ -67,7 +67,7 @@ def test_a_permanent_failure_is_dead_at_once_and_acknowledged(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, tenant: UUID
 ) -> None:
     message = pending()
-    work = fails_with(InvalidDocumentError("The file is empty; send it again."))
+    work = fails_with(InvalidDocumentError("The file is empty; send it again.", code="damaged_pdf"))
 
     response = make_consumer(database, work, clock).handle(event(record(message)), Context())
 

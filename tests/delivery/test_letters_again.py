@@ -23,7 +23,7 @@ from tests.delivery.requeued import QUEUE, Run, Task, row, sent
 
 
 def breaks(attempt: TenantAttempt) -> Outcome:
-    raise InvalidDocumentError("It is damaged")
+    raise InvalidDocumentError("It is damaged", code="damaged_pdf")
 
 
 def letter_of(database: Database, tenant: UUID, message: Message) -> Details:

@@ -91,7 +91,9 @@ def test_a_task_may_ask_for_fewer_retries(run: Run, task: Task, admin: Connectio
     assert (found["status"], found["attempts"]) == ("failed", max_retry + 1)
 
 
-@pytest.mark.parametrize("error", [InvalidDocumentError("It is damaged"), ValueError("nobody mapped it")])
+@pytest.mark.parametrize(
+    "error", [InvalidDocumentError("It is damaged", code="damaged_pdf"), ValueError("nobody mapped it")]
+)
 def test_what_no_retry_can_cure_is_a_dead_letter_at_once(
     run: Run, task: Task, admin: Connection, sqs: FakeSqs, error: Exception
 ):

@@ -33,7 +33,7 @@ def test_a_batch_counts_each_outcome_once_and_times_every_try(
     outcomes: list[Outcome | Exception] = [
         Succeeded(lambda _connection: Effects()),
         Skipped("Nothing to match"),
-        InvalidDocumentError("It is damaged"),
+        InvalidDocumentError("It is damaged", code="damaged_pdf"),
         ServiceUnavailableError("It was busy"),
         BreakerOpenError("It is open", until=until),
     ]

@@ -391,7 +391,9 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     ),
     "success": lambda world, _: world.consume(world.make("pending"), succeed),
     "skip": lambda world, _: world.consume(world.make("pending"), lambda attempt: Skipped("no counterparty")),
-    "permanent failure": lambda world, _: world.consume(world.make("pending"), fail(InvalidDocumentError("Empty."))),
+    "permanent failure": lambda world, _: world.consume(
+        world.make("pending"), fail(InvalidDocumentError("Empty.", code="damaged_pdf"))
+    ),
     "transient failure": lambda world, _: world.consume(world.make("pending"), transient()),
     "unknown error": lambda world, _: world.consume(world.make("pending"), fail(ZeroDivisionError())),
     "cancelled at the deadline": lambda world, _: world.consume(world.make("pending"), fail(CancelledError("stopped"))),

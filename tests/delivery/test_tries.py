@@ -133,7 +133,7 @@ def test_the_success_after_a_failure_is_kept_and_none_of_the_successes_after_tha
     bodies: list[str | Message] = [message]
 
     def breaks(attempt: TenantAttempt) -> Outcome:
-        raise InvalidDocumentError("It is damaged")
+        raise InvalidDocumentError("It is damaged", code="damaged_pdf")
 
     for work in (breaks, done, done):
         make_consumer(database, work, clock).handle(event(record(bodies[-1])), Context())

@@ -143,7 +143,7 @@ def test_a_file_of_200_megabytes_is_refused_without_a_look_inside(start: bytes, 
     ],
 )
 def test_a_document_without_its_number_is_refused(incomplete: bytes):
-    with pytest.raises(InvalidDocumentError, match="states no number of its own"):
+    with pytest.raises(InvalidDocumentError, match="does not state its number"):
         extract(incomplete)
 
 

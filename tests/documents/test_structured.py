@@ -74,8 +74,19 @@ def test_only_what_is_stated_comes_out():
 
 @pytest.mark.parametrize("document_type", [kind for kind in DocumentType if kind is not DocumentType.OTHER])
 def test_every_type_needs_its_own_number(document_type: DocumentType):
-    with pytest.raises(InvalidDocumentError, match=rf"states no number of its own \({ROLES[document_type].number}\)"):
+    with pytest.raises(InvalidDocumentError, match=rf"does not state its number \({ROLES[document_type].number}\)"):
         structure(document_type, {})
+
+
+def test_codes_name_the_field_and_not_the_line():
+    codes = set()
+    for line in range(2):
+        lines = [{"quantity": "1"}, {"quantity": "1"}]
+        lines[line]["quantity"] = "many"
+        with pytest.raises(InvalidDocumentError, match="quantity is not a decimal number") as refusal:
+            structure(DocumentType.INVOICE, {"invoice_number": "1", "line_items": lines})
+        codes.add(refusal.value.code)
+    assert codes == {"invalid_invoice_line_items_quantity"}
 
 
 @pytest.mark.parametrize("document_type", list(ROLES))

@@ -96,7 +96,7 @@ def succeeds() -> Outcome:
 
 
 def fails_for_good() -> Outcome:
-    raise InvalidDocumentError("The file is damaged.")
+    raise InvalidDocumentError("The file is damaged.", code="damaged_pdf")
 
 
 def fails_for_now() -> Outcome:

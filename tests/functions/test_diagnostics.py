@@ -320,7 +320,7 @@ def test_the_dead_letter_of_a_cluster_that_is_computed_anew_is_settled(desk: Des
 
     def broken(attempt: TenantAttempt) -> Outcome:
         message = "It is damaged."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="damaged_pdf")
 
     desk.compute(sends, broken)
     assert desk.found(first)["status"] == "failed"

@@ -70,7 +70,7 @@ def ends(outcome: Outcome | Exception) -> Callable[[TenantAttempt], Outcome]:
     [
         (Succeeded(lambda _: Effects(remark="Alone.")), "succeeded", "Alone."),
         (Skipped("No counterparty."), "skipped", "No counterparty."),
-        (InvalidDocumentError("It is damaged."), "failed", "It is damaged."),
+        (InvalidDocumentError("It is damaged.", code="damaged_pdf"), "failed", "It is damaged."),
     ],
 )
 def test_the_end_of_a_match_is_told_with_its_sentence(
@@ -221,7 +221,7 @@ def test_no_worker_tells_what_did_not_happen(paper: Message, database_url: str, 
 def test_the_dead_letter_of_what_could_not_be_told_is_settled_when_something_newer_is(
     paper: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
-    Worker("matching", ends(InvalidDocumentError("It is damaged.")), database, clock).handle(paper)
+    Worker("matching", ends(InvalidDocumentError("It is damaged.", code="damaged_pdf")), database, clock).handle(paper)
     (job,) = rows(admin, "output_job")
     owed_ = Message(work_id=UUID(job["id"]), revision=1, send_number=0)
     World(database, admin, clock, tenant_id).run(owed_, work=ends(RejectedRequestError("HTTP 401")))

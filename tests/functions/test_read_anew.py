@@ -280,7 +280,7 @@ def test_the_dead_letter_of_a_failed_match_is_settled_when_reading_begins_it_and
 
         def damaged(*_: object, **_options: object) -> None:
             message = "It is damaged."
-            raise InvalidDocumentError(message)
+            raise InvalidDocumentError(message, code="damaged_pdf")
 
         monkeypatch.setattr(parsers, "read", damaged)
     (again,) = begin(admin, "ingestion", [id_], NOW)

@@ -117,7 +117,7 @@ def test_a_file_that_is_read_after_all_takes_the_place_then(shelf: Shelf, monkey
 
         def refuse(*_: object, **_options: object) -> None:
             message = "It is damaged."
-            raise InvalidDocumentError(message)
+            raise InvalidDocumentError(message, code="damaged_pdf")
 
         patched.setattr("counterfoil.documents.sandbox.parsers.read", refuse)
         new = shelf.replace(old, "new", OTHER)
@@ -166,7 +166,7 @@ def test_a_file_that_the_tenant_has_but_could_not_read_is_read_anew_for_it(
 
         def refuse(*_: object, **_options: object) -> None:
             message = "It is damaged."
-            raise InvalidDocumentError(message)
+            raise InvalidDocumentError(message, code="damaged_pdf")
 
         patched.setattr("counterfoil.documents.sandbox.parsers.read", refuse)
         shelf.upload("known", OTHER)

@@ -147,7 +147,11 @@ def written(
 
 def deliver(row: Row, admin: Connection, tenant: UUID, database: Database, clock: Clock) -> None:
     """Give a worker one piece of work that succeeds, one that fails and one that is to be tried again."""
-    outcomes: Sequence[Exception | None] = (None, InvalidDocumentError("no"), ServiceUnavailableError("later"))
+    outcomes: Sequence[Exception | None] = (
+        None,
+        InvalidDocumentError("no", code="damaged_pdf"),
+        ServiceUnavailableError("later"),
+    )
     works = dict(zip([pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
 
     def work(attempt: TenantAttempt) -> Outcome:

@@ -144,7 +144,7 @@ PERMANENT: tuple[Callable[[], BaseException], ...] = (
     lambda: ContextWindowError("the prompt is too long"),
     lambda: RejectedRequestError("the model answered 401"),
     lambda: RejectedRequestError("the model answered 422"),
-    lambda: InvalidDocumentError("the document contradicts itself"),
+    lambda: InvalidDocumentError("the document contradicts itself", code="damaged_pdf"),
     lambda: RejectedStatementError("PostgreSQL refused a statement"),
 )
 

@@ -133,6 +133,12 @@ def test_endless_file_is_rejected_and_next_is_read(limits: Limits) -> None:
     assert parsers.read(printed(LASKU)).pages == pages(printed(LASKU))
 
 
+def test_rejection_keeps_its_code() -> None:
+    with pytest.raises(InvalidDocumentError, match="truncated") as rejection:
+        parsers.read(pdf(text="Rechnung")[:-20])
+    assert rejection.value.code == "truncated_pdf"
+
+
 def test_answer_larger_than_its_limit_is_rejected() -> None:
     with pytest.raises(InvalidDocumentError, match="more data"):
         list(run("render", printed(LASKU), PAGE, Limits(cpu_seconds=10, seconds=60, answer_bytes=100)))

@@ -40,7 +40,7 @@ def a_try_that_was_made_again_failed_for_good(world: World) -> bool:
         if entry.worker == one.worker and one.raised is not None and not isinstance(one.raised, DeferredError)
     ]
     for one in again[:1]:
-        one.raised = InvalidDocumentError("It is damaged")
+        one.raised = InvalidDocumentError("It is damaged", code="damaged_pdf")
     return bool(again)
 
 

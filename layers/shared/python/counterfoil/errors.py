@@ -41,9 +41,14 @@ class CounterfoilError(Exception):
     code: str | None = None
     """Stable name of the failure: dead letters with one code are one group, whatever the message says.
 
-    None for errors with many causes, such as unreadable documents and refused calls: their messages, without numbers
-    and quoted names, make the groups.
+    None for errors with many causes, such as refused calls: their messages, without numbers and quoted names, make the
+    groups.
     """
+
+    def __init__(self, *args: object, code: str | None = None) -> None:
+        super().__init__(*args)
+        if code is not None:
+            self.code = code
 
 
 class TransientError(CounterfoilError):
@@ -103,9 +108,16 @@ class PermanentError(CounterfoilError):
 class InvalidMessageError(PermanentError):
     """A queue message cannot be read. The sentence says what is wrong with it; it never quotes the body."""
 
+    code = "invalid_message"
+
 
 class InvalidDocumentError(PermanentError):
     """A file cannot be a document. The sentence says what is wrong and what to do; it never quotes the content."""
+
+    code: str
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message, code=code)
 
 
 class InvalidSettingsError(PermanentError):
@@ -120,8 +132,7 @@ class UnknownTenantError(PermanentError):
 
     def __init__(self, message: str, *, code: str, addresses: Sequence[str] = ()) -> None:
         quoted = ", ".join(f"'{address}'" for address in addresses)
-        super().__init__(f"{message}: {quoted}" if quoted else message)
-        self.code = code
+        super().__init__(f"{message}: {quoted}" if quoted else message, code=code)
         self.unquoted = message
         """The message without the addresses."""
 

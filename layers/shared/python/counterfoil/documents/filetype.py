@@ -68,11 +68,11 @@ def check_size(size: int) -> None:
     """Raise `InvalidDocumentError` for a file that is empty or larger than `MAX_FILE_BYTES`."""
     if size == 0:
         message = "The file is empty; send it again."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="empty_file")
     if size > MAX_FILE_BYTES:
         limit = MAX_FILE_BYTES // 1024**2
         message = f"The file is larger than {limit} MiB; split it, or send its attachments as separate files."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="file_too_large")
 
 
 def misnamed(name: str, kind: FileKind) -> str | None:

@@ -58,7 +58,7 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
     end = content[-_PADDING_WITHIN:].rstrip(_PADDING)
     if b"startxref" not in end[-_TRAILER_WITHIN:]:
         message = "The PDF is truncated: its end is missing; send the complete file again."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="truncated_pdf")
     try:
         with apply_configuration(page_tree_maximum_entries=MAX_PAGES, zlib_maximum_output_length=MAX_XML_BYTES):
             return _read_embedded_xml(content)
@@ -66,12 +66,12 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
         raise
     except LimitReachedError as error:
         message = f"The PDF has more than {MAX_PAGES} pages or unpacks to too much data; send it in smaller parts."
-        raise InvalidDocumentError(message) from error
+        raise InvalidDocumentError(message, code="pdf_too_large") from error
     except (DependencyError, FileNotDecryptedError, NotImplementedError) as error:
         raise _encrypted() from error
     except Exception as error:
         # pypdf answers damage with whatever its walk through the objects happens to raise.
-        raise InvalidDocumentError(_DAMAGED) from error
+        raise InvalidDocumentError(_DAMAGED, code="damaged_pdf") from error
 
 
 def _shared(content: bytes) -> io.BufferedReader:
@@ -104,11 +104,11 @@ def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
         raise _encrypted()
     if len(reader.pages) == 0:
         message = "The PDF has no pages; send a file with content."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="empty_pdf")
     files = list(islice(_embedded_files(reader), MAX_EMBEDDED_FILES + 1))
     if len(files) > MAX_EMBEDDED_FILES:
         message = f"The PDF has more than {MAX_EMBEDDED_FILES} embedded files; send them apart."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="too_many_attachments")
     return [EmbeddedXml(name, file.content) for name, file in files if name.casefold().endswith(".xml")]
 
 
@@ -131,7 +131,7 @@ def _embedded_files(reader: PdfReader) -> Iterator[tuple[str, EmbeddedFile]]:
 
 def _encrypted() -> InvalidDocumentError:
     message = "The PDF is encrypted; send it without password and restrictions."
-    return InvalidDocumentError(message)
+    return InvalidDocumentError(message, code="encrypted_pdf")
 
 
 @contextmanager
@@ -144,10 +144,10 @@ def opened(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
         with _pdfium_lock, pypdfium2.PdfDocument(content) as document:
             if len(document) > MAX_PAGES:
                 message = f"The PDF has more than {MAX_PAGES} pages; send it in smaller parts."
-                raise InvalidDocumentError(message)
+                raise InvalidDocumentError(message, code="pdf_too_large")
             yield document
     except pypdfium2.PdfiumError as error:
-        raise InvalidDocumentError(_DAMAGED) from error
+        raise InvalidDocumentError(_DAMAGED, code="damaged_pdf") from error
 
 
 def find_scans(content: bytes, pages: Sequence[Page]) -> tuple[dict[int, tuple[float, float]], frozenset[int]]:
@@ -214,4 +214,4 @@ def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
         raise
     except Exception as error:
         # As above: damage makes pypdf raise whatever it happens to.
-        raise InvalidDocumentError(_DAMAGED) from error
+        raise InvalidDocumentError(_DAMAGED, code="damaged_pdf") from error

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -296,7 +297,7 @@ def structure(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[R
     record = validate(
         MODELS[document_type],
         {**fields, "line_items": lines or None},
-        lambda problem: InvalidDocumentError(_sentence(document_type, problem)),
+        partial(_invalid, document_type),
     )
     return record, remarks
 
@@ -314,10 +315,13 @@ def _without_unreadable_rates(
     return kept, tuple(remarks)
 
 
-def _sentence(document_type: DocumentType, problem: Problem) -> str:
+def _invalid(document_type: DocumentType, problem: Problem) -> InvalidDocumentError:
     name, place = document_type.value.replace("_", " "), problem.place
     if problem.type == "missing" and len(place) == 1:
-        return f"The {name} states no number of its own ({place[0]}); ask its sender for a complete one."
+        message = f"The {name} does not state its number ({place[0]}); ask its sender for a complete one."
+        return InvalidDocumentError(message, code=f"missing_{place[0]}")
     path = ".".join(map(str, place))
     reason = problem.message if problem.type in {_NOT_DECIMAL, _NOT_DATE} else "is missing or unreadable"
-    return f"In the {name}, {path} {reason}; ask its sender for a corrected one."
+    message = f"In the {name}, {path} {reason}; ask its sender for a corrected one."
+    fields = (part for part in place if isinstance(part, str))
+    return InvalidDocumentError(message, code="_".join(("invalid", document_type, *fields)))

@@ -31,6 +31,8 @@ Payload = dict[str, JsonValue]
 class TooLargeError(RejectedRequestError):
     """A payload is larger than is taken."""
 
+    code = "payload_too_large"
+
 
 def canonical(value: JsonValue, what: str = "payload") -> bytes:
     """The one JSON text, in UTF-8, of whatever is equal: names in order, no blanks. `what` it is, for people.

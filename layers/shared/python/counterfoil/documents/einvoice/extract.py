@@ -92,7 +92,7 @@ def _extract_embedded(file: "EmbeddedXml") -> ExtractionResult | None:
     except InvalidDocumentError as error:
         if is_einvoice_name:
             message = f"The e-invoice inside the PDF cannot be read: {error}"
-            raise InvalidDocumentError(message) from error
+            raise InvalidDocumentError(message, code=error.code) from error
         return None
     return None if extraction.structured_data is None else extraction
 
@@ -111,7 +111,7 @@ def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
     if reading.lacks_required_lines:
         name = reading.type.value.replace("_", " ")
         message = f"The {name} has no lines, and its profile needs them; ask its sender for a complete one."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="invoice_without_lines")
     return ExtractionResult(reading.type, method, record.data(), remarks=remarks)
 
 

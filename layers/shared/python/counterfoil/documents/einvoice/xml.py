@@ -63,10 +63,8 @@ def parse(content: bytes) -> etree._Element:
     `MemoryError` where the tree does not fit into the memory of the process.
     """
     if len(content) > MAX_XML_BYTES:
-        message = (
-            f"The XML is larger than {MAX_XML_BYTES // 1024**2} MiB; send large attachments as files of their own."
-        )
-        raise InvalidDocumentError(message)
+        message = f"The XML is larger than {MAX_XML_BYTES // 1024**2} MiB; send large attachments as separate files."
+        raise InvalidDocumentError(message, code="xml_too_large")
     content = _decode(content).encode("utf-8")
     _inspect(content)
     parser = etree.XMLParser(
@@ -87,10 +85,10 @@ def parse(content: bytes) -> etree._Element:
             "The XML uses namespaces that it does not declare, or holds a single value of more than 10 MB; "
             "ask its sender for a corrected file."
         )
-        raise InvalidDocumentError(message) from error
+        raise InvalidDocumentError(message, code="damaged_xml") from error
     if next(root.iter(_XINCLUDE), None) is not None:
         message = "The XML includes parts from elsewhere (XInclude); send it as one complete file."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="unsafe_xml")
     return root
 
 
@@ -101,30 +99,30 @@ def _decode(content: bytes) -> str:
     try:
         text = head.decode(detected or "latin-1").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise InvalidDocumentError(_WRONG_ENCODING) from error
+        raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding") from error
     match = _DECLARATION.match(text)
     if match is None:
         if _DECLARED_UNCLOSED.match(text):
             message = "The XML declaration is damaged; ask its sender for a corrected file."
-            raise InvalidDocumentError(message)
+            raise InvalidDocumentError(message, code="damaged_xml")
         declared = detected or "utf-8"
     else:
         declared = _codec(match[1])
     if detected is not None:
         family = _UTF16_NAMES if detected in _UTF16_NAMES else {"utf-8"}
         if declared not in family:
-            raise InvalidDocumentError(_WRONG_ENCODING)
+            raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding")
         return text
     if declared in _UTF16_NAMES:
-        raise InvalidDocumentError(_WRONG_ENCODING)
+        raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding")
     try:
         text = content.decode(declared)
     except UnicodeDecodeError as error:
-        raise InvalidDocumentError(_WRONG_ENCODING) from error
+        raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding") from error
     if _SINGLE_BYTE_ENCODINGS.fullmatch(declared) and not content.isascii() and _is_utf8(content):
         # Text in a single-byte encoding is practically never valid UTF-8 by chance: read as declared, every letter
         # beyond ASCII would come out as two wrong ones.
-        raise InvalidDocumentError(_WRONG_ENCODING)
+        raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding")
     if match is not None and match[1].casefold() != "utf-8":
         text = f"{text[: match.start(1)]}UTF-8{text[match.end(1) :]}"  # what it is handed on in, and known to parsers
     return text
@@ -133,7 +131,7 @@ def _decode(content: bytes) -> str:
 def _detected_encoding(content: bytes) -> str | None:
     """Tell the encoding from a byte order mark or from the zero bytes of UTF-16; None where the declaration decides."""
     if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        raise InvalidDocumentError(_UNSUPPORTED_ENCODING)
+        raise InvalidDocumentError(_UNSUPPORTED_ENCODING, code="unsupported_xml_encoding")
     if content.startswith(codecs.BOM_UTF8):
         return "utf-8"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -156,7 +154,7 @@ def _codec(name: str) -> str:
         codec = ""
     if codec in _MULTIBYTE_ENCODINGS or codec in _UTF16_NAMES or _SINGLE_BYTE_ENCODINGS.fullmatch(codec):
         return codec
-    raise InvalidDocumentError(_UNSUPPORTED_ENCODING)
+    raise InvalidDocumentError(_UNSUPPORTED_ENCODING, code="unsupported_xml_encoding")
 
 
 def _is_utf8(content: bytes) -> bool:
@@ -181,7 +179,7 @@ def _inspect(content: bytes) -> None:
         parser.Parse(content, True)
     except expat.ExpatError as error:
         message = f"The XML is not well-formed (line {error.lineno}); ask its sender for a corrected file."
-        raise InvalidDocumentError(message) from error
+        raise InvalidDocumentError(message, code="damaged_xml") from error
 
 
 class _Scan:
@@ -193,14 +191,14 @@ class _Scan:
 
     def refuse_doctype(self, *_declaration: object) -> None:
         message = "The XML has a DOCTYPE, which can define entities and outside references; send it without one."
-        raise InvalidDocumentError(message)
+        raise InvalidDocumentError(message, code="unsafe_xml")
 
     def start(self, _name: str, _attributes: object) -> None:
         self._elements += 1
         self._depth += 1
         if self._elements > MAX_ELEMENTS or self._depth > MAX_DEPTH:
             message = f"The XML has more than {MAX_ELEMENTS} elements or {MAX_DEPTH} levels; no business document has."
-            raise InvalidDocumentError(message)
+            raise InvalidDocumentError(message, code="xml_too_complex")
 
     def end(self, _name: str) -> None:
         self._depth -= 1

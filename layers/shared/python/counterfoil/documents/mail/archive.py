@@ -57,10 +57,11 @@ class Archive:
             self._zip = zipfile.ZipFile(_Bounded(content))
             self._infos = [info for info in self._zip.infolist() if not info.is_dir()]
         except Exception as error:  # zipfile lets through what it stumbles over: struct.error, ValueError, ...
-            raise InvalidDocumentError("The archive is damaged or too large to be unpacked; pack it again.") from error
+            message = "The archive is damaged or too large to be unpacked; pack it again."
+            raise InvalidDocumentError(message, code="damaged_archive") from error
         if len(self._infos) > MAX_ENTRIES:
             message = f"The archive holds more than {MAX_ENTRIES} files; send it in several parts."
-            raise InvalidDocumentError(message)
+            raise InvalidDocumentError(message, code="too_many_attachments")
 
     @property
     def is_office_document(self) -> bool:
@@ -84,7 +85,7 @@ class Archive:
                 while piece := packed.read(CHUNK_BYTES):
                     pieces.append(piece)
         except Exception as error:
-            raise InvalidDocumentError("It is damaged.") from error
+            raise InvalidDocumentError("It is damaged.", code="damaged_archive") from error
         return b"".join(pieces)
 
 

@@ -201,7 +201,7 @@ class _Walk:
         self._number += 1
         if self._number > MAX_FILES:
             message = f"There are more than {MAX_FILES} files in it; send them in several parts."
-            raise InvalidDocumentError(message)
+            raise InvalidDocumentError(message, code="too_many_attachments")
         return self._number
 
 

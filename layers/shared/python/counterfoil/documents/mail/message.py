@@ -104,10 +104,10 @@ class _Bounds:
         if name == "content-type" and "multipart/" in value.lower():
             self._multiparts += 1
             if self._multiparts * self._lines > MAX_WORK:
-                raise InvalidDocumentError(TOO_INTRICATE)
+                raise InvalidDocumentError(TOO_INTRICATE, code="mail_too_complex")
 
 
-TOO_INTRICATE = "The mail is put together of more parts than are read; send its attachments as files of their own."
+TOO_INTRICATE = "The mail has more parts than are read; send its attachments as separate files."
 
 
 class _Policy(EmailPolicy):
@@ -155,10 +155,11 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
     """
     if len(content) > MAX_MAIL_BYTES:
         limit = MAX_MAIL_BYTES // 1024**2
-        raise InvalidDocumentError(f"The mail is larger than {limit} MiB; send its attachments as files of their own.")
+        message = f"The mail is larger than {limit} MiB; send its attachments as separate files."
+        raise InvalidDocumentError(message, code="mail_too_large")
     lines = content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
     if lines > MAX_LINES or content.count(b"\n--") + content.count(b"\r--") > MAX_BOUNDARIES:
-        raise InvalidDocumentError(TOO_INTRICATE)
+        raise InvalidDocumentError(TOO_INTRICATE, code="mail_too_complex")
     parser = BytesFeedParser(policy=_Policy(_Bounds(lines)))
     view = memoryview(content)
     try:
@@ -169,7 +170,7 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
     except CounterfoilError:
         raise
     except Exception as error:  # RecursionError among them; which others the parser knows, changes with each release
-        raise InvalidDocumentError(TOO_INTRICATE) from error
+        raise InvalidDocumentError(TOO_INTRICATE, code="mail_too_complex") from error
     assert isinstance(parsed, EmailMessage)  # what the modern policy makes
     return parsed
 

@@ -238,12 +238,12 @@ class _Child:
         """Read one frame; None at the end of an answer."""
         json_length, length = FRAME.unpack(self._read(FRAME.size, clock))
         if json_length > MAX_JSON_BYTES or length > min(most_bytes, MAX_FRAME_BYTES):
-            raise _ChildFailedError(InvalidDocumentError(_TOO_MUCH), may_be_earlier=False)
+            raise _ChildFailedError(InvalidDocumentError(_TOO_MUCH, code="too_much_content"), may_be_earlier=False)
         try:
             head = json.loads(self._read(json_length, clock))
             kind, value, is_worn = head["kind"], head["value"], bool(head["retire"])
         except (ValueError, TypeError, KeyError):
-            raise _ChildFailedError(InvalidDocumentError(TOO_COMPLEX), may_be_earlier=True) from None
+            raise _ChildFailedError(_too_complex(), may_be_earlier=True) from None
         content = self._read(length, clock)
         match kind:
             case "part":
@@ -253,9 +253,10 @@ class _Child:
                 return None
             case "invalid":
                 self._is_busy = is_worn
-                raise _ChildFailedError(InvalidDocumentError(str(value)), may_be_earlier=False)
+                error = InvalidDocumentError(str(value["message"]), code=str(value["code"]))
+                raise _ChildFailedError(error, may_be_earlier=False)
             case "memory":
-                raise _ChildFailedError(InvalidDocumentError(TOO_COMPLEX), may_be_earlier=True)
+                raise _ChildFailedError(_too_complex(), may_be_earlier=True)
             case _:
                 raise _ChildFailedError(ParserError(f"Reading the file failed: {value}"), may_be_earlier=True)
 
@@ -304,7 +305,7 @@ class _Child:
             return _ChildFailedError(_too_slow(limits.cpu_seconds), may_be_earlier=False)
         if code in {-signal.SIGKILL, -signal.SIGTERM}:
             return _ChildFailedError(ParserError(_KILLED), may_be_earlier=True)
-        return _ChildFailedError(InvalidDocumentError(TOO_COMPLEX), may_be_earlier=True)
+        return _ChildFailedError(_too_complex(), may_be_earlier=True)
 
 
 class _PipeClosedError(Exception):
@@ -345,11 +346,16 @@ def _library_path() -> dict[str, str]:
 
 
 def _too_slow(seconds: float) -> InvalidDocumentError:
-    return InvalidDocumentError(
+    message = (
         f"Reading the file takes longer than {seconds:g} seconds. Print it to a new PDF, or send it in smaller parts."
     )
+    return InvalidDocumentError(message, code="file_too_slow")
 
 
 _TOO_MUCH = "The file unpacks to more data than a document holds. Send it in smaller parts."
 _NOT_STARTED = "The process that reads files did not start. It is started again at the next attempt."
 _KILLED = "The process that reads files was killed from outside. It is started again at the next attempt."
+
+
+def _too_complex() -> InvalidDocumentError:
+    return InvalidDocumentError(TOO_COMPLEX, code="file_too_complex")

@@ -72,7 +72,7 @@ def _answer(answers: BinaryIO, request: dict[str, Any], content: bytes) -> None:
         for value, body in OPERATIONS[request["operation"]](content, **request["arguments"]):
             _write(answers, "part", value, body)
     except InvalidDocumentError as error:
-        _write(answers, "invalid", str(error), is_last=True)
+        _write(answers, "invalid", {"message": str(error), "code": error.code}, is_last=True)
     except MemoryError:
         _write(answers, "memory", None, is_last=True)
     except Exception as error:  # noqa: BLE001  # the parent raises it

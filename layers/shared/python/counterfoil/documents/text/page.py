@@ -170,17 +170,17 @@ def pages(content: bytes) -> list[Page]:
                 characters += count
                 if characters > MAX_CHARACTERS:
                     message = f"The PDF holds more than {MAX_CHARACTERS} characters; send it in smaller parts."
-                    raise InvalidDocumentError(message)
+                    raise InvalidDocumentError(message, code="pdf_too_large")
                 if count > MAX_CHARACTERS_OF_PAGE:
                     message = (
                         f"Page {number + 1} holds more than {MAX_CHARACTERS_OF_PAGE} characters; print it to a new PDF."
                     )
-                    raise InvalidDocumentError(message)
+                    raise InvalidDocumentError(message, code="pdf_too_large")
                 read.append(_page(page, text_page))
                 words += len(read[-1].words) + len(read[-1].lost_words)
                 if words > MAX_WORDS:
                     message = f"The PDF holds more than {MAX_WORDS} words; send it in smaller parts."
-                    raise InvalidDocumentError(message)
+                    raise InvalidDocumentError(message, code="pdf_too_large")
             finally:
                 text_page.close()
                 page.close()
