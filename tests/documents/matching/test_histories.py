@@ -74,7 +74,9 @@ class History(RuleBasedStateMachine):
     @rule(random=st.randoms(use_true_random=False), verdict=st.sampled_from(("confirmed", "rejected")))
     def two_are_decided(self, random: Random, verdict: Verdict) -> None:
         pair = random.sample(sorted(self.papers), 2)
-        linked = sorted(self.office.links() | {(a, b) for a, found in self.office.reviews().items() for b in found[0]})
+        doubts = {(a, b) for a, found in self.office.reviews().items() for b in found[0]}
+        # The review of a removed candidate stays until the document is matched again.
+        linked = sorted(pair for pair in self.office.links() | doubts if self.papers.keys() >= set(pair))
         if linked and random.random() < 0.7:
             pair = list(random.choice(linked))
         self.office.decide(pair[0], pair[1], verdict)
