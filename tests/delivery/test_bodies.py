@@ -217,6 +217,16 @@ def test_already_sent_current_message_is_enqueued_again(
     assert sent["DelaySeconds"] == pytest.approx(300, abs=1)
 
 
+def test_current_message_waits_for_the_lease(matching: Consumer, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
+    lease = clock() + timedelta(seconds=90)
+    message = pending(status="in-progress", attempts=1, claim_token=7, lease_expires_at=lease)
+
+    matching.handle(event(record(message.model_copy(update={"send_number": 1}))), Context())
+
+    (sent,) = sqs.sent[QUEUE_URL]
+    assert sent["DelaySeconds"] == pytest.approx(90, abs=1)
+
+
 def test_current_message_is_enqueued_only_with_its_audit_entry(
     matching: Consumer, admin: Connection, sqs: FakeSqs, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:

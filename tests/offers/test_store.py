@@ -1,8 +1,10 @@
 """Shards are read as they were pinned, and what came of them is written once."""
 
+from contextlib import closing
 from datetime import timedelta
 from uuid import UUID
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -109,6 +111,32 @@ def test_a_try_that_lost_its_claim_pins_nothing(
         store.pin_excluded(connection, given(database, tenant, shards[0]), 30, 7)
     with database.tenant(tenant) as connection:
         assert store.excluded(connection, shards[0]) is None
+
+
+def test_offers_of_other_dates_do_not_count(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+    (yesterday,) = pin(admin, tenant, [user(1)], day=DAY - timedelta(days=1))
+    write(database, tenant, yesterday, results([(user(1), [user(5), user(6)])]))
+    write(database, tenant, shards[0], results([(user(1), [user(5)])]))
+
+    with database.tenant(tenant) as connection:
+        counts = store.already_offered(connection, given(database, tenant, shards[1]))
+
+    assert [(int(row["number"]), UUID(bytes=row["candidate"])) for row in counts] == [(1, user(5))]
+
+
+def hold(connection: Connection, shard: Given) -> None:
+    """Hold the shard's pool, or fail at once."""
+    connection.execute("SET LOCAL lock_timeout = '10ms'")
+    candidates, numbers = store.uuids(np.array([user(1).bytes], "V16")), store.integers(np.array([1]))
+    store.hold_pool(connection, shard, candidates, numbers, most=1)
+
+
+def test_one_shard_of_a_pool_writes_at_a_time(database: Database, database_url: str, tenant: UUID, shards: list[UUID]):
+    first, second = (given(database, tenant, id_) for id_ in shards)
+    with closing(Database(database_url)) as other, database.tenant(tenant) as connection:
+        hold(connection, first)
+        with other.tenant(tenant) as waiting, pytest.raises(psycopg.errors.LockNotAvailable):
+            hold(waiting, second)
 
 
 def test_what_follows_in_the_transaction_is_planned_as_always(database: Database, tenant: UUID, shards: list[UUID]):

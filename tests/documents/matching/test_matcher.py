@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -163,6 +164,29 @@ def test_what_was_decided_before_somebody_came_in_between_is_decided_again(
     office.match(2)
     assert office.write(decided).decided_again
     assert office.links() == set()
+
+
+def test_a_decision_during_the_search_wins(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
+    office.match(0)
+    decided = office.search(1)
+    office.decide(0, 1, "rejected")
+    assert office.write(decided).decided_again
+    assert office.links() == set()
+
+
+def test_a_new_candidate_keeps_the_age_of_a_review(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), order("4712", 1), invoice(), order("4713", 2)])
+    for position in range(3):
+        office.match(position)
+    assert office.reviews() == {2: [[0, 1]]}
+    opened_at = NOW - timedelta(days=3)
+    admin.execute("UPDATE document_review SET opened_at = %s, changed_at = %s", [opened_at, opened_at])
+
+    office.match(3)
+
+    assert office.reviews() == {2: [[0, 1, 3]]}
+    assert admin.execute("SELECT opened_at, changed_at FROM document_review").fetchall() == [(opened_at, NOW)]
 
 
 def test_what_somebody_else_does_far_away_is_no_reason_to_decide_again(database: Database, admin: Connection) -> None:

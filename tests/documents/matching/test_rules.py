@@ -156,6 +156,13 @@ def test_a_delivery_of_equal_parts_leaves_the_invoice_for_one_in_doubt() -> None
     assert {link for link in linked(*papers, invoice(po_reference="4711", lines=part)) if link[2] == "through"} == set()
 
 
+def test_days_do_not_choose_the_delivery_of_an_invoice() -> None:
+    part = [line("A-100", "5")]
+    deliveries = [delivery(f"LS-{when}", when, po_reference="4711", lines=part) for when in (7, 10)]
+    bill = invoice(when=10, po_reference="4711", lines=part)
+    assert {link for link in linked(order("4711"), *deliveries, bill) if link[2] == "through"} == set()
+
+
 def test_an_order_belongs_to_the_contract_that_it_names() -> None:
     assert linked(contract("RV-60"), order(contract_reference="RV 60", lines=[line("Z-1")])) == {(1, 0, "reference")}
 
