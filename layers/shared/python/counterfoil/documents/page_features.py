@@ -113,7 +113,7 @@ _TOWN = re.compile(
 _ANNEX = re.compile(SPLITTER.alternatives("pages.annex"))
 
 _FIRM = re.compile(
-    rf"(?<![\w&.'-])[\w&.'-]+(?: [\w&.'+-]+){{0,5}}?,? (?:{SPLITTER.alternatives('pages.legal_form')})\b"
+    rf"(?<![\w&.'-])[\w&.'-]+(?: [\w&.'+-]+){{0,5}}?,? (?:{SPLITTER.alternatives('legal_forms.written')})\b"
 )
 _VAT_ID = re.compile(
     r"\b(?:ATU\d{8}|BE0?\d{9}|CHE\d{9}|DE\d{9}|DK\d{8}|ES[A-Z0-9]\d{7}[A-Z0-9]|FR[A-Z0-9]{2}\d{9}|GB\d{9}|IT\d{11}|"

@@ -49,11 +49,7 @@ _BOX = re.compile(r"postfach|p\.? ?o\.? box|boite postale|case postale|bp\b|apar
 _HOUSE_NUMBER = re.compile(
     r"(?:^\d{1,5}[a-z]?(?: ?(?:bis|ter))?,? [a-z].{2,}|.{3,} \d{1,5} ?[a-z]?(?:[-/ ]\d{1,4} ?[a-z]?)?$)"
 )
-_LEGAL_FORM = re.compile(
-    r"(?<![a-z])(?:gmbh|ag|kg|ohg|ug|e\.? ?k\.?|a\. ?g\.?|e\. ?v\.?|eg|se|gbr|mbh|kgaa|ltd|limited|plc|llp|inc|llc|corp"
-    r"|sarl|s\.a\.r\.l\.?|sas|sasu|s\.a\.s\.?|s\.a\.?|sa|eurl|snc|srl|s\.r\.l\.?|spa|s\.p\.a\.?|s\.l\.?|sl|slu"
-    r"|b\.v\.?|bv|n\.v\.?|nv|aps|a/s|as|oy|ab|sp\. z o\.o\.?)(?![a-z])"
-)
+_LEGAL_FORM = re.compile(rf"(?<![a-z])(?:{READER.alternatives('legal_forms.written')})(?![a-z])")
 _SALUTATION = re.compile(
     r"(?:an|to|a)?\s*(?:(?:herrn?|frau|mr|mrs|ms|mme|m|monsieur|madame|sig|sig\.ra|signor[ae]?|sr|sra|dhr|mevr)\.?"
     r"(?:\s*(?:und|and|et|e|y|en|&)\s*(?!$)|$))+|eheleute|familie|family|famille|famiglia"
