@@ -11,7 +11,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Skipped, Succeeded, TenantAttempt
-from counterfoil.delivery.work import Message, begin
+from counterfoil.delivery.work import Intake, Message, begin
 from counterfoil.errors import InvalidDocumentError, ServiceUnavailableError
 from counterfoil.kinds import KINDS
 from tests.delivery.harness import DONE, Clock, Context, FakeSqs, event, life_cycle, make_consumer, record, rows
@@ -167,6 +167,17 @@ def test_an_early_message_is_parked_until_its_time(
     assert (row["status"], row["attempts"], row["send_number"], row["next_attempt_at"]) == ("pending", 1, 1, due)
     ((_, entries),) = sqs.sent.items()
     assert entries[0]["DelaySeconds"] == 200
+
+
+def test_early_work_is_parked_for_the_whole_wait(
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(attempts=1, next_attempt_at=clock.now + timedelta(seconds=10))
+    claims = make_consumer(database, fails_with(AssertionError("must not run")), clock).claims
+
+    assert claims.park({message: Intake([message])}, timedelta(seconds=60)) == {message: None}
+
+    assert life_cycle(admin, message.work_id)["next_attempt_at"] == clock.now + timedelta(seconds=60)
 
 
 def test_running_work_is_left_alone_until_its_lease_is_over(

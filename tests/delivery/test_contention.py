@@ -265,3 +265,20 @@ def test_a_transaction_is_bounded_in_pauses_and_in_all(database: Database, tenan
     with database.tenant(tenant) as connection:
         found = [connection.execute(f"SHOW {name}".encode()).fetchall()[0][0] for name in bounds]
     assert found == ["8s", "1min", "10s"]
+
+
+def test_renewal_skips_locked_work(database: Database, admin: Connection, clock: Clock, pending: Pending) -> None:
+    lease = clock() + timedelta(seconds=30)
+    settling, running = (
+        pending(status="in-progress", attempts=1, claim_token=token, lease_expires_at=lease) for token in (7, 8)
+    )
+    tokens = {settling.work_id: 7, running.work_id: 8}
+    renewed = lease + timedelta(seconds=60)
+
+    with admin.transaction(), database.delivery() as connection:
+        admin.execute("SELECT FROM document WHERE id = %s FOR NO KEY UPDATE", [settling.work_id])
+        connection.execute("SET LOCAL lock_timeout = '10ms'")
+        assert sql.renew(connection, KINDS["matching"], tokens, renewed) == set()
+
+    leases = [life_cycle(admin, message.work_id)["lease_expires_at"] for message in (settling, running)]
+    assert leases == [lease, renewed]

@@ -147,6 +147,17 @@ def test_the_success_after_a_failure_is_kept_and_none_of_the_successes_after_tha
     assert [one for one in told if one[0] == "try"] == [("try", "failed", 1), ("try", "succeeded", 2)]
 
 
+def test_success_after_failure_and_deferral_is_recorded(
+    database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
+):
+    message = pending()
+    for number, work in ((0, fails), (0, put_off), (1, done)):
+        make_consumer(database, work, clock).handle(event(record(later(message, number))), Context())
+        clock.pass_(seconds=600)
+    outcomes = admin.execute("SELECT outcome FROM work_attempt ORDER BY id").fetchall()
+    assert outcomes == [("retry",), ("deferred",), ("succeeded",)]
+
+
 def test_a_success_is_kept_where_only_the_dead_letter_tells_of_the_failure(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
 ):

@@ -1,8 +1,9 @@
 """Evidence in words: every level has its own, and a match says why it was made."""
 
-from counterfoil.documents.matching.compare import Feature
+from counterfoil.documents.matching.compare import Feature, Level, Values, compare
 from counterfoil.documents.matching.evidence import waterfall, words
 from counterfoil.documents.matching.score import current
+from tests.documents.matching.papers import invoice, line, order, read
 
 
 def test_each_level_has_its_own_words():
@@ -26,3 +27,9 @@ def test_waterfall_sums_stored_evidence():
         "same, long",
     )
     assert (first.total, second.total) == (9.5, 9.25)
+
+
+def test_rounding_is_not_a_larger_quantity():
+    ordered = order(lines=[line("A-1", "1000"), line("A-2", "5")])
+    billed = invoice(lines=[line("A-1", "1000.0005"), line("A-2", "4")])
+    assert Level.of(Feature.QUANTITIES, Values.NONE_MORE) in compare(read(billed), read(ordered)).levels

@@ -19,7 +19,7 @@ from counterfoil.errors import DeferredError, InvalidAnswerError, RejectedReques
 from counterfoil.llm import Llm
 from counterfoil.settings import Settings
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import Paper, invoice, line, order, pile
+from tests.documents.matching.papers import Paper, delivery, invoice, line, order, pile
 from tests.llm.conftest import Guards, Time
 from tests.llm.judging import judge as sensible
 from tests.llm.server import Answer, Failure, Request, Server
@@ -95,6 +95,16 @@ def test_without_a_model_what_is_doubtful_stays_so(database: Database, admin: Co
     assert office.links() == set()
     assert office.reason(2) == "Two documents fit equally: order 4711, order 4711."
     assert kept(admin) == []
+
+
+def test_a_decided_invoice_is_not_asked_about(office: Office, scripted: Server):
+    note = office.file(delivery(po_reference="4711", lines=[line("A-100")]))
+    office.match(note)
+    office.decide(2, note, "confirmed")
+
+    office.match(2)
+
+    assert scripted.requests == []
 
 
 def test_a_choice_becomes_an_edge_with_its_reasons(office: Office, scripted: Server, admin: Connection):

@@ -283,6 +283,17 @@ def test_a_persons_edge_stays(database: Database, admin: Connection, *, rejoined
     assert office.clusters() == [0, 0]
 
 
+def test_a_rejected_invoice_leaves_the_order_to_another(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, [order("4711"), invoice("R-1", 8, po_reference="4711"), invoice("R-2", 16)])
+    office.match_all()
+    assert office.links() == {(0, 1)}
+
+    office.decide(0, 1, "rejected")
+    office.match(2)
+
+    assert office.links() == {(0, 2)}
+
+
 def test_new_data_move_a_document_to_its_new_partner(database: Database, admin: Connection) -> None:
     office = Office(
         database,
