@@ -1,7 +1,6 @@
 """List of clusters: statuses, filters, sorts, pages, and its plan with 100,000 clusters."""
 
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -54,8 +53,8 @@ def test_list_shows_status_parties_amounts_and_age(office: Office):
 
     assert isinstance(found, ClusterSummary)
     assert (found.id, found.order_numbers, found.documents) == (office.ids[0], ["4711"], 3)
-    assert (found.ordered, found.delivered, found.billed) == (Decimal(1000), Decimal(1000), Decimal(1015))
-    assert (found.at_stake, found.currency) == (Decimal(15), "EUR")
+    assert [found.ordered, found.delivered, found.billed, found.at_stake] == ["1000.00", "1000.00", "1015.00", "15.00"]
+    assert found.currency == "EUR"
     assert "is billed at" in found.reason
     assert found.supplier is not None
     assert not found.is_being_computed

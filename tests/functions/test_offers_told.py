@@ -27,7 +27,7 @@ def pin_users(day: Day, *, broken: UUID | None = None) -> list[UUID]:
     return external_ids
 
 
-def pool(day: Day, database: Database) -> pool_list.Pool:
+def pool(day: Day, database: Database) -> pool_list.OfferPool:
     with database.tenant(day.tenant_id) as connection:
         (found,) = pool_list.page(connection, day.tenant_id, pool_list.Wanted(), day.clock(), 2)
     return found
@@ -75,7 +75,7 @@ def test_whose_offers_failed_is_told_with_the_reason_and_the_dead_letter_that_tr
     with database.tenant(day.tenant_id) as connection:
         (failed,) = pool_list.failed(connection, day.tenant_id, found, None, 10)
         job = pool_list.job(connection, day.tenant_id, found, broken)
-        letters = {shard.name: shard.letter is not None for shard in pool_list.shards(connection, found.id)}
+        letters = {shard.name: shard.dead_letter is not None for shard in pool_list.shards(connection, found.id)}
         told = profiles.offered(connection, day.tenant_id, broken, DAY, NOW)
 
     assert (failed.user_id, failed.shard) == (broken, "0/failed")

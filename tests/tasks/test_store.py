@@ -186,7 +186,7 @@ def test_a_large_payload_without_a_bucket_is_refused(database: Database, tenant:
 
 def test_pages_hold_every_task_once_the_newest_first(submit: Submit, database: Database, tenant: UUID) -> None:
     made = [submit({}, at=NOW + timedelta(seconds=number // 3)).task for number in range(10)]
-    seen: list[store.Task] = []
+    seen: list[store.TaskSummary] = []
     with database.tenant(tenant) as connection:
         while found := store.page(
             connection, Wanted(after=(seen[-1].created_at, seen[-1].job_id) if seen else None), 4

@@ -4,7 +4,6 @@ Reading requires the viewer role for the tenant.
 """
 
 from datetime import datetime
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -13,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.documents import clusters
 from counterfoil.documents.clusters import COUNTED, ClusterEdge, ClusterFilter, ClusterSummary, Sort
-from counterfoil.documents.document_list import Place
+from counterfoil.documents.document_list import DocumentSummary, Place
 from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
-from functions.admin_api.api.documents import LONGEST_TEXT, DocumentSummary, Stored, owned, summary
+from functions.admin_api.api.documents import LONGEST_TEXT, owned
 from functions.admin_api.auth import Request
 from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
 from functions.admin_api.http import NotFoundError, responses
@@ -27,41 +26,14 @@ Status = Literal["open", "exception", "needs-review", "disputed", "incomplete", 
 """A status of a cluster; `open` stands for all that are not finished."""
 
 
-class ClusterRow(BaseModel):
-    """A cluster in a list. Amounts are net decimal numbers, as text, in `currency`."""
-
-    id: UUID
-    tenant: str
-    status: ClusterStatus
-    supplier: str | None
-    order_numbers: list[str] = Field(description="Of its purchase orders, or else those that its documents name.")
-    currency: str | None = Field(description="Documents in other currencies do not count.")
-    ordered: str | None = Field(description="null without a purchase order.")
-    delivered: str | None = Field(description="Quantities at ordered prices; null without a delivery.")
-    billed: str | None = Field(description="Less credit notes; null without an invoice.")
-    at_stake: str = Field(
-        description="Amount of the open variances; the whole invoice without an order or delivery, or if a duplicate."
-    )
-    waiting_since: datetime = Field(description="Receipt of the first invoice, or else of the first document.")
-    documents: int
-    reason: str = Field(description="The most important reason for the status.")
-    is_being_computed: bool = Field(description="Whether the cluster has changed since it was computed.")
-
-
 class ClusterPage(BaseModel):
     """A page of clusters, the cursor of the next page, and the number of clusters of each status."""
 
-    clusters: list[ClusterRow]
+    clusters: list[ClusterSummary]
     next: str | None
     counts: dict[ClusterStatus, int] = Field(
         description=f"Of all the tenant's clusters, whatever the filter. {COUNTED + 1} means more than {COUNTED}."
     )
-
-
-def row(found: ClusterSummary, tenant: str) -> ClusterRow:
-    """Return a cluster as lists of the API show it."""
-    record = {name: str(value) if isinstance(value, Decimal) else value for name, value in vars(found).items()}
-    return ClusterRow.model_validate({**record, "tenant": tenant})
 
 
 @routes.get(
@@ -97,12 +69,12 @@ def list_clusters(  # a query is this many parameters
     else:
         statuses = clusters.OPEN if status == "open" else (ClusterStatus(status),)
     wanted = ClusterFilter(statuses, supplier, number, sort)
-    tenant_id, slug = request.tenant(tenant)
+    tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found = clusters.page(connection, tenant_id, wanted, limit=limit, after=after)
         counts = clusters.counts(connection, tenant_id)
     return ClusterPage(
-        clusters=[row(one, slug) for one in found.clusters],
+        clusters=list(found.clusters),
         next=None if found.next is None else http.cursor(found.next.key, found.next.id),
         counts=counts,
     )
@@ -165,8 +137,10 @@ class ClusterVariance(BaseModel):
     decision: Literal["accepted", "disputed"] | None = Field(default=None, description="Of a person.")
 
 
-class ClusterComparison(Stored):
-    """What its documents come to."""
+class ClusterComparison(BaseModel):
+    """Comparison of its documents."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     outcome: str
     reasons: list[str]
@@ -217,8 +191,6 @@ def show_cluster(request: Request, cluster_id: Id, limit: Limit = PAGE, cursor: 
     record: dict[str, Any] = {
         **found._asdict(),
         "tenant": slug,
-        "documents": [summary(one, slug) for one in found.documents],
-        "contracts": [summary(one, slug) for one in found.contracts],
         "next": None if found.next is None else http.cursor(found.next.received_at, found.next.id),
     }
     return Cluster.model_validate(record)

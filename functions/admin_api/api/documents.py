@@ -11,24 +11,17 @@ from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, Field, JsonValue, StringConstraints
 
-from counterfoil.db import Database
 from counterfoil.documents import document_detail, document_list, files, page_images, review
 from counterfoil.documents.document_detail import (
-    DocumentField,
-    DocumentLetter,
-    DocumentPart,
-    DocumentSource,
-    Kind,
-    Progress,
+    Document,
+    DocumentEvent,
 )
-from counterfoil.documents.document_list import STAGES, STATES, DocumentStage, Place, Summary, Total, Wanted
+from counterfoil.documents.document_list import STAGES, STATES, DocumentSummary, Place, Wanted
 from counterfoil.documents.files import File
 from counterfoil.documents.matching import judge
-from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.structured import DocumentType
-from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.errors import InvalidDocumentError, RejectedRequestError
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import http
@@ -56,37 +49,7 @@ AtStage = Annotated[str, StringConstraints(pattern=f"^({'|'.join(STAGES)}):({'|'
 """A stage and its state: `matching:failed`."""
 
 
-class Stored(BaseModel):
-    """Response model that reads the attributes of stored values."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-
-class DocumentSummary(Stored):
-    """A document as lists have it."""
-
-    id: UUID
-    tenant: str
-    type: str | None = Field(description="null until it was read.")
-    number: str | None
-    date: str | None
-    seller: str | None
-    buyer: str | None
-    total: Total | None
-    file_name: str
-    received_at: datetime
-    cluster_id: UUID | None
-    cluster_status: ClusterStatus | None = Field(
-        description="null until its cluster was compared; needs-review if it names no party and was not matched."
-    )
-    missing: list[str] = Field(description="Expected facts that were not read: number, date, supplier, buyer, total.")
-    stages: list[DocumentStage]
-    dead_letter: UUID | None = Field(
-        description="Dead letter of a file that failed before it became a document. `id` then names no document."
-    )
-
-
-class DocumentPage(Stored):
+class DocumentPage(BaseModel):
     """Documents, the newest first, and the cursor of the page after them.
 
     A page that is narrowed may be short, or empty, and another one follow.
@@ -96,59 +59,7 @@ class DocumentPage(Stored):
     next: str | None
 
 
-class DocumentEdge(Stored):
-    """A document that it belongs together with, and why."""
-
-    document: DocumentSummary
-    score: float = Field(description="In bits: log2 of the odds for it.")
-    confidence: str
-    decided_by: str
-    reasoning: str
-    decided_at: datetime
-    evidence: list[Step]
-
-
-class Document(DocumentSummary):
-    """A document whole."""
-
-    size: int = Field(description="Of its file, in bytes.")
-    method: str | None = Field(description="By which it was read.")
-    seen_again: int
-    last_seen_at: datetime
-    source: DocumentSource
-    parent_id: UUID | None = Field(description="The document out of whose file it was cut.")
-    first_page: int | None
-    last_page: int | None
-    parts: list[DocumentPart] = Field(description=f"The first {document_detail.MOST_PARTS} at most.")
-    fields: list[DocumentField] = Field(description="But for those of its lines.")
-    lines: list[list[DocumentField]] = Field(description=f"The first {document_detail.MOST_LINES} at most.")
-    lines_total: int
-    progress: list[Progress]
-    edges: list[DocumentEdge] = Field(description=f"The strongest {document_detail.MOST_EDGES} at most.")
-    edges_total: int
-    dead_letters: list[DocumentLetter]
-    review: str | None = Field(description="The state of its review; null where it was never in doubt.")
-
-
-class DocumentEvent(Stored):
-    """Something that happened to a document, or to work about it."""
-
-    at: datetime = Field(description="Time of its end; of running work, its start; of due work, the earliest start.")
-    kind: Kind
-    what: str
-    who: str = Field(description="The worker, the person, or the model.")
-    began_at: datetime | None
-    revision: int | None
-    number: int | None = Field(description="Of the try.")
-    error_type: str | None
-    error: str | None
-    next_attempt_at: datetime | None
-    other: UUID | None = Field(description="The other document of a link or a decision.")
-    job_id: UUID | None = Field(description="Of the dead letter.")
-    detail: dict[str, JsonValue]
-
-
-class DocumentTimeline(Stored):
+class DocumentTimeline(BaseModel):
     """Events of a document, the oldest first.
 
     Successful attempts have no time, and attempts are stored for 90 days.
@@ -157,25 +68,6 @@ class DocumentTimeline(Stored):
     id: UUID
     tenant: str
     events: list[DocumentEvent] = Field(description=f"Of each kind the last {document_detail.MAX_EVENTS} at most.")
-
-
-def summary(found: Summary, tenant: str) -> DocumentSummary:
-    """Return a document as the API shows it."""
-    return DocumentSummary.model_validate({**vars(found), "tenant": tenant})
-
-
-def load(database: Database, owned: Owned) -> Document:
-    """Read one document.
-
-    Raises:
-        NotFoundError: it has just been removed.
-    """
-    with database.tenant(owned.tenant_id) as connection:
-        found = document_detail.show(connection, owned.tenant_id, owned.id)
-    if found is None:
-        raise NotFoundError(NO_DOCUMENT)
-    edges = [{**vars(edge), "document": summary(edge.other, owned.slug)} for edge in found.edges]
-    return Document.model_validate({**vars(found.summary), **vars(found), "tenant": owned.slug, "edges": edges})
 
 
 @routes.get(
@@ -206,11 +98,11 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
     after = None if cursor is None else Place(*http.after(cursor))
     at = {} if state is None else dict(zip(("stage", "state"), state.split(":"), strict=True))
     wanted = Wanted(type=type_ and type_.value, since=since, until=until, **at)  # type: ignore[arg-type]
-    tenant_id, slug = request.tenant(tenant)
+    tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found = document_list.page(connection, tenant_id, wanted, text=text, limit=limit, after=after)
     return DocumentPage(
-        documents=[summary(one, slug) for one in found.documents],
+        documents=list(found.documents),
         next=None if found.next is None else http.cursor(found.next.received_at, found.next.id),
     )
 
@@ -223,7 +115,12 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
 )
 def show_document(request: Request, document_id: Id) -> Document:
     """Return one document with its fields, the progress of its work and its links."""
-    return load(request.database, owned(request, document_id))
+    tenant_id, _, id_ = owned(request, document_id)
+    with request.database.tenant(tenant_id) as connection:
+        found = document_detail.show(connection, tenant_id, id_)
+    if found is None:  # it has just been removed
+        raise NotFoundError(NO_DOCUMENT)
+    return found
 
 
 @routes.get(
@@ -237,7 +134,7 @@ def show_document_timeline(request: Request, document_id: Id) -> DocumentTimelin
     tenant_id, slug, id_ = owned(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         events = document_detail.history(connection, tenant_id, id_)
-    return DocumentTimeline.model_validate({"id": id_, "tenant": slug, "events": events})
+    return DocumentTimeline(id=id_, tenant=slug, events=events)
 
 
 class Question(BaseModel):

@@ -6,19 +6,20 @@ Reading requires the viewer role for the tenant, queueing the operator role.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import pool_list
-from counterfoil.offers.pool_list import MOST_SHARDS, FailedUser, Place, Pool, PoolState, Wanted
+from counterfoil.offers.pool_list import MOST_SHARDS, FailedUser, OfferPool, OfferShard, Place, PoolState, Wanted
 from counterfoil.offers.profiles import JobState
 from counterfoil.offers.schedule import NoSuchDateError, NotDueError, UnknownZoneError, requested
 from counterfoil.settings import settings
@@ -32,30 +33,6 @@ from functions.admin_api.http import NotFoundError, responses
 NO_POOL = "There is no such pool."
 
 
-class OfferPool(BaseModel):
-    """The offers of one date in one zone."""
-
-    id: UUID
-    tenant: str
-    date: date
-    timezone: str
-    state: PoolState = Field(description="failed: somebody's offers wait for a person; running: some are to come.")
-    people: int = Field(description="Who were pinned, and are offered to one another.")
-    users: int = Field(description="Who are served: those, and whoever came late.")
-    pending: int
-    running: int
-    completed: int
-    failed: int
-    shards: int
-    offered_at: datetime = Field(description="9:00 of the date in the zone.")
-    expires_at: datetime
-    pinned_at: datetime
-    ended_at: datetime | None = Field(description="When all had come to an end; null while some have not.")
-    late: int = Field(
-        description="Users whose offers were not there by 10:00, or are not; of late-comers, within an hour."
-    )
-
-
 class OfferPoolPage(BaseModel):
     """Pools, the latest first, and the cursor of the page after them."""
 
@@ -63,36 +40,14 @@ class OfferPoolPage(BaseModel):
     next: str | None
 
 
-class OfferShard(BaseModel):
-    """The work of serving some users of a pool."""
-
-    id: UUID
-    name: str = Field(
-        description="A number: a range of the pool; late/..: who came late; ../failed: who was put aside."
-    )
-    status: Literal["pending", "in-progress", "succeeded", "failed", "skipped"]
-    users: int
-    completed: int | None
-    put_aside: int | None = Field(
-        description="Users with broken data, who are tried once more in a shard of their own."
-    )
-    attempts: int
-    error: str | None
-    created_at: datetime
-    claimed_at: datetime | None
-    ended_at: datetime | None
-    next_attempt_at: datetime | None
-    dead_letter: UUID | None = Field(description="The job_id of its dead letter.")
-
-
+@dataclass(frozen=True)
 class OfferPoolDetail(OfferPool):
     """A pool with its shards."""
 
-    algorithm_version: int
-    rules: dict[str, JsonValue] = Field(description="How many are offered, among how many, how often, how soon again.")
-    parts: list[OfferShard] = Field(
-        description=f"Its shards, {MOST_SHARDS} at most: those that failed, those under way, the others."
-    )
+    parts: Annotated[
+        list[OfferShard],
+        Field(description=f"Its shards, {MOST_SHARDS} at most: failed ones, those in progress, the others."),
+    ]
 
 
 class FailedUsers(BaseModel):
@@ -166,11 +121,11 @@ def list_pools(  # a query has this many parameters
 ) -> OfferPoolPage:
     """Return a page of a tenant's pools, each for one date of one time zone, and their progress."""
     wanted = Wanted(since, until, timezone, state, None if cursor is None else Place(*http.after(cursor)))
-    tenant_id, slug = request.tenant(tenant)
+    tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found = pool_list.page(connection, tenant_id, wanted, request.now, limit + 1)
     shown, following = http.cut(found, limit, lambda pool: (pool.offered_at, pool.id))
-    return OfferPoolPage(pools=[OfferPool(**_facts(pool, slug)) for pool in shown], next=following)
+    return OfferPoolPage(pools=list(shown), next=following)
 
 
 @routes.post(
@@ -211,14 +166,8 @@ def queue_offers(request: Request, asked: Annotated[OffersRequest, Body()]) -> R
 )
 def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
     """Return one date of one time zone, with the shards of its users."""
-    with _pool(request, pool_id) as (connection, _, pool, slug):
-        parts = pool_list.shards(connection, pool.id)
-    return OfferPoolDetail(
-        **_facts(pool, slug),
-        algorithm_version=pool.algorithm_version,
-        rules=dict(pool.rules),
-        parts=[_shard(part) for part in parts],
-    )
+    with _pool(request, pool_id) as (connection, _, pool):
+        return OfferPoolDetail(**vars(pool), parts=pool_list.shards(connection, pool.id))
 
 
 @routes.get(
@@ -230,7 +179,7 @@ def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
 def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> FailedUsers:
     """Return a page of the users of a pool whose offers failed, and why."""
     _, after = (None, None) if cursor is None else http.after(cursor)
-    with _pool(request, pool_id) as (connection, tenant_id, pool, _):
+    with _pool(request, pool_id) as (connection, tenant_id, pool):
         found = pool_list.failed(connection, tenant_id, pool, after, limit + 1)
     shown, following = http.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
     return FailedUsers(users=list(shown), next=following)
@@ -244,14 +193,14 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
 )
 def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
     """Return one user's job for a date: its shard, its attempts, its inputs and the offers."""
-    with _pool(request, pool_id) as (connection, tenant_id, pool, slug):
+    with _pool(request, pool_id) as (connection, tenant_id, pool):
         found = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
     if found is None:
         raise NotFoundError(NO_USER)
     facts = {name: value for name, value in vars(found).items() if name not in {"offers", "withdrawn", "letter"}}
     return OfferJob(
         **facts,
-        tenant=slug,
+        tenant=pool.tenant,
         pool_id=pool.id,
         date=pool.date,
         timezone=pool.timezone,
@@ -261,21 +210,10 @@ def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
 
 
 @contextmanager
-def _pool(request: Request, pool_id: str) -> Iterator[tuple[Connection, UUID, Pool, str]]:
-    tenant_id, slug, id_ = request.owned(pool_id, "offer_pool", NO_POOL)
+def _pool(request: Request, pool_id: str) -> Iterator[tuple[Connection, UUID, OfferPool]]:
+    tenant_id, _, id_ = request.owned(pool_id, "offer_pool", NO_POOL)
     with request.database.tenant(tenant_id) as connection:
         pool = pool_list.show(connection, tenant_id, id_, request.now)
         if pool is None:
             raise NotFoundError(NO_POOL)
-        yield connection, tenant_id, pool, slug
-
-
-def _facts(pool: Pool, slug: str) -> dict[str, object]:
-    """Return the fields of a pool in a list."""
-    names = OfferPool.model_fields.keys() - {"tenant"}
-    return {"tenant": slug, **{name: getattr(pool, name) for name in names}}
-
-
-def _shard(shard: pool_list.Shard) -> OfferShard:
-    facts = {name: value for name, value in vars(shard).items() if name not in {"size", "letter"}}
-    return OfferShard(**facts, users=shard.size, dead_letter=shard.letter)
+        yield connection, tenant_id, pool

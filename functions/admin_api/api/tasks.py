@@ -4,8 +4,7 @@ Submitting and cancelling require the operator role for the tenant, and viewing 
 tasks, and an admin all of the tenant.
 """
 
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from typing import Annotated
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.settings import settings
 from counterfoil.tasks import store
-from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, TaskTry, Wanted
+from counterfoil.tasks.store import LARGEST_MAX_RETRY, LONGEST_KEY, Status, Task, TaskSummary, TaskTry, Wanted
 from counterfoil.tasks.types import TYPES, enabled_type
 from counterfoil.validation import IN_UTC, Moment, PrintableText
 from functions.admin_api import http
@@ -51,37 +50,12 @@ class TaskOrder(BaseModel):
     tenant: Slug | None = Field(default=None, description="Required if the token is for several tenants.")
 
 
-class TaskSummary(BaseModel):
-    """A task in a list."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    job_id: UUID
-    tenant: str
-    task_type: str
-    status: Status
-    max_retry: int
-    idempotency_key: str
-    user_id: str | None
-    created_at: datetime
-    attempts: int
-    error: str | None
-    """Error of the last failed attempt."""
-    next_attempt_at: datetime | None
-    ended_at: datetime | None
-
-
-class TaskDetail(TaskSummary):
-    """A task with its result."""
-
-    result: JsonValue
-
-
-class TaskHistory(TaskDetail):
+@dataclass(frozen=True)
+class TaskHistory(Task):
     """A task with its attempts and its dead letter."""
 
-    dead_letter: UUID | None = Field(description="Id of its dead letter, if it failed permanently.")
-    timeline: list[TaskTry] = Field(description=f"The last {LAST_TRIES} at most, the oldest first.")
+    dead_letter: Annotated[UUID | None, Field(description="Id of its dead letter, if it failed permanently.")]
+    timeline: Annotated[list[TaskTry], Field(description=f"The last {LAST_TRIES} at most, the oldest first.")]
 
 
 class TaskPage(BaseModel):
@@ -97,13 +71,13 @@ class TaskPage(BaseModel):
     tags=["tasks"],
     responses=responses(
         {
-            202: (TaskDetail, "The task is accepted."),
-            200: (TaskDetail, "The key was used for the same request: its task."),
+            202: (Task, "The task is accepted."),
+            200: (Task, "The key was used for the same request: its task."),
         },
         *(400, 404, 409, 413, 415, 422, 429),
     ),
 )
-def submit_task(request: Request, order: Annotated[TaskOrder, Body()]) -> Response[TaskDetail]:
+def submit_task(request: Request, order: Annotated[TaskOrder, Body()]) -> Response[Task]:
     """Accept a task, once for each `idempotency_key`."""
     slug = request.slug(order.tenant)
     tenant_id = request.admit("Submitting", slug)
@@ -117,7 +91,7 @@ def submit_task(request: Request, order: Annotated[TaskOrder, Body()]) -> Respon
     )
     done = store.submit(request.database, tenant_id, wanted, request.now, bucket=settings().uploads_bucket)
     request.send(done.sends)
-    return answer(202 if done.is_new else 200, TaskDetail.model_validate({**vars(done.task), "tenant": slug}))
+    return answer(202 if done.is_new else 200, done.task)
 
 
 @routes.get(
@@ -140,15 +114,13 @@ def list_tasks(  # a query has this many parameters
 ) -> TaskPage:
     """Return a page of a tenant's tasks: the caller's own, or all for an admin."""
     after = None if cursor is None else http.after(cursor)
-    tenant_id, slug = request.tenant(tenant)
+    tenant_id, _ = request.tenant(tenant)
     user = None if request.caller.role >= Role.ADMIN else request.caller.subject
     with request.database.tenant(tenant_id) as connection:
         wanted = Wanted(status, task_type, created_from, created_until, user, after)
         found = store.page(connection, wanted, limit + 1)
     shown, following = http.cut(found, limit, lambda task: (task.created_at, task.job_id))
-    return TaskPage(
-        tasks=[TaskSummary.model_validate({**vars(task), "tenant": slug}) for task in shown], next=following
-    )
+    return TaskPage(tasks=list(shown), next=following)
 
 
 @routes.get(
@@ -159,21 +131,21 @@ def list_tasks(  # a query has this many parameters
 )
 def show_task(request: Request, job_id: Id) -> TaskHistory:
     """Return one task: its status, result and attempts."""
-    tenant_id, slug, id_ = request.owned(job_id, "task", NO_TASK)
+    tenant_id, _, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
         task = _visible(store.show(connection, id_), request.caller)
         tries = store.tries(connection, id_, limit=LAST_TRIES)
         letter = store.dead_letter(connection, id_)
-    return TaskHistory.model_validate({**vars(task), "tenant": slug, "dead_letter": letter, "timeline": tries})
+    return TaskHistory(**vars(task), dead_letter=letter, timeline=tries)
 
 
 @routes.post(
     "/api/tasks/<job_id>/cancel",
     summary="Cancel a task",
     tags=["tasks"],
-    responses=responses({200: (TaskDetail, "It is cancelled.")}, 400, 404, 409, 413, 415, 422, 429),
+    responses=responses({200: (Task, "It is cancelled.")}, 400, 404, 409, 413, 415, 422, 429),
 )
-def cancel_task(request: Request, job_id: Id) -> TaskDetail:
+def cancel_task(request: Request, job_id: Id) -> Task:
     """Cancel an unfinished task. It no longer starts, and a running attempt has no effect."""
     tenant_id, slug, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
@@ -187,7 +159,7 @@ def cancel_task(request: Request, job_id: Id) -> TaskDetail:
         raise NotFoundError(NO_TASK)
     task, sends = found
     request.send(sends)
-    return TaskDetail.model_validate({**vars(task), "tenant": slug})
+    return task
 
 
 def _visible(task: Task | None, caller: Caller) -> Task:

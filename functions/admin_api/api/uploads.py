@@ -4,7 +4,6 @@ Reading requires the viewer role for the tenant, and uploading the operator role
 same role for all tenants.
 """
 
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -16,12 +15,12 @@ from counterfoil.documents import files, removal, upload_list
 from counterfoil.documents.document_list import Place
 from counterfoil.documents.files import File, UploadForm
 from counterfoil.documents.filetype import MAX_FILE_BYTES
-from counterfoil.documents.upload_list import Stage, State, Upload
+from counterfoil.documents.upload_list import Upload
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.validation import UNASSIGNED, PrintableText
 from functions.admin_api import http
-from functions.admin_api.api.documents import NO_DOCUMENT, Stored
+from functions.admin_api.api.documents import NO_DOCUMENT
 from functions.admin_api.auth import LONGEST_ACTOR, Request, Scope, Slug
 from functions.admin_api.endpoint import PAGE, Cursor, Limit, Routes, TenantOrUnassigned, answer
 from functions.admin_api.http import NotFoundError, responses
@@ -78,34 +77,13 @@ def _replace(request: Request, tenant_id: UUID, document_id: UUID, file: File, r
             raise NotFoundError(NO_DOCUMENT)
 
 
-class UploadSummary(Stored):
-    """An upload or mail, with the document that it became, if any.
-
-    Each document of a mail, an archive or a bundle is listed separately.
-    """
-
-    id: UUID = Field(description="Of its acquisition job.")
-    tenant: str | None = Field(description="null if neither the key nor the mail names an existing tenant.")
-    file: str
-    key: str
-    received_at: datetime
-    stage: Stage = Field(description="The worker that it has reached, or at which it ended.")
-    state: State = Field(description="`waiting` and `working` change without anyone acting.")
-    note: str | None = Field(description="Why, in a sentence.")
-    document_id: UUID | None
-    type: str | None
-    number: str | None
-    sha256: str | None = Field(description="Of the document's file, hexadecimal.")
-    cluster_id: UUID | None
-
-
 class UploadPage(BaseModel):
     """Uploads in the order of arrival, and the cursor of the next page.
 
     `limit` counts files, not their documents.
     """
 
-    uploads: list[UploadSummary]
+    uploads: list[Upload]
     next: str | None
 
 
@@ -129,7 +107,7 @@ def list_uploads(
     if key is not None:
         if tenant is not None or cursor is not None:
             raise RejectedRequestError("key cannot be combined with tenant or cursor.")
-        return UploadPage(uploads=[UploadSummary.model_validate(one) for one in _of_key(request, key)], next=None)
+        return UploadPage(uploads=_of_key(request, key), next=None)
     after = None if cursor is None else Place(*http.after(cursor))
     tenant_id, slug = request.scope(tenant)
     if tenant_id is None:
@@ -139,7 +117,7 @@ def list_uploads(
         with request.database.tenant(tenant_id) as connection:
             found = upload_list.page(connection, tenant_id, slug, limit=limit, after=after)
     return UploadPage(
-        uploads=[UploadSummary.model_validate(one) for one in found.uploads],
+        uploads=list(found.uploads),
         next=None if found.next is None else http.cursor(found.next.received_at, found.next.id),
     )
 

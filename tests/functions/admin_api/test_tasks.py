@@ -350,7 +350,7 @@ def test_what_a_model_said_to_somebody_is_nobody_else_s(task_type: str, seen: ob
     own, other = (
         Caller.of({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("somebody", OTHER)
     )
-    task = Task(uuid4(), task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
+    task = Task(uuid4(), "acme", task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
 
     assert tasks._visible(task, own).result == {"a": 1}
     assert tasks._visible(task, other).result == seen

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
@@ -18,7 +17,7 @@ from pydantic import Field
 
 from counterfoil.db import Connection
 from counterfoil.documents import differences, document_list
-from counterfoil.documents.document_list import Place, Summary
+from counterfoil.documents.document_list import DocumentSummary, Place
 from counterfoil.documents.matching.evidence import Step, waterfall
 from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.three_way_match import ClusterStatus
@@ -51,7 +50,7 @@ class ClusterEdge:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the documents of a cluster come to (`variances.Result.record`), each list cut to what is shown."""
+    """Shown part of the comparison of a cluster's documents (`variances.Result.record`)."""
 
     outcome: str
     reasons: Sequence[str]
@@ -71,7 +70,7 @@ class ClusterDetail(NamedTuple):
     id: UUID
     status: ClusterStatus | None
     """None until the cluster is compared."""
-    documents: Sequence[Summary]
+    documents: Sequence[DocumentSummary]
     """Those received first, first."""
     documents_total: int
     next: Place | None
@@ -80,7 +79,7 @@ class ClusterDetail(NamedTuple):
     """Of these documents, the strongest."""
     edges_total: int
     """Of these documents."""
-    contracts: Sequence[Summary]
+    contracts: Sequence[DocumentSummary]
     """That these documents are linked to: they glue no clusters together."""
     comparison: Comparison | None
     """None where nothing was computed, or there is nothing to compare."""
@@ -210,24 +209,30 @@ _LAST = "\U0010ffff"
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """A cluster in a list."""
+    """A cluster in a list. Amounts are net decimal numbers, as text, in `currency`."""
 
     id: UUID
+    tenant: str
     status: ClusterStatus
     supplier: str | None
-    order_numbers: Sequence[str]
-    currency: str | None
-    ordered: Decimal | None
-    """Amounts are net and in `currency`. None if no document states one."""
-    delivered: Decimal | None
-    billed: Decimal | None
-    at_stake: Decimal
-    waiting_since: datetime
+    order_numbers: Annotated[
+        Sequence[str], Field(description="Numbers of its purchase orders, otherwise those that its documents name.")
+    ]
+    currency: Annotated[str | None, Field(description="Documents in other currencies do not count.")]
+    ordered: Annotated[str | None, Field(description="null without a purchase order.")]
+    delivered: Annotated[str | None, Field(description="Quantities at ordered prices; null without a delivery.")]
+    billed: Annotated[str | None, Field(description="Invoices less credit notes; null without an invoice.")]
+    at_stake: Annotated[
+        str,
+        Field(
+            description="Amount of the open variances; the whole invoice without an order or delivery, or if a "
+            "duplicate."
+        ),
+    ]
+    waiting_since: Annotated[datetime, Field(description="Receipt of the first invoice, otherwise document.")]
     documents: int
-    reason: str
-    """The most important reason for the status."""
-    is_being_computed: bool
-    """Whether the cluster changed since the status was computed."""
+    reason: Annotated[str, Field(description="The most important reason for the status.")]
+    is_being_computed: Annotated[bool, Field(description="Whether the cluster has changed since it was computed.")]
 
 
 class Cursor(NamedTuple):
@@ -273,8 +278,9 @@ _AFTER = "AND (c.{key}, c.id) {after} (%(key)s::{type}, %(id)s::uuid)"
 _SUPPLIER = "AND c.supplier_key >= %(supplier)s AND c.supplier_key < %(supplier_end)s"
 _NUMBER = "AND c.id IN (SELECT d.cluster_id FROM document d WHERE d.id = ANY(%(numbered)s))"
 _PAGE = """
-SELECT c.id, c.cluster_status, c.supplier, c.order_numbers, c.currency, c.amount_ordered, c.amount_delivered,
-       c.amount_billed, c.amount_at_stake, c.waiting_since, c.documents, c.result -> 'reasons' ->> 0,
+SELECT c.id, (SELECT slug FROM tenant WHERE id = c.tenant_id), c.cluster_status, c.supplier, c.order_numbers,
+       c.currency, c.amount_ordered::text, c.amount_delivered::text, c.amount_billed::text, c.amount_at_stake::text,
+       c.waiting_since, c.documents, c.result -> 'reasons' ->> 0,
        coalesce(c.status IN ('pending', 'in-progress'), false), c.{key}
 FROM (
     SELECT few.* FROM unnest(%(statuses)s::text[]) AS wanted (status)
@@ -299,7 +305,9 @@ def page(
         "most": limit + 1,
     }
     rows = connection.execute(_statement(connection, tenant_id, wanted, after, values).encode(), values).fetchall()
-    found = [ClusterSummary(id_, ClusterStatus(status), *columns) for id_, status, *columns, _ in rows[:limit]]
+    found = [
+        ClusterSummary(id_, slug, ClusterStatus(status), *columns) for id_, slug, status, *columns, _ in rows[:limit]
+    ]
     return Page(found, Cursor(rows[limit - 1][-1], found[-1].id) if len(rows) > limit else None)
 
 

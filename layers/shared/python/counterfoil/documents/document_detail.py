@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 
 from counterfoil.db import Connection
 from counterfoil.documents import document_list
-from counterfoil.documents.document_list import DocumentStage, Summary
+from counterfoil.documents.document_list import DocumentStage, DocumentSummary
 from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.documents.matching.evidence import Step, waterfall
 
@@ -47,18 +47,16 @@ class Progress(DocumentStage):
 
 
 @dataclass(frozen=True)
-class Edge:
-    """A document that another one belongs together with, and why."""
+class DocumentEdge:
+    """A matched document, and the evidence."""
 
-    other: Summary
-    score: float
-    """In bits: log2 of the odds for it."""
+    document: DocumentSummary
+    score: Annotated[float, Field(description="In bits: log2 of the odds for it.")]
     confidence: str
     decided_by: str
     reasoning: str
     decided_at: datetime
-    evidence: Sequence[Step]
-    """What each feature says, in the order in which they are scored."""
+    evidence: Annotated[Sequence[Step], Field(description="Result of each feature, in the order of scoring.")]
 
 
 @dataclass(frozen=True)
@@ -94,33 +92,27 @@ class DocumentSource:
     dmarc: str | None
 
 
-@dataclass(frozen=True)
-class Details:
-    """A document whole."""
+@dataclass(frozen=True, kw_only=True)
+class Document(DocumentSummary):
+    """A document with its fields, progress and matches."""
 
-    summary: Summary
-    size: int
-    """Of its file, in bytes."""
-    method: str | None
-    """By which it was read."""
-    seen_again: int
-    """How often the same file came again."""
+    size: Annotated[int, Field(description="File size in bytes.")]
+    method: Annotated[str | None, Field(description="Extraction method.")]
+    seen_again: Annotated[int, Field(description="Number of later files with the same content.")]
     last_seen_at: datetime
     source: DocumentSource
-    parent_id: UUID | None
-    """The document out of whose file it was cut, and which pages of that it has."""
+    parent_id: Annotated[UUID | None, Field(description="The document that it was cut out of.")]
     first_page: int | None
     last_page: int | None
-    parts: Sequence[DocumentPart]
-    fields: Sequence[DocumentField]
-    lines: Sequence[Sequence[DocumentField]]
+    parts: Annotated[Sequence[DocumentPart], Field(description=f"The first {MOST_PARTS} at most.")]
+    fields: Annotated[Sequence[DocumentField], Field(description="Fields of the header.")]
+    lines: Annotated[Sequence[Sequence[DocumentField]], Field(description=f"The first {MOST_LINES} at most.")]
     lines_total: int
     progress: Sequence[Progress]
-    edges: Sequence[Edge]
+    edges: Annotated[Sequence[DocumentEdge], Field(description=f"The strongest {MOST_EDGES} at most.")]
     edges_total: int
     dead_letters: Sequence[DocumentLetter]
-    review: str | None
-    """The state of its review; None where it was never in doubt."""
+    review: Annotated[str | None, Field(description="State of its review; null if it was never in doubt.")]
 
 
 _SHOW = """
@@ -147,8 +139,8 @@ WHERE d.id = %(id)s
 _PARTS = "SELECT id, first_page, last_page FROM document WHERE parent_id = %(id)s ORDER BY first_page LIMIT %(most)s"
 
 
-def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Details | None:
-    """One document; None where the tenant has none of this id."""
+def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Document | None:
+    """Return one document of the tenant."""
     about = {"tenant": tenant_id, "id": document_id}
     summaries = document_list.of_ids(connection, tenant_id, [document_id])
     row = connection.execute(_SHOW, about).fetchone()
@@ -160,8 +152,8 @@ def show(connection: Connection, tenant_id: UUID, document_id: UUID) -> Details 
     fields, lines = _fields(data or {}, evidence or {})
     edges, edges_total = edges_of(connection, tenant_id, document_id)
     works = works_of(connection, tenant_id, document_id)
-    return Details(
-        summary=summary,
+    return Document(
+        **vars(summary),
         size=size,
         method=method,
         seen_again=seen_again,
@@ -226,12 +218,12 @@ SELECT (SELECT count(*) FROM document_match WHERE document_a_id = %(id)s)
 """
 
 
-def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[Edge], int]:
-    """The edges of a document, the strongest MOST_EDGES of them; and how many there are."""
+def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[DocumentEdge], int]:
+    """Return the strongest MOST_EDGES edges of a document, and the number of all."""
     rows = connection.execute(_EDGES, {"id": document_id, "most": MOST_EDGES}).fetchall()
     others = {one.id: one for one in document_list.of_ids(connection, tenant_id, [row[0] for row in rows])}
     found = [
-        Edge(others[other], score, confidence, decided_by, reasoning, decided_at, waterfall(features or ()))
+        DocumentEdge(others[other], score, confidence, decided_by, reasoning, decided_at, waterfall(features or ()))
         for other, score, confidence, decided_by, reasoning, decided_at, features in rows
         if other in others
     ]
@@ -286,27 +278,24 @@ Kind = Literal["arrival", "work", "try", "running", "due", "letter", "question",
 
 
 @dataclass(frozen=True)
-class Event:
-    """Event of a document or its work items."""
+class DocumentEvent:
+    """Event of a document or its work."""
 
-    at: datetime
-    """End of an attempt, begin of an attempt in progress, or due time of the next one."""
+    at: Annotated[
+        datetime, Field(description="Time of its end; of running work, its start; of due work, the earliest start.")
+    ]
     kind: Kind
     what: str
-    who: str
-    """Worker or person."""
+    who: Annotated[str, Field(description="The worker, the person, or the model.")]
     began_at: datetime | None = None
     revision: int | None = None
-    number: int | None = None
-    """Number of the attempt."""
+    number: Annotated[int | None, Field(description="Number of the attempt.")] = None
     error_type: str | None = None
     error: str | None = None
     next_attempt_at: datetime | None = None
-    other: UUID | None = None
-    """The other document of a link or a decision."""
-    job_id: UUID | None = None
-    """Job id of the dead letter."""
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    other: Annotated[UUID | None, Field(description="The other document of a link or a decision.")] = None
+    job_id: Annotated[UUID | None, Field(description="Id of the dead letter.")] = None
+    detail: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 _TRIES = """
@@ -404,7 +393,7 @@ WHERE t.job_id = ANY(%(jobs)s) ORDER BY t.recorded_at DESC, t.id DESC LIMIT %(mo
 """
 
 
-def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[Event]:
+def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[DocumentEvent]:
     """Return the events of a document, oldest first, at most MAX_EVENTS of each kind.
 
     Actions on its dead letters are in the history of each dead letter.
@@ -417,19 +406,20 @@ def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[
         "jobs": [BY_WORKER[work.worker].job_id(work.id) for work in works],
         "most": MAX_EVENTS,
     }
-    tries = [Event(*row) for row in connection.execute(_TRIES, asked)]
-    now = [Event(*row) for row in connection.execute(_NOW, asked)]
+    tries = [DocumentEvent(*row) for row in connection.execute(_TRIES, asked)]
+    now = [DocumentEvent(*row) for row in connection.execute(_NOW, asked)]
     arrival = [
-        Event(at, kind, what, who, detail=detail) for at, kind, what, who, detail in connection.execute(_ARRIVAL, asked)
+        DocumentEvent(at, kind, what, who, detail=detail)
+        for at, kind, what, who, detail in connection.execute(_ARRIVAL, asked)
     ]
-    questions = [Event(*row) for row in connection.execute(_QUESTIONS, asked)]
+    questions = [DocumentEvent(*row) for row in connection.execute(_QUESTIONS, asked)]
     links = [
-        Event(at, kind, what, who, other=other, detail=detail)
+        DocumentEvent(at, kind, what, who, other=other, detail=detail)
         for statement in (_LINKS, _DECISIONS)
         for at, kind, what, who, other, detail in connection.execute(statement, asked)
     ]
     letters = [
-        Event(at, kind, what, who, job_id=job_id, detail=detail)
+        DocumentEvent(at, kind, what, who, job_id=job_id, detail=detail)
         for at, kind, what, who, job_id, detail in connection.execute(_DEAD_LETTER_EVENTS, asked)
     ]
     return sorted([*arrival, *tries, *questions, *letters, *links, *now], key=lambda event: event.at)

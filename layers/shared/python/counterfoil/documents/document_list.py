@@ -66,13 +66,13 @@ class Total:
     currency: str | None
 
 
-@dataclass(frozen=True)
-class Summary:
-    """A document as lists have it."""
+@dataclass(frozen=True, kw_only=True)
+class DocumentSummary:
+    """A document in a list."""
 
     id: UUID
-    type: str | None
-    """None until it was read."""
+    tenant: str
+    type: Annotated[str | None, Field(description="null until it was read.")]
     number: str | None
     date: str | None
     seller: str | None
@@ -81,13 +81,23 @@ class Summary:
     file_name: str
     received_at: datetime
     cluster_id: UUID | None
-    cluster_status: ClusterStatus | None
-    """Needs review where matching skipped it because it names no party. None until the cluster was compared."""
-    missing: tuple[str, ...]
-    """Expected facts that were not read: number, date, supplier, buyer, total."""
+    cluster_status: Annotated[
+        ClusterStatus | None,
+        Field(
+            description="null until its cluster was compared; needs-review if it names no party and was not matched."
+        ),
+    ]
+    missing: Annotated[
+        tuple[str, ...],
+        Field(description="Expected facts that were not read: number, date, supplier, buyer, total."),
+    ]
     stages: tuple[DocumentStage, ...]
-    dead_letter: UUID | None = None
-    """Dead letter of a file that failed before it became a document. `id` is then its acquisition job's."""
+    dead_letter: Annotated[
+        UUID | None,
+        Field(
+            description="Dead letter of a file that failed before it became a document. `id` then names no document."
+        ),
+    ]
 
 
 class Place(NamedTuple):
@@ -118,7 +128,7 @@ class Wanted:
 class Found(NamedTuple):
     """A page."""
 
-    documents: Sequence[Summary]
+    documents: Sequence[DocumentSummary]
     """The newest first."""
     next: Place | None
     """Where the next page begins; None where there is nothing more. A page may be short, and another one follow."""
@@ -203,7 +213,8 @@ CROSS JOIN LATERAL (
 """
 """A document with the work of all of its stages: what it owes, and what its cluster does."""
 _SUMMARIES = f"""
-SELECT d.id, d.type, d.structured_data, d.file_name, d.received_at, d.cluster_id,
+SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structured_data, d.file_name,
+       d.received_at, d.cluster_id,
        (SELECT c.cluster_status FROM cluster_diagnostics c WHERE c.tenant_id = d.tenant_id AND c.id = d.cluster_id),
        ARRAY[{", ".join(STAGE_SQL[stage] for stage in STAGES)}],
        ARRAY[coalesce(a.error, a.reason), coalesce(i.error, i.reason), coalesce(d.matching_error, d.matching_reason),
@@ -229,7 +240,7 @@ def of_ids(
     *,
     limit: int | None = None,
     after: Place | None = None,
-) -> list[Summary]:
+) -> list[DocumentSummary]:
     """Of the documents of these ids, those that are wanted, the newest first."""
     if not ids:
         return []
@@ -249,15 +260,16 @@ def _values(tenant_id: UUID, wanted: Wanted, after: Place | None) -> dict[str, A
     }
 
 
-def _summary(row: Sequence[Any]) -> Summary:
+def _summary(row: Sequence[Any]) -> DocumentSummary:
     """Return the document of a row of _SUMMARIES."""
-    id_, kind, data, file_name, received_at, cluster_id, cluster_status, states, reasons = row
+    id_, tenant, kind, data, file_name, received_at, cluster_id, cluster_status, states, reasons = row
     stages = tuple(DocumentStage(*one) for one in zip(STAGES, states, reasons, strict=True))
     unread = missing(kind, data)
     if cluster_status is None and "supplier" in unread and states[STAGES.index("matching")] == "skipped":
         cluster_status = ClusterStatus.NEEDS_REVIEW
-    return Summary(
+    return DocumentSummary(
         id=id_,
+        tenant=tenant,
         type=kind,
         file_name=file_name,
         received_at=received_at,
@@ -265,6 +277,7 @@ def _summary(row: Sequence[Any]) -> Summary:
         cluster_status=None if cluster_status is None else ClusterStatus(cluster_status),
         missing=unread,
         stages=stages,
+        dead_letter=None,
         **says(kind, data),
     )
 
@@ -312,7 +325,8 @@ def page(
 
 
 _FAILED_FILES = """
-SELECT a.id, a.key, a.created_at, a.error, d.job_id FROM acquisition_job a
+SELECT a.id, (SELECT slug FROM tenant WHERE id = a.tenant_id), a.key, a.created_at, a.error, d.job_id
+FROM acquisition_job a
 JOIN dead_letter d ON d.work_id = a.id AND d.worker = 'acquisition' AND d.purged_at IS NULL
 WHERE a.tenant_id = %(tenant)s AND a.status = 'failed'
   AND (%(since)s::timestamptz IS NULL OR a.created_at >= %(since)s)
@@ -329,7 +343,7 @@ _FILE_STATES: Mapping[StageName, StageState] = {"source": "failed"}
 
 def _failed_files(
     connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: Place | None
-) -> list[Summary]:
+) -> list[DocumentSummary]:
     """Return the next `limit` + 1 failed files whose dead letter is stored.
 
     They have no type, and only their stage `source` has begun.
@@ -338,8 +352,9 @@ def _failed_files(
         return []
     values = _values(tenant_id, wanted, after) | {"text": text, "limit": limit + 1}
     return [
-        Summary(
+        DocumentSummary(
             id=id_,
+            tenant=tenant,
             file_name=files.file_name(key),
             received_at=received_at,
             cluster_id=None,
@@ -353,7 +368,7 @@ def _failed_files(
             **says(None, None),
             type=None,
         )
-        for id_, key, received_at, error, dead_letter in connection.execute(_FAILED_FILES, values)
+        for id_, tenant, key, received_at, error, dead_letter in connection.execute(_FAILED_FILES, values)
     ]
 
 
@@ -403,12 +418,12 @@ def _walked(  # a walk is this many facts
     return ids, Place(*places[-1][:2]) if len(places) == most else None
 
 
-def _cut(found: Sequence[Summary], limit: int) -> Found:
+def _cut(found: Sequence[DocumentSummary], limit: int) -> Found:
     shown = found[:limit]
     return Found(shown, _place(shown[-1]) if len(found) > limit else None)
 
 
-def _place(document: Summary) -> Place:
+def _place(document: DocumentSummary) -> Place:
     return Place(document.received_at, document.id)
 
 

@@ -15,8 +15,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
+
+from pydantic import Field
 
 from counterfoil.db import Connection
 from counterfoil.documents import document_list
@@ -60,22 +62,18 @@ class Upload:
     Each document of a mail, an archive or a bundle is listed separately.
     """
 
-    id: UUID
-    """Id of its acquisition job."""
-    tenant: str | None
-    """Slug. None if neither the key nor the mail names an existing tenant."""
+    id: Annotated[UUID, Field(description="Id of its acquisition job.")]
+    tenant: Annotated[str | None, Field(description="null if neither the key nor the mail names an existing tenant.")]
     file: str
     key: str
     received_at: datetime
-    stage: Stage
-    state: State
-    note: str | None
-    """Why: a reason or an error."""
+    stage: Annotated[Stage, Field(description="The worker that it has reached, or at which it ended.")]
+    state: Annotated[State, Field(description="`waiting` and `working` change without anyone acting.")]
+    note: Annotated[str | None, Field(description="Why, in a sentence.")]
     document_id: UUID | None = None
     type: str | None = None
     number: str | None = None
-    sha256: str | None = None
-    """Hash of a document's file, hexadecimal."""
+    sha256: Annotated[str | None, Field(description="Hash of the document's file, hexadecimal.")] = None
     cluster_id: UUID | None = None
 
 

@@ -8,8 +8,10 @@ delivery role, which sees how many people a shard has and not who they are.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
+
+from pydantic import Field, JsonValue
 
 from counterfoil.db import Connection
 from counterfoil.offers.kinds import OFFERS
@@ -24,42 +26,34 @@ MOST_SHARDS = 200
 
 
 @dataclass(frozen=True)
-class Pool:
-    """The offers of one date in one zone, and how far they have come."""
+class OfferPool:
+    """The offers of one date in one zone."""
 
     id: UUID
+    tenant: str
     date: date
     timezone: str
-    people: int
-    """Who were pinned."""
-    offered_at: datetime
+    people: Annotated[int, Field(description="People who were pinned, and are offered to each other.")]
+    offered_at: Annotated[datetime, Field(description="9:00 of the date in the zone.")]
     expires_at: datetime
     pinned_at: datetime
     algorithm_version: int
-    rules: Mapping[str, Any]
+    rules: Annotated[
+        Mapping[str, JsonValue], Field(description="Number of offers, number of candidates, and how often they repeat.")
+    ]
+    state: Annotated[
+        PoolState, Field(description="failed: offers of users wait for a person; running: some offers are pending.")
+    ]
+    users: Annotated[int, Field(description="Served users: pinned ones and latecomers.")]
     shards: int
-    pending: int
-    """Users whose offers wait, to be tried again among them."""
+    pending: Annotated[int, Field(description="Users whose offers wait for an attempt, also for a retry.")]
     running: int
     completed: int
-    failed: int
-    """Users whose offers failed, and wait for a person."""
-    ended_at: datetime | None
-    """When the last shard came to its end; None while one has not."""
-    late: int
-    """Users whose offers were not there, or are not, at the time that was promised."""
-
-    @property
-    def users(self) -> int:
-        """All who are or were to be served, late-comers among them."""
-        return self.pending + self.running + self.completed + self.failed
-
-    @property
-    def state(self) -> PoolState:
-        """Failed where a person has to do something, else whether all is done."""
-        if self.failed:
-            return "failed"
-        return "running" if self.ended_at is None else "completed"
+    failed: Annotated[int, Field(description="Users whose offers failed, and wait for a person.")]
+    ended_at: Annotated[datetime | None, Field(description="End of the last shard; null while one is unfinished.")]
+    late: Annotated[
+        int, Field(description="Users whose offers were missing at 10:00; for latecomers, an hour after arrival.")
+    ]
 
 
 class Place(NamedTuple):
@@ -82,8 +76,11 @@ class Wanted:
 
 
 # Whoever was put aside is of another shard, and counts there. A shard of late-comers is on time within an hour.
+_STATE = "CASE WHEN told.failed > 0 THEN 'failed' WHEN told.ended_at IS NULL THEN 'running' ELSE 'completed' END"
 _POOLS = """
-SELECT p.id, p.date, p.timezone, p.people, p.offered_at, p.expires_at, p.pinned_at, p.algorithm_version, p.rules, told.*
+SELECT p.id, (SELECT slug FROM tenant WHERE id = p.tenant_id), p.date, p.timezone, p.people, p.offered_at, p.expires_at,
+       p.pinned_at, p.algorithm_version, p.rules, {state}, told.pending + told.running + told.completed + told.failed,
+       told.*
 FROM offer_pool p CROSS JOIN LATERAL (
     SELECT count(*), coalesce(sum(s.size) FILTER (WHERE s.status = 'pending'), 0) AS pending,
            coalesce(sum(s.size) FILTER (WHERE s.status = 'in-progress'), 0) AS running,
@@ -104,52 +101,52 @@ _CONDITIONS = {
     "until": "p.date <= %(until)s",
     "timezone": "p.timezone = %(timezone)s",
     "after_at": "(p.offered_at, p.id) < (%(after_at)s, %(after_id)s)",
-    "state": """
-        %(state)s = CASE WHEN told.failed > 0 THEN 'failed' WHEN told.ended_at IS NULL THEN 'running'
-                         ELSE 'completed' END
-    """,
+    "state": f"%(state)s = {_STATE}",
 }
 
 
-def page(connection: Connection, tenant_id: UUID, wanted: Wanted, now: datetime, limit: int) -> list[Pool]:
-    """The next pools of a tenant that are wanted, the latest first."""
+def page(connection: Connection, tenant_id: UUID, wanted: Wanted, now: datetime, limit: int) -> list[OfferPool]:
+    """Return the next pools of a tenant, the latest first."""
     after_at, after_id = wanted.after or (None, None)
     return _pools(connection, tenant_id, now, limit, {**vars(wanted), "after_at": after_at, "after_id": after_id})
 
 
-def show(connection: Connection, tenant_id: UUID, pool_id: UUID, now: datetime) -> Pool | None:
-    """One pool."""
+def show(connection: Connection, tenant_id: UUID, pool_id: UUID, now: datetime) -> OfferPool | None:
+    """Return one pool."""
     found = _pools(connection, tenant_id, now, 1, {"id": pool_id})
     return found[0] if found else None
 
 
-def _pools(connection: Connection, tenant_id: UUID, now: datetime, limit: int, wanted: Mapping[str, Any]) -> list[Pool]:
+def _pools(
+    connection: Connection, tenant_id: UUID, now: datetime, limit: int, wanted: Mapping[str, Any]
+) -> list[OfferPool]:
     chosen = [text for name, text in _CONDITIONS.items() if wanted.get(name) is not None]
-    statement = _POOLS.format(conditions=" AND ".join(["p.tenant_id = %(tenant)s", *chosen]))
+    statement = _POOLS.format(state=_STATE, conditions=" AND ".join(["p.tenant_id = %(tenant)s", *chosen]))
     values = {**wanted, "tenant": tenant_id, "now": now, "punctual": PUNCTUAL, "limit": limit}
-    return [Pool(*row) for row in connection.execute(statement.encode(), values)]
+    return [OfferPool(*row) for row in connection.execute(statement.encode(), values)]
 
 
 @dataclass(frozen=True)
-class Shard:
+class OfferShard:
     """The work of serving some users of a pool."""
 
     id: UUID
-    name: str
-    status: str
-    """As of all work; `skipped` where there was nothing to do."""
-    size: int
+    name: Annotated[
+        str, Field(description="A number: a range of the pool; late/..: latecomers; ../failed: users with broken data.")
+    ]
+    status: Literal["pending", "in-progress", "succeeded", "failed", "skipped"]
+    users: int
     completed: int | None
-    put_aside: int | None
-    """Users whose data were broken: each has a place in a further shard."""
+    put_aside: Annotated[
+        int | None, Field(description="Users with broken data, who get another attempt in a separate shard.")
+    ]
     attempts: int
     error: str | None
     created_at: datetime
     claimed_at: datetime | None
     ended_at: datetime | None
     next_attempt_at: datetime | None
-    letter: UUID | None = None
-    """Its dead letter."""
+    dead_letter: Annotated[UUID | None, Field(description="Id of its dead letter.")] = None
 
 
 _SHARDS = """
@@ -162,11 +159,11 @@ LIMIT %s
 """
 
 
-def shards(connection: Connection, pool_id: UUID) -> list[Shard]:
-    """The shards of a pool, MOST_SHARDS at most."""
-    found = [Shard(*row) for row in connection.execute(_SHARDS, [pool_id, MOST_SHARDS])]
+def shards(connection: Connection, pool_id: UUID) -> list[OfferShard]:
+    """Return the shards of a pool, MOST_SHARDS at most."""
+    found = [OfferShard(*row) for row in connection.execute(_SHARDS, [pool_id, MOST_SHARDS])]
     letters = _letters(connection, [shard.id for shard in found])
-    return [replace(shard, letter=letters.get(shard.id)) for shard in found]
+    return [replace(shard, dead_letter=letters.get(shard.id)) for shard in found]
 
 
 def _letters(connection: Connection, works: Sequence[UUID]) -> dict[UUID, UUID]:
@@ -198,7 +195,9 @@ ORDER BY j.user_id LIMIT %(limit)s
 """
 
 
-def failed(connection: Connection, tenant_id: UUID, pool: Pool, after: UUID | None, limit: int) -> list[FailedUser]:
+def failed(
+    connection: Connection, tenant_id: UUID, pool: OfferPool, after: UUID | None, limit: int
+) -> list[FailedUser]:
     """The next users of a pool whose offers failed, by internal id; `after` is an external one."""
     last = None if after is None else internal_id(tenant_id, after)
     values = {"date": pool.date, "timezone": pool.timezone, "after": last, "limit": limit}
@@ -236,7 +235,7 @@ WHERE j.date = %(date)s AND j.timezone = %(timezone)s AND j.user_id = %(user)s
 """
 
 
-def job(connection: Connection, tenant_id: UUID, pool: Pool, external_id: UUID) -> Job | None:
+def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: UUID) -> Job | None:
     """The job of a user in a pool; None if the pool does not include this user."""
     user_id = internal_id(tenant_id, external_id)
     values = {"date": pool.date, "timezone": pool.timezone, "user": user_id, "external": external_id}

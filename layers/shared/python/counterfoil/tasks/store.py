@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID, uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -112,10 +112,11 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Task:
-    """A row, as people see it."""
+class TaskSummary:
+    """A task in a list."""
 
     job_id: UUID
+    tenant: str
     task_type: str
     status: Status
     max_retry: int
@@ -123,10 +124,16 @@ class Task:
     user_id: str | None
     created_at: datetime
     attempts: int
-    error: str | None
+    error: Annotated[str | None, Field(description="Error of the last failed attempt.")]
     next_attempt_at: datetime | None
     ended_at: datetime | None
-    result: JsonValue = None
+
+
+@dataclass(frozen=True)
+class Task(TaskSummary):
+    """A task with its result."""
+
+    result: JsonValue
 
 
 @dataclass(frozen=True)
@@ -196,9 +203,9 @@ def order(  # a request is this many facts
 
 # -- handing in -----------------------------------------------------------------------------------------------------
 
-_COLUMNS = """id, task_type, CASE WHEN status IS NULL THEN 'cancelled' ELSE status END, max_retry, idempotency_key,
-    user_id, created_at, attempts, error, next_attempt_at,
-    CASE WHEN status = 'failed' THEN failed_at ELSE ended_at END"""
+_COLUMNS = """id, (SELECT slug FROM tenant WHERE id = tenant_id), task_type,
+    CASE WHEN status IS NULL THEN 'cancelled' ELSE status END, max_retry, idempotency_key, user_id, created_at,
+    attempts, error, next_attempt_at, CASE WHEN status = 'failed' THEN failed_at ELSE ended_at END"""
 _BY_KEY = f"SELECT payload_hash, {_COLUMNS}, result FROM task WHERE idempotency_key = %s"  # noqa: S608  # names alone
 _BY_ID = f"SELECT {_COLUMNS}, result FROM task WHERE id = %s"  # noqa: S608  # names alone
 _INSERT = """
@@ -360,8 +367,8 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 """  # noqa: S608  # names alone
 
 
-def page(connection: Connection, wanted: Wanted, limit: int) -> list[Task]:
-    """The next tasks of the transaction's tenant, the newest first, without their results."""
+def page(connection: Connection, wanted: Wanted, limit: int) -> list[TaskSummary]:
+    """Return the next tasks of the transaction's tenant, the newest first."""
     at, id_ = wanted.after or (None, None)
     values = {
         "all_states": wanted.status is None,
@@ -374,7 +381,7 @@ def page(connection: Connection, wanted: Wanted, limit: int) -> list[Task]:
         "after_id": id_,
         "limit": limit,
     }
-    return [Task(*row) for row in connection.execute(_LIST, values)]
+    return [TaskSummary(*row) for row in connection.execute(_LIST, values)]
 
 
 # -- cancelling -----------------------------------------------------------------------------------------------------
