@@ -65,7 +65,7 @@ COMMANDS = {
     ),
     "operations": Command(
         "cli.commands.operations:app",
-        "List operations on dead letters and documents; show, pause, resume and cancel one.",
+        "List operations on dead letters and documents; show and steer one, and change its rate.",
         TASKS,
     ),
     "queues": Command("cli.commands.queues:app", "Show depth and work of the queues; pause and resume them.", TASKS),

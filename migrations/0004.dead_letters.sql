@@ -286,8 +286,8 @@ CREATE POLICY past_keeping ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfo
     USING (status <> 'pending' AND (purged_at < now() - interval '7 days' OR purged_at IS NULL));
 GRANT DELETE ON dead_letter TO counterfoil_keeper;
 
-GRANT SELECT, INSERT, UPDATE (state, version, reason, ended_at, cursor_at, cursor_id, is_selected, selected, handled, done,
-                              failed, skipped, canary_begun_at, canary_passed_at, stepped_at, restored_at)
+GRANT SELECT, INSERT, UPDATE (rate, state, version, reason, ended_at, cursor_at, cursor_id, is_selected, selected, handled,
+                              done, failed, skipped, canary_begun_at, canary_passed_at, stepped_at, restored_at)
     ON operation TO counterfoil_worker;
 GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_item TO counterfoil_worker;
 -- The delivery role finds the unfinished operations of all tenants, without their content.

@@ -3750,6 +3750,8 @@ GRANT SELECT(tenant_id) ON TABLE public.operation TO counterfoil_delivery;
 
 GRANT SELECT(action) ON TABLE public.operation TO counterfoil_delivery;
 
+GRANT UPDATE(rate) ON TABLE public.operation TO counterfoil_worker;
+
 GRANT SELECT(requested_at) ON TABLE public.operation TO counterfoil_delivery;
 
 GRANT UPDATE(state) ON TABLE public.operation TO counterfoil_worker;

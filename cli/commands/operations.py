@@ -12,7 +12,7 @@ from cli.client import Api, By, reach
 from cli.options import AnyTenant, AsJson, Limit
 from cli.output import aside, facts_table, is_wanted, of_tenants, page, print_json, shown_time
 
-SUMMARY = "List operations on dead letters and documents; show, pause, resume and cancel one."
+SUMMARY = "List operations on dead letters and documents; show and steer one, and change its rate."
 PATH = "/api/admin/operations"
 RESULTS = {
     "purge": "dead letters hidden",
@@ -50,7 +50,7 @@ app = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=Fals
 def operations_(
     context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False
 ) -> None:
-    """List operations on dead letters and documents; show, pause, resume and cancel one."""
+    """List operations on dead letters and documents; show and steer one, and change its rate."""
     if is_wanted(context, "operations"):
         _list(context, tenant, limit, as_json=as_json)
 
@@ -99,6 +99,19 @@ def resume(context: typer.Context, which: Which, *, by: By, as_json: AsJson = Fa
 def cancel(context: typer.Context, which: Which, *, by: By, as_json: AsJson = False) -> None:
     """Cancel an operation permanently. Letters that have begun continue, and the others do not change."""
     _steer(context, which, "cancel", by, as_json=as_json)
+
+
+@app.command("rate")
+def rate_(
+    context: typer.Context,
+    which: Which,
+    rate: Annotated[int, typer.Argument(min=1, metavar="RATE", help="Letters per second, or documents per minute.")],
+    *,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Change the rate of an operation. Letters of at most a minute, which have begun, continue."""
+    _steer(context, which, "rate", by, as_json=as_json, change={"rate": rate})
 
 
 @app.command("restore")
@@ -151,15 +164,17 @@ def _path(api: Api, which: str) -> str:
 def _steer(
     context: typer.Context,
     which: str,
-    how: Literal["pause", "resume", "cancel", "restore"],
+    how: Literal["pause", "resume", "cancel", "restore", "rate"],
     by: str,
     *,
     as_json: bool,
+    change: Mapping[str, int] | None = None,
 ) -> None:
     api = reach(context, by)
     path = _path(api, which)
     seen = api.send("GET", path).json()
-    changed = api.send("POST", f"{path}/{how}", seen=seen["version"]).json()
+    called = ("POST", f"{path}/{how}") if change is None else ("PATCH", path)
+    changed = api.send(*called, body=change, seen=seen["version"]).json()
     if as_json:
         print_json(changed)
     else:

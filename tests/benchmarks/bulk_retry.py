@@ -29,13 +29,13 @@ from counterfoil import aws
 from counterfoil.db import Database
 from counterfoil.dead_letters import actions, bulk
 from counterfoil.dead_letters.actions import Wish
-from counterfoil.dead_letters.bulk import MAX_RATE, BulkSteps
+from counterfoil.dead_letters.bulk import BulkSteps
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import store
 from counterfoil.operations.engine import Engine
-from counterfoil.operations.store import NewOperation, Operation
+from counterfoil.operations.store import MAX_RATES, NewOperation, Operation
 from tests.benchmarks.dead_letters import AROUND
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
@@ -169,7 +169,7 @@ def make(url: str, letters: int) -> None:
 def request(found: Database, now: datetime) -> Operation:
     """An operation about one tenant's letters of one type."""
     wanted = DeadLetterFilter(task_type="echo").stored
-    new = NewOperation("retry", wanted, "bench", now, note="The service is back", rate=MAX_RATE)
+    new = NewOperation("retry", wanted, "bench", now, note="The service is back", rate=MAX_RATES["retry"])
     with found.tenant(tenant_id(0)) as connection:
         return bulk.request(connection, tenant_id(0), new)
 

@@ -5,9 +5,10 @@ from typing import get_args
 import pytest
 
 from cli.commands import dead_letter_changes, dead_letter_exports, dead_letters, mail, operations
-from counterfoil.dead_letters import bulk, export, purges, search
+from counterfoil.dead_letters import export, purges, search
 from counterfoil.documents.mail import holds
 from counterfoil.operations import store
+from counterfoil.operations.store import MAX_RATES
 from functions.admin_api.api.operations import RETRY_RATE
 
 
@@ -17,7 +18,7 @@ from functions.admin_api.api.operations import RETRY_RATE
         (tuple(dead_letters.STATUSES), search.STATUSES),
         (dead_letter_changes.SETTLED, purges.SETTLED),
         (dead_letter_changes.RESTORABLE_DAYS, purges.RESTORE_WITHIN.days),
-        ((dead_letter_changes.RETRY_RATE, dead_letter_changes.MAX_RATE), (RETRY_RATE, bulk.MAX_RATE)),
+        ((dead_letter_changes.RETRY_RATE, dead_letter_changes.MAX_RATE), (RETRY_RATE, MAX_RATES["retry"])),
         (get_args(dead_letter_changes.Action), get_args(store.LetterAction)),
         (dead_letter_exports.ENDINGS, export.ENDINGS),
         (set(operations.STYLES), set(get_args(store.State))),

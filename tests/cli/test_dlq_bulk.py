@@ -158,6 +158,7 @@ def test_an_operation_is_listed_shown_paused_resumed_and_cancelled(yard: Yard):
     with pytest.raises(UsageError, match="The operation is paused"):
         run("operations", "pause", id_)
     assert json.loads(run("operations", "resume", id_, "--json"))["state"] == "running"
+    assert json.loads(run("operations", "rate", id_, "7", "--json"))["rate"] == 7
     cancelled = json.loads(run("operations", "cancel", id_, "--json"))
     assert (cancelled["state"], cancelled["left"], cancelled["ended_at"] is not None) == ("cancelled", 3, True)
     told = json.loads(run("operations", "show", id_, "--json"))

@@ -13,7 +13,8 @@ from counterfoil.dead_letters import bulk, groups
 from counterfoil.dead_letters.search import DeadLetterFilter
 from counterfoil.errors import RejectedRequestError, VersionError
 from counterfoil.operations import store
-from counterfoil.operations.store import NoOperationError, OperationStateError
+from counterfoil.operations.engine import AHEAD
+from counterfoil.operations.store import NoOperationError, Operation, OperationStateError
 from tests.dead_letters.bulking import LATER, Yard, steer
 from tests.dead_letters.letters import NOON
 from tests.delivery.harness import rows
@@ -47,6 +48,44 @@ def test_a_cancelled_operation_does_nothing_more(yard: Yard):
     for how in ("pause", "resume", "cancel"):
         with pytest.raises(OperationStateError, match="cancelled"):
             steer(yard, operation, how)
+    with pytest.raises(OperationStateError, match="cancelled"):
+        change_rate(yard, operation, 7)
+
+
+def change_rate(yard: Yard, operation: Operation, rate: int, version: int | None = None) -> Operation:
+    with yard.database.tenant(yard.tenant_id) as connection:
+        seen = store.show(connection, operation.id).version if version is None else version
+        return store.change_rate(connection, operation.id, rate, version=seen, actor="ann", now=yard.now)
+
+
+def test_the_next_steps_keep_a_changed_rate(yard: Yard):
+    yard.fail(400, every=0.1)
+    operation = yard.request(rate=1)
+    yard.step(operation)
+    slow = yard.shown(operation).handled
+    assert slow == AHEAD.total_seconds()
+
+    changed = change_rate(yard, operation, 5)
+
+    assert (changed.rate, changed.version, changed.state) == (5, operation.version + 1, "running")
+    assert yard.trail()[-1].action == "bulk-rate"
+    assert yard.trail()[-1].detail == {"rate": 5, "rate_before": 1}
+    yard.step(operation)
+    assert yard.shown(operation).handled == slow  # their turns are still to come
+    yard.now += timedelta(minutes=1)
+    yard.step(operation)
+    assert yard.shown(operation).handled - slow == 5 * 60
+
+
+@pytest.mark.parametrize("rate", [0, 501])
+def test_a_rate_is_not_changed_beyond_its_bounds(yard: Yard, rate: int):
+    yard.fail()
+    operation = yard.request(rate=3)
+    with pytest.raises(RejectedRequestError, match="between 1 and 500 dead letters per second"):
+        change_rate(yard, operation, rate)
+    with pytest.raises(VersionError):
+        change_rate(yard, operation, 4, operation.version + 1)
+    assert yard.shown(operation).rate == 3
 
 
 def test_who_has_not_seen_the_operation_as_it_is_does_not_steer_it(yard: Yard, make_tenant: Callable[..., UUID]):

@@ -316,7 +316,7 @@ def test_operation_belongs_to_its_tenant(
 
 @pytest.mark.parametrize("rate", [0, -1, 1001])
 def test_a_rate_that_is_none_is_refused(ask: Callable[..., Operation], rate: int):
-    with pytest.raises(RejectedRequestError, match="must be within 1 and 1000"):
+    with pytest.raises(RejectedRequestError, match="must be between 1 and 1000"):
         ask(rate=rate)
 
 

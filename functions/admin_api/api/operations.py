@@ -26,6 +26,8 @@ from counterfoil.documents import reprocess
 from counterfoil.errors import RejectedRequestError, TransientError, VersionError, sentence
 from counterfoil.operations import engine, store
 from counterfoil.operations.store import (
+    MAX_RATES,
+    REPROCESSING,
     Action,
     LetterAction,
     NewOperation,
@@ -58,7 +60,7 @@ RETRY_RATE = 50
 REPROCESSING_RATE = 60
 """Default rate of reprocessing: documents per minute."""
 NO_OPERATION = "There is no such operation."
-Rate = Annotated[int, Field(ge=1, le=bulk.MAX_RATE, description="Dead letters per second.")]
+Rate = Annotated[int, Field(ge=1, le=MAX_RATES["retry"], description="Dead letters per second.")]
 
 logger = Logger()
 routes = Routes()
@@ -93,14 +95,14 @@ class BulkRetry(Bulk):
 class BulkResolution(Bulk):
     """Letters whose failure was dealt with in another way, and how."""
 
-    rate: Rate = bulk.MAX_RATE
+    rate: Rate = MAX_RATES["resolve"]
     notes: Note | None = Field(default=None, description="Needed, unless it is a dry run.")
 
 
 class BulkIgnoring(Bulk):
     """Letters that nothing is done about, and why."""
 
-    rate: Rate = bulk.MAX_RATE
+    rate: Rate = MAX_RATES["ignore"]
     reason: Note | None = Field(default=None, description="Needed, unless it is a dry run.")
 
 
@@ -185,7 +187,19 @@ class ReprocessingRequest(BaseModel):
     action: reprocess.Kind = Field(description="extract: read the files again, then match. match: only that.")
     received_from: Moment | None = Field(default=None, description=f"Received then or later. {IN_UTC}")
     received_until: Moment | None = Field(default=None, description=f"Received before, and before now. {IN_UTC}")
-    rate: int = Field(default=REPROCESSING_RATE, ge=1, le=reprocess.MAX_RATE, description="Documents per minute.")
+    rate: int = Field(default=REPROCESSING_RATE, ge=1, le=MAX_RATES["match"], description="Documents per minute.")
+
+
+class OperationChange(BaseModel):
+    """The new rate of an operation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rate: int = Field(
+        ge=1,
+        le=max(MAX_RATES.values()),
+        description=f"Dead letters per second (at most {MAX_RATES['retry']}), or documents per minute.",
+    )
 
 
 DOING: dict[LetterAction, str] = {"retry": "Trying again", "resolve": "Resolving", "ignore": "Ignoring"}
@@ -438,6 +452,8 @@ _SHOWN = responses({200: (OperationProgress, "Its progress.")}, 404, 422)
 _SHOWN[200]["headers"] = VERSIONED
 _STEERED = responses({200: (OperationProgress, "It is done.")}, 404, 409, 412, 413, 422, 428, 429)
 _STEERED[200]["headers"] = VERSIONED
+_RATE_CHANGED = responses({200: (OperationProgress, "It is done.")}, 400, 404, 409, 412, 413, 415, 422, 428, 429)
+_RATE_CHANGED[200]["headers"] = VERSIONED
 
 
 @routes.post("/api/admin/operations", summary="Reprocess documents", tags=["operations"], responses=_STORED)
@@ -547,6 +563,30 @@ def resume_operation(request: Request, operation_id: Id, condition: IfMatch = No
 def cancel_operation(request: Request, operation_id: Id, condition: IfMatch = None) -> Response[OperationProgress]:
     """An operation ends permanently, after the work that it has begun."""
     return _steered(request, operation_id, "cancel", condition)
+
+
+@routes.patch(
+    "/api/admin/operations/<operation_id>",
+    summary="Change the rate of an operation",
+    tags=["operations"],
+    responses=_RATE_CHANGED,
+)
+def change_operation(
+    request: Request, operation_id: Id, asked: Annotated[OperationChange, Body()], condition: IfMatch = None
+) -> Response[OperationProgress]:
+    """The next items of an operation are begun at another rate. The role is that of the request."""
+    tenant_id, slug, id_ = owned(request, operation_id)
+    with request.database.tenant(tenant_id) as connection:
+        action = store.show(connection, id_).action
+    role = Role.ADMIN if action in REPROCESSING else Role.OPERATOR
+    request.admit("Changing the rate", slug, tenant_id, role=role)
+    by = request.caller.named()
+    version = required_version(condition)
+    operation = request.commit(
+        tenant_id,
+        lambda connection: store.change_rate(connection, id_, asked.rate, version=version, actor=by, now=request.now),
+    )
+    return versioned(progress(operation, slug, request.caller))
 
 
 _STEERING: dict[Steer, str] = {"pause": "Pausing", "resume": "Resuming", "cancel": "Cancelling"}

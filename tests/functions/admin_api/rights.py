@@ -305,6 +305,9 @@ RIGHTS: dict[str, Right] = {
     ),
     "GET /api/admin/operations": _tenant(Role.VIEWER, "/api/admin/operations"),
     "GET /api/admin/operations/{operation_id}": _thing(Role.VIEWER, _operation("")),
+    "PATCH /api/admin/operations/{operation_id}": _thing(
+        Role.OPERATOR, lambda things: Asked(f"/api/admin/operations/{things.operation}", body={"rate": 2})
+    ),
     "GET /api/admin/operations/{operation_id}/items": _thing(Role.VIEWER, _operation("/items")),
     "POST /api/admin/operations/{operation_id}/pause": _thing(Role.OPERATOR, _operation("/pause")),
     "POST /api/admin/operations/{operation_id}/resume": _thing(

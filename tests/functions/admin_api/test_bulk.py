@@ -45,6 +45,11 @@ def post(ask: Ask, path: str, body: object = None, *, groups: str = OPERATOR, ve
     return ask({} if body is None else body, method="POST", path=f"{ROOT}{path}", groups=groups, headers=headers)
 
 
+def patch(ask: Ask, path: str, body: object, *, groups: str = OPERATOR, version: int | None = None) -> Answer:
+    headers = {} if version is None else {"if-match": f'"{version}"'}
+    return ask(body, method="PATCH", path=f"{ROOT}{path}", groups=groups, headers=headers)
+
+
 def carry_out(database: Database, operation: dict[str, Any], acme: UUID, admin: Connection) -> None:
     """What the worker does, minutes later."""
     ((now,),) = admin.execute("SELECT now()").fetchall()
@@ -176,6 +181,20 @@ def test_an_operation_is_paused_resumed_and_cancelled_at_its_current_version(
     assert actions == ["bulk-cancel", "bulk-resume", "bulk-pause", "bulk-retry"]
 
 
+def test_the_rate_of_an_operation_is_changed_at_its_current_version(ask: Ask, fail: Callable[..., list[UUID]]):
+    fail(2)
+    asked = post(ask, "/dlq/bulk-retry", ALL).body
+    path, version = f"/operations/{asked['operation_id']}", asked["version"]
+    assert patch(ask, path, {"rate": 7}).status == 428
+    assert patch(ask, path, {"rate": 7}, version=version + 1).status == 412
+    assert patch(ask, path, {"rate": 501}, version=version).status == 422
+    assert patch(ask, path, {}, version=version).status == 422
+    changed = patch(ask, path, {"rate": 7}, version=version)
+    assert (changed.status, changed.body["rate"], changed.headers["ETag"]) == (200, 7, f'"{version + 1}"')
+    assert post(ask, f"{path}/cancel", version=version + 1).status == 200
+    assert patch(ask, path, {"rate": 8}, version=version + 2).status == 409
+
+
 def test_operations_are_listed_by_pages_the_newest_first(ask: Ask, acme: UUID):
     asked = [post(ask, "/dlq/bulk-retry", ALL).body["operation_id"] for _ in range(3)]
     first = get(ask, "/operations", limit="2").body
@@ -284,6 +303,11 @@ def test_reprocessing_is_requested_by_admins(ask: Ask, acme: UUID, admin: Connec
     assert get(ask, f"{path}/items").body["items"] == []
     paused = post(ask, f"{path}/pause", version=stored.body["version"])
     assert (paused.status, paused.body["state"]) == (200, "paused")
+    version = paused.body["version"]
+    assert patch(ask, path, {"rate": 900}, version=version).status == 403
+    changed = patch(ask, path, {"rate": 900}, groups=ADMIN, version=version)
+    assert (changed.status, changed.body["rate"], changed.body["state"]) == (200, 900, "paused")
+    assert get(ask, "/dlq/audit").body["entries"][0]["action"] == "reprocessing rate changed"
     post(ask, "/dlq/bulk-retry", ALL)
     assert [one["action"] for one in get(ask, "/operations", action="extract").body["operations"]] == ["extract"]
     assert len(get(ask, "/operations").body["operations"]) == 2

@@ -44,6 +44,7 @@ NOT_ALL_IN_THE_FORM = {
     *(f"POST /api/admin/queues/{{worker}}/{word}" for word in ("pause", "resume")),
     *BULK,
     "POST /api/admin/operations",
+    "PATCH /api/admin/operations/{operation_id}",
     *(f"POST /api/admin/operations/{{operation_id}}/{word}" for word in ("pause", "resume", "cancel")),
     "PUT /api/users/{user_id}/profile",
     "POST /api/admin/offers",

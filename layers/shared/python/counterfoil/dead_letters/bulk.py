@@ -37,8 +37,6 @@ from counterfoil.operations.store import NewOperation, Operation, OperationItem,
 from counterfoil.tasks.task_type import InvalidPayloadError
 
 _BECOMES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "resolved", "ignore": "ignored"}
-MAX_RATE = 500
-"""Dead letters per second."""
 MOST_NAMED = 1_000
 """Dead letters that a caller may list."""
 COUNTED = 10_000
@@ -78,8 +76,6 @@ def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
         raise RejectedRequestError(f"The note is empty, or longer than {LONGEST_NOTE} characters.")
     if new.action != "retry" and new.note is None:
         raise RejectedRequestError("A note is needed: say why.")
-    if new.rate is None or not 1 <= new.rate <= MAX_RATE:
-        raise RejectedRequestError(f"The rate must be between 1 and {MAX_RATE} dead letters per second.")
     if new.canary is not None and (new.action != "retry" or new.canary < 1):
         raise RejectedRequestError("A canary is some letters, at least one, that are tried again first.")
     if new.filter is None and not 1 <= len(set(job_ids)) <= MOST_NAMED:

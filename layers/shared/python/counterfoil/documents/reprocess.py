@@ -17,8 +17,6 @@ from counterfoil.operations.engine import Applied, Definition, Turns
 from counterfoil.operations.store import REPROCESSING, NewOperation, Operation
 
 Kind = Literal["extract", "match"]
-MAX_RATE = 1000
-"""Documents per minute."""
 WHY = {"extract": "The document is extracted again.", "match": "The document is matched again."}
 
 
@@ -39,8 +37,6 @@ def request(  # the facts of a request
         RejectedRequestError: the rate is out of bounds, or no time is between the two.
     """
     until = min(received_until or now, now)
-    if not 1 <= rate <= MAX_RATE:
-        raise RejectedRequestError(f"The rate must be within 1 and {MAX_RATE} documents per minute.")
     if received_from is not None and received_from >= until:
         raise RejectedRequestError("The documents' time must begin before its end, and before now.")
     filter_ = {"received_from": received_from and received_from.isoformat(), "received_until": until.isoformat()}

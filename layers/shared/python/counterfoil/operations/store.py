@@ -25,6 +25,8 @@ LISTING: tuple[Action, ...] = get_args(LetterAction)
 """Actions whose operations list their items. The others walk their data."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
 """Worker of each action on documents. The other actions are on dead letters."""
+MAX_RATES: Mapping[str, int] = {**dict.fromkeys(LISTING, 500), **dict.fromkeys(REPROCESSING, 1000)}
+"""Highest rate of each action that has one: dead letters per second, or documents per minute."""
 State = Literal["waiting", "canary", "running", "paused", "done", "cancelled", "stopped"]
 Result = Literal["done", "failed", "skipped"]
 RESULTS: tuple[Result, ...] = ("done", "failed", "skipped")
@@ -100,7 +102,7 @@ class Operation:
             name = f"bulk-{self.action if event == 'request' else event}"
             return audit.Operation(by, name, [str(self.id)], at, note, before, self.version, detail)
         if self.action in REPROCESSING:
-            detail = {"what": self.action, "rate": self.rate}
+            detail = {"what": self.action, "rate": self.rate, **detail}
         named = _EVENTS[self.action].get(event)
         return None if named is None else audit.Operation(by, named, [self.audit_target], at, detail=detail)
 
@@ -111,7 +113,8 @@ class Operation:
 
 
 def _named(noun: str, request: str) -> Mapping[str, str]:
-    return {"request": request, "pause": f"{noun} paused", "resume": f"{noun} resumed", "cancel": f"{noun} cancelled"}
+    done = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "rate": "rate changed"}
+    return {"request": request, **{event: f"{noun} {what}" for event, what in done.items()}}
 
 
 _EVENTS: Mapping[str, Mapping[str, str]] = {
@@ -160,13 +163,27 @@ RETURNING {COLUMNS}
 
 
 def insert(connection: Connection, tenant_id: UUID, new: NewOperation) -> Operation:
-    """Store an operation. The caller records it in the audit trail."""
+    """Store an operation. The caller records it in the audit trail.
+
+    Raises:
+        RejectedRequestError: the rate is out of bounds.
+    """
+    _check_rate(new.action, new.rate)
     state = "waiting" if new.action in LISTING else "running"
     columns = {"filter": new.filter, "file": new.file}
     json = {name: None if value is None else Jsonb(dict(value)) for name, value in columns.items()}
     values = {**vars(new), **json, "tenant": tenant_id, "state": state}
     (row,) = connection.execute(_INSERT.encode(), values).fetchall()
     return Operation(*row)
+
+
+def _check_rate(action: Action, rate: int | None) -> None:
+    most = MAX_RATES.get(action)
+    if most is None and rate is not None:
+        raise RejectedRequestError(f"Operations of the action '{action}' have no rate.")
+    if most is not None and (rate is None or not 1 <= rate <= most):
+        unit = "documents per minute" if action in REPROCESSING else "dead letters per second"
+        raise RejectedRequestError(f"The rate must be between 1 and {most} {unit}.")
 
 
 def record(
@@ -300,12 +317,10 @@ def steer(
         VersionError: it is not at `version`.
         OperationStateError: it has ended, or is paused already, or is not paused.
     """
-    operation = show(connection, operation_id, lock=True)
-    if operation.version != version:
-        raise VersionError(f"The operation has changed: it is at version {operation.version}.")
+    operation = _lock(connection, operation_id, version)
     becomes: dict[Steer, State] = {"pause": "paused", "resume": operation.active_state, "cancel": "cancelled"}
     is_allowed = how == "cancel" or (operation.state == "paused") == (how == "resume")
-    if operation.ended_at is not None or not is_allowed:
+    if not is_allowed:
         raise OperationStateError(f"The operation is {operation.state}.")
     values = {
         "id": operation_id,
@@ -318,6 +333,42 @@ def steer(
     changed = Operation(*row)
     record(connection, changed, how, actor, now)
     return changed
+
+
+_CHANGE_RATE = f"""
+UPDATE operation SET rate = %s, version = version + 1 WHERE id = %s RETURNING {COLUMNS}
+"""  # noqa: S608  # the columns of the dataclass
+
+
+def change_rate(
+    connection: Connection, operation_id: UUID, rate: int, *, version: int, actor: str, now: datetime
+) -> Operation:
+    """Change the rate of an operation, and record it in the audit trail.
+
+    Items that were begun keep their turns: up to 75 seconds of the rate before.
+
+    Raises:
+        NoOperationError: the tenant has no such operation.
+        VersionError: it is not at `version`.
+        OperationStateError: it has ended.
+        RejectedRequestError: the action has no rate, or the rate is out of bounds.
+    """
+    operation = _lock(connection, operation_id, version)
+    _check_rate(operation.action, rate)
+    (row,) = connection.execute(_CHANGE_RATE.encode(), [rate, operation_id]).fetchall()
+    changed = Operation(*row)
+    record(connection, changed, "rate", actor, now, {"rate": rate, "rate_before": operation.rate})
+    return changed
+
+
+def _lock(connection: Connection, operation_id: UUID, version: int) -> Operation:
+    """Lock and return an operation that has not ended and is at `version`. Raises as `steer`."""
+    operation = show(connection, operation_id, lock=True)
+    if operation.version != version:
+        raise VersionError(f"The operation has changed: it is at version {operation.version}.")
+    if operation.ended_at is not None:
+        raise OperationStateError(f"The operation is {operation.state}.")
+    return operation
 
 
 # -- retention --------------------------------------------------------------------------------------------------------
