@@ -31,12 +31,12 @@ Connection = psycopg.Connection[TupleRow]
 T = TypeVar("T")
 
 CONFLICT_TRIES = 3
-"""How often a transaction that lost against another one runs in all, before its error leaves the process."""
+"""Attempts at a transaction that loses conflicts, before the error is raised."""
 CONNECT_SECONDS = 10
 KEEPALIVE_SECONDS = 5
-"""Silence before TCP probes a peer, and between two probes."""
+"""Idle time before TCP probes the peer, and time between two probes."""
 LOCK_SECONDS = 10
-"""Longest wait for a lock: shorter than any lease, so that a waiter fails while it still owns its work."""
+"""Longest wait for a lock. It is shorter than any lease, so a waiting attempt fails while it holds its claim."""
 IDLE_SECONDS = 8
 """Longest pause inside a transaction. A frozen Lambda environment must not keep its locks from others for longer."""
 TRANSACTION_SECONDS = 60
@@ -56,53 +56,53 @@ BY_INDEX = """
 set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
 set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 """
-"""For a transaction whose every statement is a walk along indexes. psycopg prepares what runs often, and a plan made
-while tables were small or not analysed would read them whole for as long as its connection lives: that choice is taken
-away. Nor is there anything to gain from a plan of its own for each execution, which costs more than it."""
+"""Settings of a transaction that forces index plans. psycopg prepares frequent statements. A plan of the time when a
+table was small or not analyzed would scan it completely as long as the connection lives. Planning each execution costs
+more than it gains."""
 _BY_INDEX = b", " + " ".join(BY_INDEX.split()).encode()
 _NOT_DURABLE = b"; SET LOCAL synchronous_commit = off"
 
-# Which SQLSTATE codes, or classes of them (their first two letters), a later try can cure. All others are refusals.
+# SQLSTATE codes, or classes of them (the first two letters), of errors that a retry can cure. All others are permanent.
 _CONFLICTS = {
     "40P01",  # deadlock
     "40001",  # serialization failure
-    "55P03",  # lock time-out
-    "25P02",  # a transaction that went on after an error which nobody mapped
-    "26000",  # a prepared statement that a fail-over or a proxy left behind: psycopg prepares it again
+    "55P03",  # lock timeout
+    "25P02",  # a statement in a transaction that has failed
+    "26000",  # a prepared statement lost in a failover or by a proxy: psycopg prepares it again
 }
 _UNAVAILABLE = {
     "08",  # connection
-    "25006",  # read-only: a fail-over is under way
-    "25P03",  # the time-outs of an idle and of any transaction
+    "25006",  # read-only: a failover is in progress
+    "25P03",  # the timeouts of an idle and of any transaction
     "25P04",
-    "28",  # signing in: an IAM token that has expired is made anew for the next connection
+    "28",  # an expired IAM token: the next connection gets a new one
     "3D",  # no such database: it is being restored
-    "40",  # a transaction rolled back for another reason, or whose end is unknown
+    "40",  # another rollback, or a transaction with an unknown outcome
     "53",  # too many connections, out of memory, disk full
-    "55000",  # an object that is not ready yet, in use, or made by a transaction under way
+    "55000",  # an object is in use, or its transaction is in progress
     "55006",
     "55P04",
-    "57",  # shutting down, starting up, cancelled by an operator or a time-out
-    "58",  # PostgreSQL's own surroundings fail
-    "XX",  # PostgreSQL itself fails, as a 5xx is for a service
+    "57",  # shutting down, starting up, canceled by an operator or a timeout
+    "58",  # a system error outside PostgreSQL
+    "XX",  # an internal error of PostgreSQL
 }
 _REFUSED_BY_CLIENT = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.IntegrityError)
-"""What psycopg raises without asking the server, and so without a SQLSTATE, when a statement makes no sense."""
+"""Errors of invalid statements that psycopg raises without the server, and so without a SQLSTATE."""
 
 
 class CommitUnknownError(DatabaseUnavailableError):
-    """The connection was lost while a commit was under way: it may have happened or not."""
+    """The connection was lost during a commit, so the outcome is unknown."""
 
 
 def mapped(error: psycopg.Error) -> CounterfoilError:
-    """The error of our tree for one of psycopg's, its pool's among them, by SQLSTATE.
+    """Map an error of psycopg or its pool by SQLSTATE.
 
-    The statement's parameters are never part of the message, nor is the server's text, which can quote them.
+    The message has neither the parameters nor the text of the server, which can quote them.
     """
     state = error.sqlstate or ""
     name = f"{type(error).__name__} ({state or 'no SQLSTATE'})"
     if state in _CONFLICTS or (state == "0A000" and error.diag.source_function == "RevalidateCachedQuery"):
-        # The last one: a migration has changed what a prepared statement returns. psycopg prepares it again.
+        # 0A000: a migration changed the columns of a prepared statement, and psycopg prepares it again.
         return ConflictError(f"PostgreSQL ended the transaction: {name}")
     if (state in _UNAVAILABLE or state[:2] in _UNAVAILABLE) if state else not isinstance(error, _REFUSED_BY_CLIENT):
         return DatabaseUnavailableError(f"PostgreSQL is not available: {name}")
@@ -111,7 +111,7 @@ def mapped(error: psycopg.Error) -> CounterfoilError:
 
 
 def retry_conflicts(action: Callable[[], T]) -> T:
-    """Run `action`, which opens its own transaction, again when PostgreSQL ended it in favour of another one.
+    """Run `action`, which opens a transaction, and repeat it after a conflict.
 
     Raises:
         ConflictError: it lost CONFLICT_TRIES times.
@@ -125,11 +125,11 @@ def retry_conflicts(action: Callable[[], T]) -> T:
 
 
 class Opening(NamedTuple):
-    """What a transaction is begun with."""
+    """Settings of a new transaction."""
 
     setting: str
     value: str
-    """Of `setting`, which says whose rows it sees."""
+    """Value of `setting`, which decides about the visible rows."""
     lock_seconds: int
     seconds: float
     """Longest transaction."""
@@ -139,7 +139,7 @@ class Opening(NamedTuple):
 
 @lru_cache(maxsize=1_000)
 def _statements(opening: Opening) -> bytes:
-    """What begins a transaction: of each tenant the same again and again."""
+    """Return the statements that begin a transaction. They repeat for each tenant."""
     composed = _OPEN.format(
         setting=opening.setting,
         value=opening.value,
@@ -161,7 +161,7 @@ class _TextsDumper(Dumper):
 
 
 class _PrintedDumper(Dumper):
-    """Of what stands in an array as Python prints it."""
+    """Dumper of values that an array has as Python prints them."""
 
     def dump(self, obj: list[Any]) -> bytes:
         return ("{" + ",".join(map(str, obj)) + "}").encode()
@@ -200,18 +200,18 @@ def _dumper_of(values: list[Any]) -> type[Dumper] | None:
 
 
 class _ListDumper(ListDumper):
-    """Makes arrays of lists; those of only texts, ids, integers or booleans at once.
+    """Converts lists to arrays; those of only texts, ids, integers or booleans at once.
 
-    psycopg looks at each element of those, too. So the five arrays of a look at thirty keys take 16 microseconds in the
-    place of 80.
+    psycopg would inspect each element. This makes the five arrays of a search by thirty keys take 16 microseconds
+    instead of 80.
     """
 
     def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002  # psycopg's name
-        """What dumpers are told apart by: the one that is for all of such a list, or as psycopg does."""
+        """Return the dumper for all elements of such a list, or the key of psycopg."""
         return _dumper_of(obj) or super().get_key(obj, format)
 
     def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # type: ignore[override]  # noqa: A002
-        """The dumper of such a list."""
+        """Return the dumper of such a list."""
         found = _dumper_of(obj)
         return super().upgrade(obj, format) if found is None else found(list, self._tx)
 
@@ -266,7 +266,7 @@ class DatabaseClock:
 
 
 class Database:
-    """Transactions, each for one tenant or for delivery as such, on pooled connections."""
+    """Transactions on pooled connections, each for one tenant or for delivery."""
 
     def __init__(self, conninfo: str | Callable[[], str], *, max_connections: int = 4) -> None:
         """`conninfo` may be a function, called for each new connection: IAM tokens live 15 minutes."""
@@ -277,10 +277,10 @@ class Database:
             min_size=0,
             max_size=max_connections,
             timeout=CONNECT_SECONDS,
-            # The pool doubles its pauses while the database is away; after this long it starts again at the first.
+            # The pool doubles its pauses while the database is unavailable, and restarts them after this time.
             reconnect_timeout=CONNECT_SECONDS,
             kwargs={
-                "autocommit": True,  # a transaction is begun with its settings
+                "autocommit": True,  # transactions begin with their settings
                 "connect_timeout": CONNECT_SECONDS,
                 "tcp_user_timeout": CONNECT_SECONDS * 1000,
                 "keepalives_idle": KEEPALIVE_SECONDS,
@@ -293,7 +293,7 @@ class Database:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, max_connections: int = 4) -> "Database":
-        """DATABASE_URL where it is set (the local cloud), else DATABASE_HOST with an IAM token for DATABASE_USER.
+        """Connect to DATABASE_URL (local cloud), or to DATABASE_HOST with an IAM token for DATABASE_USER.
 
         Raises:
             InvalidSettingsError: neither is set.
@@ -317,10 +317,10 @@ class Database:
 
     @contextmanager
     def tenant(self, tenant_id: UUID, *, by_index: bool = False, seconds: float | None = None) -> Iterator[Connection]:
-        """One transaction that sees this tenant's rows alone; committed at the end, rolled back on any exception.
+        """Open a transaction that sees only the rows of this tenant. An exception rolls it back.
 
-        Where every statement of it is a walk along indexes (`BY_INDEX`), it is planned `by_index` alone. After
-        `seconds` PostgreSQL ends it, and a little later the client does.
+        `by_index` forces index plans (`BY_INDEX`). After `seconds` PostgreSQL ends it, and shortly afterwards the
+        client does.
 
         Raises:
             ConflictError, DatabaseUnavailableError, CommitUnknownError, RejectedStatementError: mapped from psycopg.
@@ -337,10 +337,10 @@ class Database:
         by_index: bool = False,
         seconds: float | None = None,
     ) -> Iterator[Connection]:
-        """One transaction as the delivery role: every tenant's life cycles, no content. As `tenant`.
+        """Open a transaction of the delivery role, which sees the life cycles of all tenants and no content.
 
-        Where it is not `durable`, a crash of the server soon after the commit may lose it: for what is then only done
-        once more.
+        A server crash soon after the commit can lose it unless it is `durable`. Such changes must be repeatable.
+        Otherwise, it is like `tenant`.
         """
         with self._transaction(
             "role", "counterfoil_delivery", lock_seconds, durable=durable, by_index=by_index, seconds=seconds
@@ -370,7 +370,7 @@ class Database:
                 self._roll_back(connection)
                 if isinstance(error, psycopg.Error):
                     raise mapped(error) from error
-                if isinstance(error, UnicodeEncodeError):  # what psycopg lets through of Python's
+                if isinstance(error, UnicodeEncodeError):  # psycopg does not map this error of Python
                     raise RejectedStatementError("PostgreSQL cannot store a text with half a surrogate pair") from error
                 raise
             try:
@@ -385,10 +385,10 @@ class Database:
             self._pool.putconn(connection)
 
     def _opened(self, opening: Opening) -> BoundedConnection:
-        """A connection with a transaction begun.
+        """Return a connection with a new transaction.
 
-        One that died in the pool, while the environment was frozen or the database away, is found by the transaction's
-        first statement: nothing was done, so the next one is taken. No statement of its own asks whether it lives.
+        The first statement fails on a connection that was lost in the pool, while the environment was frozen or the
+        database was unavailable. Then the next connection is used. This saves a separate statement for the check.
         """
         dead, deadline = 0, monotonic() + opening.seconds + ANSWER_SECONDS
         while True:
@@ -409,7 +409,7 @@ class Database:
     def _begin(self, connection: Connection, opening: Opening) -> None:
         asked = self.clock.local()
         cursor = connection.execute(_statements(opening), prepare=False)
-        cursor.nextset()  # after the one of BEGIN
+        cursor.nextset()  # skip the result of BEGIN
         (microseconds, *_) = cursor.fetchall()[0]
         self.clock.set(datetime.fromtimestamp(microseconds / 1_000_000, UTC), asked)
 
@@ -418,7 +418,7 @@ class Database:
         try:
             connection.rollback()
         except psycopg.Error:
-            connection.close()  # the server ends the transaction of a connection that is gone
+            connection.close()  # the server ends the transaction of a closed connection
 
     def close(self) -> None:
         """Close every connection."""
@@ -427,12 +427,10 @@ class Database:
 
 @contextmanager
 def keeper(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
-    """One transaction as counterfoil_keeper itself, as which `database` is signed in to. Raises as `Database.tenant`.
+    """Open a transaction as counterfoil_keeper, the user of `database`. Raises as `Database.tenant`.
 
-    After `seconds`, PostgreSQL ends it.
-
-    The delivery role is not enough: workers may take it, and have no business with people's addresses, nor with what is
-    past keeping.
+    After `seconds`, PostgreSQL ends it. The delivery role is not sufficient, because workers can use it, and they must
+    not see addresses of people or delete expired rows.
     """
     with database.delivery(seconds=seconds) as connection:
         connection.execute("SET LOCAL ROLE counterfoil_keeper")
@@ -451,7 +449,7 @@ def all_tenants(database: Database) -> Iterator[Connection]:
 
 
 def iam_conninfo(settings: Settings) -> str:
-    """How to connect to RDS Proxy with a fresh IAM token. TLS is required and the server's certificate verified."""
+    """Return the connection string for RDS Proxy, with a new IAM token and verified TLS."""
     from counterfoil import aws
 
     token = aws.client("rds").generate_db_auth_token(

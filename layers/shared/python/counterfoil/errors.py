@@ -1,32 +1,31 @@
-"""The errors of Counterfoil: one tree, in which each class knows whether a later try can help.
+"""The error tree of Counterfoil. The class of an error decides whether a retry can help.
 
 CounterfoilError
- ├── TransientError                 a later try can cure it
- │    ├── DatabaseUnavailableError  no connection, a fail-over, too many connections
- │    ├── ConflictError             deadlock, serialization failure, lock time-out: first retried in process
- │    ├── ServiceUnavailableError   a call to a service was throttled, timed out or answered 5xx
+ ├── TransientError                 a retry can succeed
+ │    ├── DatabaseUnavailableError  no connection, a failover, too many connections
+ │    ├── ConflictError             deadlock, serialization failure, lock timeout; retried in process first
+ │    ├── ServiceUnavailableError   a call to a service was throttled, timed out or returned 5xx
  │    ├── InvalidAnswerError        a language model's answer is empty, not valid JSON, or fails its schema
  │    ├── ParserError               the process that reads files did not start, was killed, or failed unexpectedly
- │    ├── NewerSchemaError          a message of a version that this code does not know yet: a deployment is under way
- │    └── CancelledError            the try was stopped at the deadline of its invocation
- ├── PermanentError                 no later try can cure it
- │    ├── InvalidMessageError       a queue message that cannot be read
- │    ├── InvalidDocumentError      a file that cannot be a document: empty, damaged, encrypted, unsafe, incomplete
- │    ├── InvalidSettingsError      a setting is missing or wrong
+ │    ├── NewerSchemaError          a message with a newer version than this code, during a deployment
+ │    └── CancelledError            the attempt was stopped at the deadline of its invocation
+ ├── PermanentError                 a retry cannot succeed
+ │    ├── InvalidMessageError       an unreadable queue message
+ │    ├── InvalidDocumentError      an unreadable file: empty, damaged, encrypted, unsafe, incomplete
+ │    ├── InvalidSettingsError      a setting is missing or invalid
  │    ├── UnknownTenantError        work for a tenant that does not exist
- │    ├── CirclingError             work that was put off again and again, and never came to an end
- │    ├── InconsistentDataError     what is stored contradicts itself, or nothing can be computed from it
+ │    ├── CirclingError             a work item that was deferred too often
+ │    ├── InconsistentDataError     stored data contradicts itself
  │    ├── RejectedRequestError      a call to a service was refused (4xx)
- │    │    ├── VersionError         a change names a version that is not the current one
- │    │    └── ContextWindowError   a prompt is longer than its model can read, or its answer was cut off
+ │    │    ├── VersionError         a change of an outdated version
+ │    │    └── ContextWindowError   a prompt or an answer exceeds the limits of the model
  │    └── RejectedStatementError    PostgreSQL refused a statement: a constraint, a type, a missing privilege
- ├── DeferredError                  no failure: the work cannot go on just now, and the try gives its attempt back
- │    └── BreakerOpenError          the circuit breaker of a service that the work needs is open
- └── StaleClaimError                a newer claim exists: whatever this try does must change nothing
+ ├── DeferredError                  not a failure: the attempt ends without being counted
+ │    └── BreakerOpenError          the circuit breaker of a required service is open
+ └── StaleClaimError                a newer claim exists: this attempt must not write
 
-Foreign errors are mapped into this tree where they arise, once for each adapter: psycopg's in `db`, botocore's in
-`aws`, httpx's in `http`, pydantic's in `validation`. An error outside the tree is *unknown*; the retry
-policy says what that means.
+Each adapter maps the errors of its library into this tree: `db` those of psycopg, `aws` those of botocore, `http` those
+of httpx, `validation` those of pydantic. Other errors are *unknown*; the retry policy decides about them.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +35,7 @@ from typing import Any
 
 
 class CounterfoilError(Exception):
-    """Base of every error that Counterfoil raises on purpose."""
+    """Base class of all errors that Counterfoil raises."""
 
     code: str | None = None
     """Stable name of the failure: dead letters with one code are one group, whatever the message says.
@@ -52,31 +51,31 @@ class CounterfoilError(Exception):
 
 
 class TransientError(CounterfoilError):
-    """A failure that a later try can cure."""
+    """A failure that a retry can cure."""
 
 
 class DatabaseUnavailableError(TransientError):
-    """PostgreSQL cannot be reached or does not accept writes just now."""
+    """PostgreSQL cannot be reached or does not accept writes."""
 
 
 class ConflictError(TransientError):
-    """PostgreSQL ended the transaction in favour of another one; running it again is the cure."""
+    """PostgreSQL ended the transaction in favor of another one. It can be repeated."""
 
 
 class ServiceUnavailableError(TransientError):
-    """A service throttled the call, did not answer in time, or failed on its side."""
+    """A service throttled the call, timed out, or failed."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds after which the service asked to be called again, where it said so."""
+        """Seconds until the service accepts another call, if it returned them."""
 
 
 class InvalidAnswerError(TransientError):
-    """A language model's answer is empty, not valid JSON, or fails its schema: the next one may be good.
+    """The answer of a language model is empty, not valid JSON, or does not match its schema.
 
-    The message has a preview of the answer, which may repeat what a document says. It is stored with the work that
-    failed, where its tenant alone sees it; logs get `unquoted`.
+    The message has a preview of the answer, which can quote a document. Only the tenant sees it, and logs get
+    `unquoted`.
     """
 
     def __init__(self, message: str, *, preview: str | None = None) -> None:
@@ -90,29 +89,29 @@ class ParserError(TransientError):
 
 
 class NewerSchemaError(TransientError):
-    """A message names a schema version newer than this code."""
+    """A message has a newer schema version than this code."""
 
     code = "newer_schema"
 
 
 class CancelledError(TransientError):
-    """The try was stopped before it ended, since its invocation is about to."""
+    """The attempt was stopped because its invocation is about to end."""
 
     code = "canceled"
 
 
 class PermanentError(CounterfoilError):
-    """A failure that no later try can cure."""
+    """A failure that no retry can cure."""
 
 
 class InvalidMessageError(PermanentError):
-    """A queue message cannot be read. The sentence says what is wrong with it; it never quotes the body."""
+    """A queue message is unreadable. The error message gives the reason and does not quote the body."""
 
     code = "invalid_message"
 
 
 class InvalidDocumentError(PermanentError):
-    """A file cannot be a document. The sentence says what is wrong and what to do; it never quotes the content."""
+    """A file is unreadable. The message gives the reason and the remedy, and does not quote the content."""
 
     code: str
 
@@ -121,13 +120,13 @@ class InvalidDocumentError(PermanentError):
 
 
 class InvalidSettingsError(PermanentError):
-    """A setting is missing or wrong. The sentence names the variable."""
+    """A setting is missing or invalid. The message names the variable."""
 
 
 class UnknownTenantError(PermanentError):
     """A key or an address names a tenant that does not exist.
 
-    The message may quote addresses of a mail, for whoever looks after delivery to add one of them; logs get `unquoted`.
+    The message can quote addresses of a mail, so that an operator can add one of them. Logs get `unquoted`.
     """
 
     def __init__(self, message: str, *, code: str, addresses: Sequence[str] = ()) -> None:
@@ -138,48 +137,47 @@ class UnknownTenantError(PermanentError):
 
 
 class CirclingError(PermanentError):
-    """Work was put off again and again, and never came to an end."""
+    """A work item was deferred too often."""
 
 
 class InconsistentDataError(PermanentError):
-    """What is stored contradicts itself, or nothing can be computed from it: a person has to put it right."""
+    """Stored data contradicts itself or is unusable. An operator must correct it."""
 
 
 class RejectedRequestError(PermanentError):
-    """A service refused the call, and would refuse it again."""
+    """A service refused the call. A retry would fail as well."""
 
 
 class VersionError(RejectedRequestError):
-    """A change names a version that is not the current one."""
+    """A change expects an outdated version."""
 
 
 class ContextWindowError(RejectedRequestError):
-    """A prompt is longer than its model can read, or the model's answer was cut off at its longest."""
+    """A prompt exceeds the context window of the model, or its answer was truncated."""
 
 
 class RejectedStatementError(PermanentError):
-    """PostgreSQL refused a statement, and would refuse it again."""
+    """PostgreSQL refused a statement. A retry would fail as well."""
 
 
 class DeferredError(CounterfoilError):
-    """The work cannot go on just now, through no fault of its own: the try gives its attempt back and is parked."""
+    """The work item cannot continue yet. The attempt is not counted, and the work item is parked."""
 
     def __init__(self, message: str, *, until: datetime, is_over: Callable[[Any], bool] | None = None) -> None:
         super().__init__(message)
         self.until = until
-        """When it is worth trying again."""
+        """Time of the next attempt."""
         self.is_over = is_over
-        """Says, on the connection of the transaction that parks the work, whether what was in its way has gone
-        meanwhile: then it is tried again at once. Whoever clears the way locks the work first, so that one sees the
-        other."""
+        """Whether the obstacle was removed, so that the next attempt can start at once. It is called in the transaction
+        that parks the work item. A transaction that removes the obstacle locks the work item first."""
 
 
 class BreakerOpenError(DeferredError):
-    """The circuit breaker of a service that the work needs is open."""
+    """The circuit breaker of a required service is open."""
 
 
 class StaleClaimError(CounterfoilError):
-    """A newer claim on the same work exists. Nothing may be written for this one."""
+    """A newer claim on the work item exists. This attempt must not write."""
 
 
 def code_of(error: BaseException) -> str | None:
@@ -220,10 +218,10 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def sentence(error: BaseException, *, for_log: bool = False) -> str:
-    """What may be said of an error outside the process: our own sentence, or the type and place of a foreign error.
+    """Return the message of an error of Counterfoil, or type and place of another error.
 
-    A foreign error's message can quote what it was reading, so it stays inside. A log gets no quotation of a
-    model's answer or of a mail's addresses either.
+    The messages of other errors can quote documents, so they are not shown. With `for_log`, answers of models and
+    addresses of mails are not quoted either.
     """
     if isinstance(error, CounterfoilError):
         said = error.unquoted if isinstance(error, InvalidAnswerError | UnknownTenantError) and for_log else str(error)

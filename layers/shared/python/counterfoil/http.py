@@ -1,7 +1,7 @@
-"""Calls over HTTP: httpx with a deadline that holds, a bounded body, and the mapping of its errors.
+"""HTTP calls: httpx with a hard deadline, a bounded body, and mapped errors.
 
-No message of an error has an address's path or query, a header or a body: they may hold secrets. Each call has a
-connection of its own: one kept from an earlier invocation may have died while the function was frozen.
+Error messages have no path, query, header or body, because they can contain secrets. Each call opens a new connection,
+because a connection of an earlier invocation may have been lost while the function was frozen.
 """
 
 import logging
@@ -26,11 +26,11 @@ from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUn
 T = TypeVar("T")
 
 LONGEST_BODY = 1_048_576
-"""Bytes of an answer."""
+"""Maximum size of a response body in bytes."""
 LONGEST_RETRY_AFTER = 86_400.0
-"""Seconds: who asks to be left alone for longer than a day is asked again after a day."""
+"""Maximum delay from a Retry-After header in seconds."""
 PORTS = {"http": 80, "https": 443}
-"""Where each scheme is spoken, unless an address says otherwise."""
+"""Default port of each scheme."""
 
 _TRANSIENT_STATUS = {408, 425, 429}
 _FOREIGN = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
@@ -42,22 +42,22 @@ _NO_ANSWER = (
     httpx.DecodingError,
 )
 _NAME = "sni_hostname"
-"""The extension of a request by which httpcore is told of the name that a server must have a certificate for."""
+"""Request extension of httpcore with the host name that the certificate must have."""
 _OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
 _AS_IT_IS = {"", "identity"}
 _DEFLATED = {"deflate", "gzip", "x-gzip"}
 _PARTING_SECONDS = 1.0
-"""Of a call's time: for giving what has come of an answer when its line is cut."""
+"""Part of the call's time that is reserved for returning a truncated body."""
 _CUT = "cut"
-"""The extension of a response that says whether its body is less than all of it."""
+"""Response extension: whether the body is truncated."""
 
-# At INFO, httpx logs the whole address of each call, and some addresses are secrets; httpcore, at DEBUG, headers.
+# httpx logs the URL of each call at INFO, which can be a secret; httpcore logs headers at DEBUG.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
 def mapped(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamError) -> CounterfoilError:
-    """The error of our tree for one of httpx's. Only its type, the host and the status are told."""
+    """Map an error of httpx. The message has only its type, the host and the status."""
     if isinstance(error, httpx.HTTPStatusError):
         return _refusal(error.response)
     host = _host(error)
@@ -67,17 +67,17 @@ def mapped(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamError) -> Cou
 
 
 def check(response: httpx.Response) -> None:
-    """Accept an answer with a status of 2xx.
+    """Accept a response with a 2xx status.
 
     Raises:
-        ServiceUnavailableError: 408, 425, 429 or any 5xx; with Retry-After, where it was sent.
-        RejectedRequestError: any other status, redirects among them.
+        ServiceUnavailableError: 408, 425, 429 or any 5xx, with Retry-After if present.
+        RejectedRequestError: any other status, including redirects.
     """
     if not response.is_success:
         raise _refusal(response)
 
 
-def send(  # noqa: PLR0913  # an interface between several pieces
+def send(  # noqa: PLR0913
     method: str,
     url: str,
     *,
@@ -92,23 +92,21 @@ def send(  # noqa: PLR0913  # an interface between several pieces
     checked_by: Callable[[httpx.Response], None] = check,
     connect_to: Callable[[str, str, int], str] | None = None,
 ) -> httpx.Response:
-    """Make one call and read its whole answer. No redirect is followed.
+    """Make a call and return its response with the body. Redirects are not followed.
 
-    `connect` and `read` are seconds without progress, `total` bounds all of it, the look-up of the name included.
-    `checked_by` says what is an acceptable answer. Where `longest_body` is None, the body of the answer is left unread;
-    one that is longer, cannot be inflated or does not come to its end is refused; or, with `cut`, as much is given as
-    has come (see `is_cut`), for what the call was made for has happened. A body is asked for as it is; one that is
-    compressed all the same is measured while it is inflated. The certificates trusted are the system's, or those of
-    SSL_CERT_FILE.
+    `connect` and `read` limit the seconds without progress, and `total` limits the whole call including DNS.
+    `checked_by` raises an error if the response is not acceptable. If `longest_body` is None, the body is not read. A
+    body that is too long, incomplete or cannot be decompressed is an error. With `cut`, its beginning is returned
+    instead (see `is_cut`), because the call has had its effect. The size of a compressed body is limited during
+    decompression. Trusted certificates are those of the system or of SSL_CERT_FILE.
 
-    `connect_to` is given scheme, host and port, and returns the IP address to connect to, in the place of any that
-    the name is resolved to; what it raises is raised. The call is still made to the name: Host, SNI and certificate.
-    No proxy is used then, for it would resolve the name by itself.
+    `connect_to` gets scheme, host and port, and returns the IP address to connect to. Its errors are raised. Host
+    header, SNI and certificate still use the host name. Proxies are not used then, because they resolve names.
 
     Raises:
-        ServiceUnavailableError: no answer in time, no connection, or a transient status.
-        RejectedRequestError: refused, impossible to send, an answer of more than `longest_body` bytes, or one in an
-            encoding that was not asked for.
+        ServiceUnavailableError: timeout, no connection, or a transient status.
+        RejectedRequestError: a permanent status, an invalid request, a body of more than `longest_body` bytes, or an
+            unsupported encoding.
     """
     line = _Line()
 
@@ -138,7 +136,7 @@ def send(  # noqa: PLR0913  # an interface between several pieces
 def _in_time(
     call: Callable[[], httpx.Response], url: str, line: "_Line", total: float, parting: float
 ) -> httpx.Response:
-    """What `call` returns within `total` seconds, of which it has `parting` to give what has come when its line is cut.
+    """Return the result of `call` within `total` seconds, including `parting` for a truncated body.
 
     Raises as `send`.
     """
@@ -149,18 +147,18 @@ def _in_time(
         failure = ServiceUnavailableError(f"{_host_of(url)} did not answer within {total:g} seconds")
     except _FOREIGN as error:
         failure = mapped(error)
-    except ValueError as error:  # what cannot be put into a request; the error would quote it
+    except ValueError as error:  # an invalid value in the request, which the error quotes
         failure = RejectedRequestError(f"{_host_of(url)} could not be called: {type(error).__name__}")
-    raise failure  # outside of the handlers: a foreign error in its context may hold what must not be told
+    raise failure  # outside the handlers, because the context of the error could contain secrets
 
 
 def within(
     seconds: float, function: Callable[[], T], *, abandon: Callable[[], None] = lambda: None, parting: float = 0.0
 ) -> T:
-    """What `function` returns or raises, if it does so in time.
+    """Run `function` in a new thread and return its result within `seconds`.
 
-    It runs on a thread of its own, and one that is late is left to itself, after `abandon` has done what makes it end;
-    within `parting` seconds from then on it may still return.
+    After that, `abandon` must make the function end. It can still return within `parting` seconds. Its
+    errors are raised.
 
     Raises:
         TimeoutError: it did not end within `seconds`.
@@ -170,7 +168,7 @@ def within(
     def run() -> None:
         try:
             future.set_result(function())
-        except BaseException as error:  # noqa: BLE001  # raised again where the result is waited for
+        except BaseException as error:  # noqa: BLE001  # raised by `future.result`
             future.set_exception(error)
 
     Thread(target=copy_context().run, args=(run,), name="call", daemon=True).start()
@@ -180,7 +178,7 @@ def within(
         if future.done() or not parting:
             raise
         abandon()
-        with suppress(Exception):  # what being abandoned makes of it
+        with suppress(Exception):  # the function may fail when it is abandoned
             return future.result(parting)
         raise
     finally:
@@ -189,9 +187,9 @@ def within(
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds from now that Retry-After asks for, by lower-case name of the header; None where it does not.
+    """Return the delay of the Retry-After header in seconds, or None without a valid header.
 
-    It has seconds or a date, which is held against the server's own clock.
+    Names of headers are in lower case. A date in the header is compared with the server's clock.
     """
     stated = headers.get("retry-after", "").strip()
     try:
@@ -206,12 +204,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def is_cut(response: httpx.Response) -> bool:
-    """Whether the body of an answer to `send` is a beginning only, or could not be read."""
+    """Return True if the body of a response of `send` is truncated or unreadable."""
     return bool(response.extensions.get(_CUT))
 
 
 class _Line:
-    """The socket of a call, to be cut from another thread: no read waits on a line that is dead."""
+    """The socket of a call, which another thread can close to end a blocked read."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -219,7 +217,7 @@ class _Line:
         self._is_cut = False
 
     def watch(self, event: str, about: Mapping[str, Any]) -> None:
-        """Take note of the connection: httpcore tells when it is there, and again when it is encrypted."""
+        """Store the socket. httpcore calls this after connecting and after the TLS handshake."""
         stream = about.get("return_value")
         if not event.endswith((".connect_tcp.complete", ".start_tls.complete")) or stream is None:
             return
@@ -229,20 +227,20 @@ class _Line:
                 self._shut()
 
     def cut(self) -> None:
-        """End the connection, or the one that is being made."""
+        """Close the connection, even if it opens later."""
         with self._lock:
             self._is_cut = True
             self._shut()
 
     def _shut(self) -> None:
         if self._socket is not None:
-            with suppress(OSError):  # it has ended by itself
-                # Not SSLSocket's own: that one takes away what the reading thread is reading with.
+            with suppress(OSError):  # already closed
+                # SSLSocket.shutdown would remove the TLS object that the reading thread uses.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 def _pin(request: httpx.Request, connect_to: Callable[[str, str, int], str]) -> None:
-    """Lead a request to one address. Its header Host was made from the name, and TLS is told of that, too."""
+    """Send a request to one address. Its Host header and TLS use the host name."""
     url = request.url
     host = url.raw_host.decode("ascii")
     address = connect_to(url.scheme, host, url.port or PORTS.get(url.scheme, 0))
@@ -251,12 +249,12 @@ def _pin(request: httpx.Request, connect_to: Callable[[str, str, int], str]) -> 
 
 
 def _read(response: httpx.Response, longest_body: int | None, *, cut: bool) -> httpx.Response:
-    """The same answer with its body. Of a refusal, the beginning of the body is enough."""
+    """Return the response with its body, which may be truncated if the status is an error."""
     if longest_body is None:
         response.close()
         return httpx.Response(response.status_code, headers=response.headers, request=response.request)
     try:
-        # The status of a refusal is told whatever becomes of its body.
+        # The status of an error counts even if its body is unreadable.
         body, is_whole = _body(response, longest_body + 1, may_break_off=cut or not response.is_success)
     finally:
         response.close()
@@ -272,10 +270,10 @@ def _read(response: httpx.Response, longest_body: int | None, *, cut: bool) -> h
 
 
 def _body(response: httpx.Response, most: int, *, may_break_off: bool) -> tuple[bytes, bool]:
-    """As much of an answer's body as can be read, `most` bytes at most, and whether that is all of it.
+    """Read at most `most` bytes of a body. Returns them and whether the body is complete.
 
-    httpx would inflate each chunk whole before anybody could measure it: 64 KiB become 64 MiB, and with one encoding
-    around another what no memory holds. What follows the end of what is compressed is not read: it would be collected.
+    httpx decompresses each chunk without a limit: 64 KiB become 64 MiB, and nested encodings exceed any memory. Data
+    after the end of the compressed stream is not read, because zlib would collect it.
     """
     encoding = _encoding(response)
     inflater = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in _DEFLATED else None
@@ -304,7 +302,7 @@ def _body(response: httpx.Response, most: int, *, may_break_off: bool) -> tuple[
 
 
 def _unread(response: httpx.Response, size: int, longest_body: int) -> Exception:
-    """Why a body is not read whole."""
+    """Return the reason why a body is incomplete."""
     if size > longest_body:
         return RejectedRequestError(f"{_host(response)} answered with more than {longest_body} bytes")
     if _encoding(response) not in _DEFLATED:
@@ -329,10 +327,10 @@ def _date(text: str) -> datetime:
 
 
 def _host(source: object) -> str:
-    """The host of whatever knows its request."""
+    """Return the host of the request of a response or an error."""
     try:
         request: httpx.Request = source.request  # type: ignore[attr-defined]
-    except (AttributeError, RuntimeError):  # httpx's way to say that there is none
+    except (AttributeError, RuntimeError):  # httpx raises these without a request
         return "An address"
     return request.extensions.get(_NAME) or request.url.host or "An address"
 
@@ -346,5 +344,5 @@ def _host_of(url: str) -> str:
 
 @cache
 def _trust() -> ssl.SSLContext:
-    """OpenSSL's own choice of certificates: the system's, or those of SSL_CERT_FILE and SSL_CERT_DIR."""
+    """Return the certificates of the system, or of SSL_CERT_FILE and SSL_CERT_DIR."""
     return ssl.create_default_context()

@@ -1,6 +1,6 @@
-"""Every metric that Counterfoil emits, and the one place that writes them, in CloudWatch's embedded metric format.
+"""Metrics of Counterfoil, and the function that writes them in CloudWatch's embedded format.
 
-Lambda's log group turns each line into metrics by itself, so that no call is made and nothing can fail or wait.
+CloudWatch extracts the metrics from the log, so no call can fail or wait.
 """
 
 import json
@@ -14,16 +14,16 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import Ama
 
 NAMESPACE = "Counterfoil"
 MAX_VALUES = 100
-"""Values of one metric in one line, at most: the format's bound."""
+"""Maximum number of values of a metric in one line: the limit of the format."""
 
 
 class Metric(StrEnum):
-    """A metric: its name in CloudWatch, and its unit. What each is counted by is said in groups."""
+    """Name and unit of a metric in CloudWatch. The comments name the dimensions of each group."""
 
     unit: MetricUnit
 
     def __new__(cls, name: str, unit: MetricUnit = MetricUnit.Count) -> "Metric":
-        """A member that is its name and knows its unit."""
+        """Create a member whose value is its name."""
         member = str.__new__(cls, name)
         member._value_ = name
         member.unit = unit
@@ -33,58 +33,58 @@ class Metric(StrEnum):
     SUCCEEDED = "Succeeded"
     SKIPPED = "Skipped"
     FAILED = "Failed"
-    """Work that ended in failure."""
+    """Work items that failed permanently."""
     RETRIES = "Retries"
-    """Tries that failed and will be made again."""
+    """Attempts that failed and are followed by a retry."""
     DEFERRED = "Deferred"
-    """Tries that gave their attempt back: no time left to start, or a circuit breaker is open."""
+    """Attempts that were deferred for lack of time, or because a circuit breaker is open."""
     STALE = "Stale"
-    """Tries that a newer claim had overtaken."""
+    """Attempts with a stale claim."""
     SUPERSEDED = "Superseded"
-    """Messages dropped, since a newer revision of their work has begun."""
+    """Messages dropped because a newer revision of their work item exists."""
     UNSETTLED = "Unsettled"
-    """Tries whose outcome could not be written, since the database was away."""
+    """Attempts whose outcome could not be committed because the database was unavailable."""
     UNPROTECTED = "Unprotected"
-    """Messages not started, since their visibility could not be extended."""
+    """Messages not started because their visibility timeout could not be extended."""
     JOB_SECONDS = "JobSeconds", MetricUnit.Seconds
-    """How long each settled try took."""
+    """Duration of each settled attempt."""
     ATTEMPTS_BEFORE_SUCCESS = "AttemptsBeforeSuccess"
-    """Attempts that each success took, itself among them."""
+    """Attempts of each work item that succeeded."""
     END_TO_END_SECONDS = "EndToEndSeconds", MetricUnit.Seconds
-    """How long it took from the beginning of each work to its success, where it was not begun anew in between."""
+    """Time from the creation of each work item to its success, if it has one revision."""
 
     # By worker and type of error, for each batch of messages.
     ERRORS = "Errors"
-    """Tries that failed or were lost with their workers, and messages that could not be read."""
+    """Attempts that failed or whose workers were lost, and unreadable messages."""
 
-    # By worker, by whoever sends messages.
+    # By worker, from every function that sends messages.
 
     NEVER_SENT = "NeverSent"
-    """Messages that were owed to work which is no more."""
+    """Outbox messages whose work item no longer exists."""
 
-    # By worker, by whoever settles its dead-letter queue.
+    # By worker, from the archiver of dead-letter queues.
     KEPT = "Kept"
-    """Messages that could not be settled, and stay in the dead-letter queue for another try."""
+    """Messages that could not be settled, and stay in the dead-letter queue until the next attempt."""
     RETURNED_UNATTEMPTED = "ReturnedUnattempted"
     """Work items returned from the dead-letter queue without any attempt."""
 
     # By worker, each minute, by the watchdog from PostgreSQL and SQS.
     STUCK_IN_PROGRESS = "StuckInProgress"
-    """Work in progress that began long ago and whose lease is over."""
+    """Work items in progress whose lease expired long ago."""
     UNSENT_OUTBOX = "UnsentOutbox"
-    """Messages due that nobody has sent for a while."""
+    """Overdue messages in the outbox."""
     PENDING_WITHOUT_MESSAGE = "PendingWithoutMessage"
-    """Due work whose message was resent, because it may be lost."""
+    """Due work items whose message was resent because it may be lost."""
     OLDEST_PENDING_SECONDS = "OldestPendingSeconds", MetricUnit.Seconds
-    """How long the oldest work that is due has waited."""
+    """Age of the oldest due work item."""
     WAITING_FOR_RETRY = "WaitingForRetry"
-    """Pending work that was tried before."""
+    """Pending work items with an earlier attempt."""
     UNSETTLED_DEAD_LETTERS = "UnsettledDeadLetters"
-    """Dead letters that nobody has decided about."""
+    """Pending dead letters."""
     QUEUE_DEPTH = "QueueDepth"
-    """Messages in the queue, those in flight and delayed ones among them."""
+    """Messages in the queue, including those in flight and delayed ones."""
     RETRY_QUEUE_DEPTH = "RetryQueueDepth"
-    """The same of its queue for retries, where it has one."""
+    """Messages in the queue for retries, of workers that have one."""
 
     # By breaker, each minute, by the watchdog.
     BREAKER_OPEN = "BreakerOpen"
@@ -104,24 +104,22 @@ class Metric(StrEnum):
     UPLOAD_LISTING_SECONDS = "UploadListingSeconds", MetricUnit.Seconds
     """Time since the last complete listing of the bucket began. A lost upload is found after this long at most."""
 
-    # By nothing, each minute, by the watchdog: people whose offers of the day that it is where they are ...
+    # By nothing, each minute, by the watchdog: people by the state of their offers of the current local date.
     OFFERS_COMPLETED = "OffersCompleted"
-    """... are there."""
     OFFERS_PENDING = "OffersPending"
-    """... are to come."""
     OFFERS_FAILED = "OffersFailed"
-    """... wait for a person."""
+    """Offers with a pending dead letter."""
     OFFERS_LATE = "OffersLate"
-    """... are to come, and were to be there by 10:00."""
+    """Offers that are still pending at 10:00."""
 
     OFFERS_INCOMPLETE_PERCENT = "OffersIncompletePercent", MetricUnit.Percent
-    """Share of people without offers an hour after their time, of the date and time zone where it is largest."""
+    """Share of people without offers at 10:00, in the date and time zone with the largest share."""
     OFFERS_USER_SECONDS = "OffersUserSeconds", MetricUnit.Seconds
-    """95th percentile of the time that a user's offers took, of the last 15 minutes."""
+    """95th percentile of the computing time per user in the last 15 minutes."""
 
     # By nothing, each hour, by the watchdog.
     DUPLICATE_OFFERS = "DuplicateOffers"
-    """Offers that somebody has twice on a date, or beside other offers of that date."""
+    """Offers that a user has twice on one date, or in two pools of one date."""
 
     # By channel.
     NOTIFICATIONS_SENT = "NotificationsSent"
@@ -131,13 +129,13 @@ class Metric(StrEnum):
     LLM_CALLS = "LlmCalls"
     LLM_FAILURES = "LlmFailures"
     LLM_OVER_BUDGET = "LlmOverBudget"
-    """Questions that were not asked, since the budget of the day was used up."""
+    """Calls that were not made because the daily budget was used up."""
 
     # By nothing, each hour, by the scheduler of daily offers.
     POOLS_PINNED = "PoolsPinned"
-    """Pools of offers that were pinned, or to which people who came late were added."""
+    """Pools that were pinned or extended by late profiles."""
     POOLS_LEFT = "PoolsLeft"
-    """Those that could not be: they failed, or no time was left."""
+    """Pools that failed or for which no time was left."""
 
     # By nothing, by the migrations of a deployment.
     DEPLOYMENTS = "Deployments"
@@ -145,20 +143,20 @@ class Metric(StrEnum):
 
     # By nothing.
     UNEMBEDDED = "Unembedded"
-    """Documents matched without the embedding that was asked for: the model failed, or its budget was used up."""
+    """Documents matched without a requested embedding: the model failed, or its budget was used up."""
 
 
 def record(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:
-    """Write the metrics in one line, each under its dimensions and, for alarms about everything, under none.
+    """Write the metrics in one line, with the dimensions and also without, for alarms on the total.
 
-    A list of values becomes an array, of which CloudWatch makes percentiles; one that is empty is left out, and what is
-    beyond MAX_VALUES goes into further lines. Threads may call it at once: a line is written in one piece.
+    A list becomes an array, which CloudWatch needs for percentiles. Empty lists are skipped, and values beyond
+    MAX_VALUES go to further lines. The function is thread-safe, because each line is one write.
     """
     lists = {
         metric: [float(value)] if isinstance(value, int | float) else [float(one) for one in value]
         for metric, value in values.items()
     }
-    # Without dimensions of its own: Powertools would add the function's service to those that it keeps.
+    # A new serializer, because Powertools adds the service to the dimensions of a shared one.
     serializer = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
     if dimensions:
         serializer.dimension_sets.append({})
