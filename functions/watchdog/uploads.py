@@ -23,7 +23,7 @@ from psycopg.sql import SQL, Identifier
 
 from counterfoil import aws
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import owe
+from counterfoil.delivery.work import enqueue
 from counterfoil.documents import files
 from counterfoil.documents.files import INBOX, PREFIX, UNVERSIONED, Upload
 from counterfoil.documents.kinds import ACQUISITION
@@ -394,6 +394,6 @@ class _Run:
             return 0
         files.register_uploads(connection, lost, now)
         rows = connection.execute(_UNSENT, [[upload.job_id for upload in lost]]).fetchall()
-        owe(connection, ACQUISITION, rows, now, now)
+        enqueue(connection, ACQUISITION, rows, now, now)
         logger.info("Jobs of uploads without a claimed S3 event", jobs=len(rows))
         return len(rows)

@@ -16,7 +16,7 @@ from counterfoil.delivery.attempt import Succeeded, TenantAttempt
 from counterfoil.delivery.consumer import Consumer
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import RedeliverPolicy
-from counterfoil.delivery.work import Message, owe
+from counterfoil.delivery.work import Message, enqueue
 from counterfoil.documents import files
 from counterfoil.errors import DatabaseUnavailableError, UnknownTenantError
 from counterfoil.kinds import KINDS
@@ -207,7 +207,7 @@ def test_already_sent_current_message_is_enqueued_again(
     matching: Consumer, admin: Connection, tenant: UUID, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(next_attempt_at=clock() + timedelta(seconds=300))
-    owe(admin, KINDS["matching"], [(message.work_id, tenant, 1, 0)], clock(), clock())
+    enqueue(admin, KINDS["matching"], [(message.work_id, tenant, 1, 0)], clock(), clock())
     admin.execute("UPDATE outbox SET sent_at = %s", [clock()])
 
     matching.handle(event(record(message.model_copy(update={"send_number": 1}))), Context())

@@ -12,7 +12,7 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.attempt import Effects, Succeeded, TenantAttempt
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.sql import Answer
-from counterfoil.delivery.work import Message, owe
+from counterfoil.delivery.work import Message, enqueue
 from counterfoil.errors import RejectedRequestError
 from counterfoil.kinds import KINDS
 from functions.watchdog.recovery import Watchdog
@@ -232,7 +232,7 @@ def test_a_record_that_no_thread_can_be_started_for_was_no_try(
 
 def owed(admin: Connection, worker: str, clock: Clock) -> None:
     hour_ago = clock() - timedelta(hours=1)
-    owe(admin, KINDS[worker], [(uuid4(), None, 1, 0)], hour_ago, hour_ago)
+    enqueue(admin, KINDS[worker], [(uuid4(), None, 1, 0)], hour_ago, hour_ago)
 
 
 def test_a_queue_that_refuses_does_not_hold_up_the_others(

@@ -28,7 +28,7 @@ def test_work_that_is_put_off_without_end_is_ended(run: Run, task: Task, admin: 
     assert row(admin, message)["status"] == "failed"
     (letter,) = rows(admin, "dead_letter")
     assert letter["metadata"]["last_error"]["type"] == "CirclingError"
-    assert "put off 1000 times" in letter["metadata"]["last_error"]["message"]
+    assert "deferred 1000 times" in letter["metadata"]["last_error"]["message"]
     assert sqs.sent == {}
 
 
@@ -44,7 +44,7 @@ def test_work_for_which_there_is_never_any_time_is_ended(run: Run, task: Task, a
     assert (found["status"], found["attempts"]) == ("failed", 0)
     (letter,) = rows(admin, "dead_letter")
     assert letter["metadata"]["last_error"]["type"] == "CirclingError"
-    assert letter["metadata"]["last_error"]["message"].endswith("The last time: No time was left to begin it")
+    assert letter["metadata"]["last_error"]["message"].endswith("The last reason: The invocation was about to end")
     assert len(sent(sqs, QUEUE) + sent(sqs)) == 1
 
 
@@ -54,7 +54,7 @@ def test_work_whose_messages_always_come_too_soon_is_ended(
     message = task(attempts=1, send_number=MAX_SENDS, next_attempt_at=clock.now + timedelta(seconds=20))
     assert run(done, message, arn=RETRY_ARN) == []
     assert row(admin, message)["status"] == "failed"
-    assert "came before its time" in row(admin, message)["error"]
+    assert "It was early" in row(admin, message)["error"]
     assert sqs.sent == {}
 
 

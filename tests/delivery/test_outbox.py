@@ -13,7 +13,7 @@ import pytest
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import outbox
 from counterfoil.delivery.outbox import BATCH, Outbox
-from counterfoil.delivery.work import Message, Send, begin, owe, wake
+from counterfoil.delivery.work import Message, Send, begin, enqueue, wake
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
 from counterfoil.kinds import KINDS
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, done
@@ -50,7 +50,7 @@ def test_what_is_refused_for_good_stops_no_others(
 
 def owed(admin: Connection, tenant: UUID, *messages: Message) -> list[Send]:
     named = [(one.work_id, tenant, one.revision, one.send_number) for one in messages]
-    return owe(admin, KINDS["tasks"], named, NOW, NOW)
+    return enqueue(admin, KINDS["tasks"], named, NOW, NOW)
 
 
 def test_first_tries_and_retries_go_to_different_queues(
@@ -161,7 +161,7 @@ def test_fractions_of_a_second_keep_their_mean(
     evenly = cycle([number / 100 for number in range(100)])
     outbox = Outbox(database, {"tasks": QUEUE}, clock=clock, random=lambda: next(evenly))
     due = clock.now + timedelta(seconds=seconds)
-    (send,) = owe(admin, KINDS["tasks"], [(task().work_id, tenant, 1, 0)], due, NOW)
+    (send,) = enqueue(admin, KINDS["tasks"], [(task().work_id, tenant, 1, 0)], due, NOW)
     for _ in range(100):
         admin.execute("UPDATE outbox SET sent_at = NULL")
         outbox.send([send])

@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
-from counterfoil.delivery.work import Message, begin, owe
+from counterfoil.delivery.work import Message, begin, enqueue
 from counterfoil.kinds import KINDS
 from counterfoil.metrics import Metric
 from functions.watchdog.measures import measure
@@ -111,7 +111,7 @@ def test_a_message_counts_as_unsent_when_it_is_due_for_longer_than_its_writer_ne
     (send,) = begin(admin, "matching", [pending().work_id], clock())
     later = pending()
     assert send.tenant_id is not None
-    owe(admin, KINDS["matching"], [(later.work_id, send.tenant_id, 1, 0)], clock() + timedelta(hours=1), clock())
+    enqueue(admin, KINDS["matching"], [(later.work_id, send.tenant_id, 1, 0)], clock() + timedelta(hours=1), clock())
 
     clock.pass_(seconds=59)
     assert measured()[Metric.UNSENT_OUTBOX] == 0

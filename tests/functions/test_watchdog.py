@@ -11,7 +11,7 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import CALL_SECONDS, MAX_DELAY, Outbox
-from counterfoil.delivery.work import Message, begin, owe
+from counterfoil.delivery.work import Message, begin, enqueue
 from counterfoil.kinds import KINDS
 from functions.watchdog import recovery
 from functions.watchdog.recovery import ASKING_SECONDS, QUEUE_RETENTION, Watchdog
@@ -53,7 +53,7 @@ def test_a_message_due_later_than_sqs_can_delay_is_sent_when_it_is_near(
     message = pending()
     tenant_id = admin.execute("SELECT tenant_id FROM document WHERE id = %s", [message.work_id]).fetchall()[0][0]
     due = clock() + timedelta(seconds=1800)
-    owe(admin, KINDS["matching"], [(message.work_id, tenant_id, 1, 0)], due, clock())
+    enqueue(admin, KINDS["matching"], [(message.work_id, tenant_id, 1, 0)], due, clock())
 
     assert watchdog.run().sent == 0
     clock.now = due - MAX_DELAY

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from counterfoil.db import Connection, Database
-from counterfoil.delivery.work import owe
+from counterfoil.delivery.work import enqueue
 from counterfoil.errors import RejectedStatementError
 from counterfoil.kinds import KINDS
 from tests.factories import NOW, make_task
@@ -35,7 +35,7 @@ def bodies(database: Database) -> Bodies:
 
 def owed(admin: Connection, tenant: UUID, **columns: Any) -> UUID:
     task = make_task(admin, tenant, **columns)
-    owe(admin, KINDS["tasks"], [(task, tenant, 1, columns.get("send_number", 0))], NOW, NOW)
+    enqueue(admin, KINDS["tasks"], [(task, tenant, 1, columns.get("send_number", 0))], NOW, NOW)
     return task
 
 

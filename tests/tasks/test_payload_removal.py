@@ -51,7 +51,7 @@ def test_a_payload_whose_task_was_not_accepted_is_to_be_removed_a_day_later(
     def away(*_: object) -> None:
         raise ServiceUnavailableError("The process dies here.")
 
-    monkeypatch.setattr(store, "owe", away)
+    monkeypatch.setattr(store, "enqueue", away)
     with pytest.raises(ServiceUnavailableError):
         submit(LARGE)
 

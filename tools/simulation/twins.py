@@ -192,7 +192,7 @@ class _Forks(settlement.Settlement):
             old = claim.message
             with self._database.delivery() as connection:
                 row = (old.work_id, claim.tenant_id, old.revision, old.send_number + 1)
-                sends = work.owe(connection, self._kind, [row], decision.at, now)
+                sends = work.enqueue(connection, self._kind, [row], decision.at, now)
             self._outbox.send(sends)
         return super().failed(record, claim, error)
 

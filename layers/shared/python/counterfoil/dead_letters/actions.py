@@ -24,7 +24,7 @@ from counterfoil.db import Connection, Database, retry_conflicts
 from counterfoil.dead_letters.search import Status, transaction
 from counterfoil.delivery import dead_letter
 from counterfoil.delivery.dead_letter import ClosedStatus
-from counterfoil.delivery.work import Send, begin, owe_body
+from counterfoil.delivery.work import Send, begin, enqueue_raw_body
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError, VersionError
 from counterfoil.kinds import KINDS
 from counterfoil.settings import Settings
@@ -194,7 +194,7 @@ def send_again(
         body = _body(letter)
         version = settle(connection, tenant_id, wish, "retried")
         to = (letter.worker, tenant_id, wish.job_id, version)
-        return Done(version, [owe_body(connection, *to, body, wish.now, not_before=not_before)])
+        return Done(version, [enqueue_raw_body(connection, *to, body, wish.now, not_before=not_before)])
     work_id = letter.work_id
     state, revision = _locked(connection, letter.worker, work_id)
     letter = look_at(connection, tenant_id, wish, lock=True)

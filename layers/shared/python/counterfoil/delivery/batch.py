@@ -1,4 +1,4 @@
-"""One batch: its records run side by side, as permits allow, and settle in Powertools' success and failure handlers."""
+"""Processes a batch of messages: attempts run concurrently and settle in the handlers of Powertools."""
 
 import sys
 from collections import Counter, deque
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from counterfoil.delivery.consumer import Consumer
 
 CANCEL_SECONDS = 10
-"""Before the end of the invocation: what still runs is asked to stop."""
+"""Time before the end of the invocation at which running attempts are canceled."""
 ABANDON_SECONDS = 4
-"""Before the end of the invocation: what has not stopped is left behind; its lease will lapse."""
+"""Time before the end of the invocation at which running attempts are abandoned. Their leases expire."""
 
 RETRY_SUFFIX = "-retry"
-"""What tells the name of a queue for retries from that of its worker's queue."""
+"""Suffix of the name of a queue for retries."""
 
 A = TypeVar("A")
 logger = Logger()
@@ -51,7 +51,7 @@ logger = Logger()
 
 @dataclass(frozen=True)
 class Try:
-    """A record whose work is claimed."""
+    """A message with its claim and attempt."""
 
     record: Received
     claim: Claim
@@ -59,7 +59,7 @@ class Try:
 
 
 class Batch(BatchProcessor):
-    """The processor of one invocation. What it does not acknowledge, it reports."""
+    """Processor of one invocation. It acknowledges or reports each message."""
 
     def __init__(self, consumer: "Consumer") -> None:
         super().__init__(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
@@ -75,10 +75,10 @@ class Batch(BatchProcessor):
         self._ended: deque[Received] = deque()
         self.tally = Tally()
         self.starved = False
-        """Whether tries of earlier invocations held every permit for as long as this batch could wait."""
+        """Whether attempts of earlier invocations held every permit until this batch ran out of time."""
 
     def process(self) -> list[tuple[Any, ...]]:
-        """Take every record to its verdict."""
+        """Process all messages and return the results for Powertools."""
         consumer = self._consumer
         now = consumer.clock()
         records = [Received(SQSRecord(record), now) for record in self.records]
@@ -108,7 +108,7 @@ class Batch(BatchProcessor):
         return self._results
 
     def _close(self, records: Iterable[Received]) -> None:
-        """From here on no verdict counts. Every record without one is reported, or SQS would delete it."""
+        """Report every unfinished message, because SQS would delete it. Later outcomes are ignored."""
         with self._lock:
             self._closed = True
             for record in records:
@@ -130,14 +130,14 @@ class Batch(BatchProcessor):
     # -- before work --------------------------------------------------------------------------------------------------
 
     def _read(self, record: Received) -> bool:
-        """Read the body. False when the record is concluded, since it names no one piece of work to claim."""
+        """Parse the body. Returns False if the message does not identify exactly one work item."""
         settlement = self._consumer.settlement
         try:
             record.intake = self._consumer.read(record.record.body)
         except NewerSchemaError as error:
             self._conclude(record, settlement.away(record, error))
             return False
-        except Exception as error:  # noqa: BLE001  # a body that breaks its reader can never be read
+        except Exception as error:  # noqa: BLE001  # any error of the parser means an unreadable body
             self._conclude(record, settlement.unreadable(record, error, self._queue(record)))
             return False
         if len(record.intake.messages) == 1:
@@ -146,7 +146,7 @@ class Batch(BatchProcessor):
         return False
 
     def _fan_out(self, record: Received, intake: Intake) -> Verdict:
-        """A message that names no work is over; one that names several becomes a message for each."""
+        """Ignore a message without work items. Enqueue a message for each of several."""
         if not intake.messages:
             return Verdict("ignored", acknowledged=True)
         try:
@@ -156,20 +156,20 @@ class Batch(BatchProcessor):
         return Verdict("fanned-out", acknowledged=True)
 
     def _refused(self, record: Received, error: CounterfoilError) -> Verdict:
-        """A message whose work could not even be asked for: later, or never."""
+        """Return the disposition of a message whose work item could not be claimed because of an error."""
         if isinstance(error, PermanentError):
             return self._consumer.settlement.unreadable(record, error, self._queue(record))
         return self._consumer.settlement.away(record, error)
 
     @staticmethod
     def _queue(record: Received) -> str:
-        """The worker's queue: its queue for retries has the same dead letters."""
+        """Return the name of the worker's queue, also for its queue for retries."""
         return record.queue.removesuffix(RETRY_SUFFIX)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _work_through(self, records: Sequence[Received]) -> None:
-        """Start records as permits come free; those whose last try never settled run alone, after all others."""
+        """Start attempts within the permits. Those after an unsettled attempt run alone at the end."""
         self._waiting.extend(records)
         while (self._waiting or self._alone or self._running) and self._watch_the_clock():
             if not self._start_next() and self._running:
@@ -181,7 +181,7 @@ class Batch(BatchProcessor):
         return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.gate.is_open)
 
     def _watch_the_clock(self) -> bool:
-        """Start nothing that cannot end in time, cancel what runs too long. False when the time is up."""
+        """Park messages that are too late to start, and cancel late attempts. Returns False at the end."""
         left = self._time_left()
         if left <= self._consumer.worker.start_margin:
             self._defer([*self._waiting, *self._alone])
@@ -196,7 +196,7 @@ class Batch(BatchProcessor):
                 attempt.deadline.cancelled.set()
 
     def _start_next(self) -> bool:
-        """Start as many waiting records as there are permits. False when nothing could be started now."""
+        """Start waiting messages up to the free permits. Returns False if none could start."""
         patience = max(0.0, self._time_left() - self._consumer.worker.start_margin)
         if self._waiting:
             permits = self._consumer.gate.take(len(self._waiting), timeout=0 if self._running else patience)
@@ -215,13 +215,13 @@ class Batch(BatchProcessor):
         return permits > 0
 
     def _until_next_bound(self) -> float:
-        """Seconds until the loop has something to decide by the clock alone."""
+        """Return the seconds until the next deadline of the loop."""
         left = self._time_left()
         bounds = (self._consumer.worker.start_margin, CANCEL_SECONDS, ABANDON_SECONDS)
         return max(0.05, min((left - bound for bound in bounds if left > bound), default=0))
 
     def _start(self, records: Sequence[Received], *, take_over: bool) -> None:
-        """Claim the work of `records` and start what was claimed."""
+        """Claim the work items of `records` and start their attempts."""
         claims = self._consumer.claims
         early = []
         permitted_at = self._consumer.clock()
@@ -240,7 +240,7 @@ class Batch(BatchProcessor):
         self._park(early, wait=timedelta())
 
     def _begin(self, claimed: Iterable[tuple[Received, Claim]]) -> None:
-        """Run claimed records beside the others; those of one tenant together, where the worker can."""
+        """Run attempts concurrently. A batch worker gets those of one tenant together."""
         groups: dict[object, list[Try]] = {}
         for record, claim in claimed:
             one = Try(record, claim, self._attempt(claim))
@@ -253,10 +253,10 @@ class Batch(BatchProcessor):
             self._beside(group, run)
 
     def _beside(self, tries: Sequence[Try], run: Callable[[Sequence[Try]], None]) -> None:
-        """Begin a thread for tries; what cannot be begun was no try."""
+        """Start a thread for attempts, or defer them if that fails."""
         try:
             self._consumer.concurrency.begin(self._consumer.worker.name, partial(run, tries))
-        except RuntimeError:  # what Python raises when the machine gives it no further thread
+        except RuntimeError:  # Python cannot start another thread
             until = self._consumer.clock() + self._consumer.policy.wait(1)
             for one in tries:
                 error = DeferredError("No thread could be started for it", until=until)
@@ -265,11 +265,11 @@ class Batch(BatchProcessor):
     def _ask(
         self, records: Sequence[Received], ask: Callable[[dict[Message, Intake]], Mapping[Message, A]]
     ) -> Iterator[Sequence[tuple[Received, A]]]:
-        """Ask about the work of `records`, all in one call, and conclude those that get no answer.
+        """Yield the answers about the work items of `records` from one call, and conclude the others.
 
-        Of several records of one work the newest message asks; the others are told that the work is running. Where the
-        whole call is refused for good, or waits too long for a row, one of the messages spoils it: they are asked about
-        one by one, and each answer is acted on before the next question, which may have to wait.
+        Of several messages of one work item, the newest is used, and the others are delayed. If the call fails
+        permanently or waits too long for a row lock, because of one message, it is repeated for each message. Each
+        answer is yielded before the next call, which may wait.
         """
         asking: dict[Message, Received] = {}
         speakers = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
@@ -279,7 +279,7 @@ class Batch(BatchProcessor):
             if speaker is record:
                 asking[message] = record
             else:
-                # A second delivery of the very same message leaves its visibility to the first one's heartbeat.
+                # For a second delivery of the same message, the heartbeat of the first one extends the visibility.
                 same = speaker.message_id == record.message_id
                 lease = None if same else self._consumer.lease.total_seconds() + 1
                 self._conclude(record, Verdict("running", acknowledged=False, visible_in=lease))
@@ -302,7 +302,7 @@ class Batch(BatchProcessor):
         ask: Callable[[dict[Message, Intake]], Mapping[Message, A]],
         error: CounterfoilError,
     ) -> Iterator[Sequence[tuple[Received, A]]]:
-        """Ask about each alone, as long as there is time: each may wait for a lock, and others run meanwhile."""
+        """Repeat the call for each message while there is time, because each may wait for a lock."""
         for record in records:
             self._cancel_what_runs_late()
             if self._time_left() > CANCEL_SECONDS:
@@ -318,9 +318,9 @@ class Batch(BatchProcessor):
         return TenantAttempt(message.work_id, claim.tenant_id, *rest)
 
     def _defer(self, records: Sequence[Received]) -> None:
-        """No time is left to start these: park what nobody holds, and give the others the claim's answer.
+        """Park unclaimed work items that are too late to start, and conclude the others by their status.
 
-        Where no permit came free, other places have no more room now than this one: they wait as after a failure.
+        Without a free permit, they wait as after a failure, because other processes are busy as well.
         """
         self._park(records, wait=self._consumer.policy.wait(1) if self.starved else timedelta())
 
@@ -330,7 +330,7 @@ class Batch(BatchProcessor):
                 self._conclude(record, PARKED if claim is None else self._answered(record, claim))
 
     def _answered(self, record: Received, claim: Claim) -> Verdict:
-        """What becomes of a message whose work is not to be had."""
+        """Return the disposition of a message whose work item was not claimed."""
         settlement = self._consumer.settlement
         if claim.answer is Answer.RUNNING and claim.until is not None:
             return Verdict("running", acknowledged=False, visible_in=lease_left(claim.until, self._consumer.clock()))
@@ -342,32 +342,32 @@ class Batch(BatchProcessor):
             return settlement.circled(record, claim)
         return SUPERSEDED if claim.is_superseded else ENDED
 
-    # -- tries, beside the others -------------------------------------------------------------------------------------
+    # -- attempts, on threads -----------------------------------------------------------------------------------------
 
     def _run_together(self, tries: Sequence[Try]) -> None:
-        """Take tries of one tenant to their ends: in one go as far as that goes, what is left each by itself."""
+        """Run attempts of one tenant together, and the unsettled rest one by one."""
         left = self._settled_together(tries)
         if self._closed or any(one.attempt.deadline.cancelled.is_set() for one in left):
-            for one in left:  # its time is over: nothing is begun any more
+            for one in left:  # no time is left
                 self._ending(one, partial(self._cancel, one))
         else:
             self._run_apart(left)
 
     def _run_apart(self, tries: Sequence[Try]) -> None:
-        """Take tries to their ends, each by itself and side by side."""
+        """Run attempts concurrently, each on a separate thread."""
         for one in tries[1:]:
             self._beside([one], self._run_apart)
         for one in tries[:1]:
             self._ending(one, partial(self._run_alone, one))
 
     def _cancel(self, one: Try) -> None:
-        """End a try that had no time left. After the batch was answered it is a newer try's to settle."""
+        """Cancel an attempt without time. After the end of the batch, a newer attempt settles the work item."""
         if not self._closed:
             error = CancelledError("Stopped because the invocation is about to end")
             self.failure_handler(one, (None, error, None))
 
     def _settled_together(self, tries: Sequence[Try]) -> Sequence[Try]:
-        """Work on tries in one go and settle them in one transaction. Returns those that are not settled."""
+        """Run attempts together and settle them in one transaction. Returns the unsettled ones."""
         worker, attempts = (
             self._consumer.batch_worker,
             [one.attempt for one in tries if isinstance(one.attempt, TenantAttempt)],
@@ -377,7 +377,7 @@ class Batch(BatchProcessor):
             verdicts = self._consumer.settlement.together(
                 [(one.record, one.claim) for one in tries], lambda connection: worker.run_together(connection, attempts)
             )
-        except BaseException as error:  # noqa: BLE001  # nothing was settled, and each may still do better by itself
+        except BaseException as error:  # noqa: BLE001  # nothing was settled, and each can succeed alone
             told = [_about(one.record, one.claim) for one in tries]
             logger.info("apart", tries=told, error=sentence(error, for_log=True), error_type=type(error).__name__)
             return tries
@@ -389,13 +389,13 @@ class Batch(BatchProcessor):
     def _run_alone(self, one: Try) -> None:
         try:
             outcome = self._run(one.attempt)
-        except BaseException:  # noqa: BLE001  # a SystemExit in one record must not take its neighbours along
+        except BaseException:  # noqa: BLE001  # a SystemExit must not end the other attempts
             self.failure_handler(one, sys.exc_info())
         else:
             self.success_handler(one, outcome)
 
     def _run(self, attempt: Attempt) -> Outcome:
-        """Run the work. It runs once more if PostgreSQL was unavailable, because a fresh connection may do."""
+        """Run an attempt. It runs again if PostgreSQL was unavailable, because a new connection may work."""
         try:
             return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
         except DatabaseUnavailableError as error:
@@ -406,11 +406,11 @@ class Batch(BatchProcessor):
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
 
     def _ending(self, one: Try, end: Callable[[], Any]) -> None:
-        """Let a try come to its end, and give its permit back whatever happens."""
+        """Run the end of an attempt and return its permit."""
         logger.thread_safe_append_keys(**_about(one.record, one.claim))
         try:
             end()
-        except Exception as error:  # noqa: BLE001  # the batch reports what has no verdict
+        except Exception as error:  # noqa: BLE001  # the batch reports messages without an outcome
             logger.error("unsettled", error=sentence(error))
         finally:
             logger.thread_safe_clear_keys()
@@ -418,19 +418,19 @@ class Batch(BatchProcessor):
             self._consumer.gate.give_back()
 
     def success_handler(self, record: Any, result: Outcome) -> Any:
-        """Settle work whose code returned. `record` is a try."""
+        """Settle an attempt that returned. `record` is a `Try`."""
         verdict = self._consumer.settlement.finished(record.record, record.claim, result)
         return self._conclude(record.record, verdict, record.claim)
 
     def failure_handler(self, record: Any, exception: Any) -> Any:
-        """Settle work whose code raised. `record` is a try."""
+        """Settle an attempt that raised. `record` is a `Try`."""
         verdict = self._consumer.settlement.failed(record.record, record.claim, exception[1])
         return self._conclude(record.record, verdict, record.claim)
 
     def _conclude(self, record: Received, verdict: Verdict, claim: Claim | None = None) -> Any:
-        """Carry out a verdict: end renewals, then visibility, the batch's answer, a log line.
+        """Conclude a message: stop renewals, change visibility, add the result of the batch, and log it.
 
-        Nothing of it after the batch has been answered: by then the message may belong to a newer try.
+        After the end of the batch it does nothing, because a newer attempt may have the message.
         """
         self._heartbeat.release(record)
         if verdict.visible_in is not None and not self._closed:
@@ -458,7 +458,7 @@ class Batch(BatchProcessor):
 
 
 def _about(record: Received, claim: Claim | None) -> dict[str, Any]:
-    """What every log line of a record says of it."""
+    """Return the keys of every log line about a message."""
     about: dict[str, Any] = {"message_id": record.message_id, "trace_id": record.trace}
     if claim is not None:
         return about | claim.message.named | {"tenant_id": str(claim.tenant_id), "attempt": claim.attempts}
@@ -468,7 +468,7 @@ def _about(record: Received, claim: Claim | None) -> dict[str, Any]:
 
 
 def _newest(records: Iterable[Received]) -> dict[UUID, Received]:
-    """By work, the record whose message is the newest: an older one asking first would cost it a receive."""
+    """Return the newest message of each work item. Claiming with an older one would waste a receive."""
     newest: dict[UUID, Received] = {}
     for record in records:
         message = _intake(record).messages[0]
@@ -479,9 +479,9 @@ def _newest(records: Iterable[Received]) -> dict[UUID, Received]:
 
 
 def _intake(record: Received) -> Intake:
-    """What a record in the loop names: one piece of work."""
+    """Return the work item of a parsed message."""
     if record.intake is None:
-        raise AssertionError("A record was started before it was read")
+        raise AssertionError("A message was started before it was parsed")
     return record.intake
 
 

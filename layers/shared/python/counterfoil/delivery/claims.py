@@ -1,4 +1,4 @@
-"""Claims: who may work on what. Asked for sets of messages, each set in one transaction of the delivery role."""
+"""Claims on work items, for sets of messages in one transaction of the delivery role."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -9,18 +9,18 @@ from counterfoil.delivery import sql
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.retry import MAX_SENDS
 from counterfoil.delivery.sql import Answer, Claim
-from counterfoil.delivery.work import Intake, Message, Send, WorkKind, owe
+from counterfoil.delivery.work import Intake, Message, Send, WorkKind, enqueue
 
 LOCK_SECONDS = 1
-"""Longest wait of a claim for a row: a whole batch, and the end of its invocation, wait with it."""
+"""Maximum wait of a claim for a row lock, because the whole batch waits with it."""
 PARKABLE = {Answer.MINE, Answer.EARLY, Answer.UNSETTLED}
-"""Work that nobody holds: a claim on it, now or in time, would succeed."""
+"""Work items without a claim, which can be claimed now or later."""
 
 
 class Claims:
-    """Claims on one kind of work."""
+    """Claims on the work items of one worker."""
 
-    def __init__(  # one kind, one policy's bound, and the parts that carry claims out
+    def __init__(
         self,
         kind: WorkKind,
         database: Database,
@@ -38,11 +38,11 @@ class Claims:
         self._clock = clock
 
     def claim(self, wanted: Mapping[Message, Intake], *, take_over: bool) -> dict[Message, Claim]:
-        """Claim the works that `wanted` names; with `take_over` also those whose last try never settled.
+        """Claim work items; with `take_over` also those whose last attempt was never settled.
 
         Raises:
             DatabaseUnavailableError, ConflictError: nothing was claimed.
-            RejectedStatementError: PostgreSQL refuses a value of one of the messages.
+            RejectedStatementError: PostgreSQL does not accept a value of a message.
         """
         claims: dict[Message, Claim] = {}
 
@@ -64,7 +64,7 @@ class Claims:
         try:
             retry_conflicts(once)
         except CommitUnknownError:
-            # The tokens were read before the commit: a row that has ours was claimed by it.
+            # The tokens were read before the commit, so a row with one of them was claimed by it.
             with self._transaction() as connection:
                 for message, claim in claims.items():
                     if claim.answer is Answer.MINE and not sql.holds(
@@ -74,11 +74,11 @@ class Claims:
         return claims
 
     def park(self, wanted: Mapping[Message, Intake], wait: timedelta) -> dict[Message, Claim | None]:
-        """Put unclaimed work behind new messages: early ones due at their time, others after `wait`.
+        """Schedule new messages for unclaimed work items: early ones at their time, others after `wait`.
 
-        Looking and parking are one transaction, or a twin of the message could claim the work in between and lose its
-        message to our acknowledgement. Returns None for what was parked, else what a claim would be told. Work that was
-        put off MAX_SENDS times is parked no more.
+        Reading and parking are one transaction. Otherwise a copy of the message could claim the work item in between,
+        and its message would be acknowledged here. Returns None for parked work items, and the status of the others.
+        After MAX_SENDS messages, a work item is no longer parked.
 
         Raises as `claim`.
         """
@@ -102,7 +102,7 @@ class Claims:
         return answers
 
     def fan_out(self, intake: Intake) -> None:
-        """Owe a message of its own to each work that one message names. Raises as `claim`."""
+        """Enqueue a separate message for each work item of one message. Raises as `claim`."""
 
         def once() -> list[Send]:
             with self._transaction() as connection:
@@ -113,7 +113,7 @@ class Claims:
                     for message, claim in looked_up.items()
                     if claim.answer is Answer.MINE
                 ]
-                return owe(connection, self._kind, rows, now, now)
+                return enqueue(connection, self._kind, rows, now, now)
 
         self._outbox.send(retry_conflicts(once))
 
@@ -121,7 +121,7 @@ class Claims:
         return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_SECONDS)
 
     def _register(self, connection: Connection, intakes: Iterable[Intake]) -> datetime:
-        """Insert work that messages bring along, in the order that claims lock in. Returns the time after all waits."""
+        """Insert the work items of messages in the lock order of claims. Returns the time after that."""
         for intake in sorted(intakes, key=lambda one: one.messages[0].work_id):
             if intake.register is not None:
                 intake.register(connection, self._clock())

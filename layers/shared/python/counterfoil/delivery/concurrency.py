@@ -11,29 +11,29 @@ from typing import Protocol
 
 
 class Concurrency(Protocol):
-    """What the records of a batch, its heartbeat and its gate share: all of delivery's waiting goes through here."""
+    """Threads, waiting and time of a process. A simulation replaces them."""
 
     def begin(self, name: str, function: Callable[[], None]) -> None:
-        """Run `function`, which raises nothing, beside the caller."""
+        """Run `function`, which must not raise, concurrently."""
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait until `predicate` holds, for `timeout` seconds at most. Returns whether it does."""
+        """Wait up to `timeout` seconds until `predicate` is true. Returns its last value."""
 
     def changed(self) -> None:
-        """Say that something has changed which others may wait for."""
+        """Wake the waiting threads to check their predicates."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow, for durations."""
+        """Return monotonic seconds, for durations."""
 
     def end_process(self) -> None:
-        """End this process at once, whatever runs in it: Lambda starts another in its place."""
+        """End this process immediately. Lambda starts another one."""
 
 
 class Threads:
-    """Real threads. How many there are is bounded by their beginners: a permit for each record, one heartbeat a batch.
+    """Real threads. Their callers limit the number: one per permit, and one heartbeat per batch.
 
-    They are daemons: a try that does not end must not keep its process from ending. One whose function has returned
-    waits for the next one, since to start a thread takes longer than much of the work.
+    They are daemon threads, so that an endless attempt does not keep the process alive. Idle threads are reused,
+    because starting a thread takes longer than many attempts.
     """
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class Threads:
         self._idle: deque[SimpleQueue[tuple[str, Callable[[], None]]]] = deque()
 
     def begin(self, name: str, function: Callable[[], None]) -> None:
-        """Have a thread that waits run `function`, or start one.
+        """Run `function` on an idle or new thread.
 
         Raises:
-            RuntimeError: the machine gives this process no further thread.
+            RuntimeError: the process cannot start another thread.
         """
         try:
             given = self._idle.pop()
@@ -56,35 +56,35 @@ class Threads:
     def _run(self, given: SimpleQueue[tuple[str, Callable[[], None]]]) -> None:
         while True:
             current_thread().name, function = given.get()
-            Context().run(function)  # in a context of its own, as a new thread has
-            del function  # and all that it holds
+            Context().run(function)  # in a new context, like a new thread
+            del function  # release its objects
             self._idle.append(given)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait on the condition of this process. `predicate` must be quick and must not wait for locks."""
+        """Wait for `predicate`, which must be fast and must not wait for locks."""
         with self._condition:
             return self._condition.wait_for(predicate, timeout)
 
     def changed(self) -> None:
-        """Wake every waiter, to look again."""
+        """Wake all waiting threads."""
         with self._condition:
             self._condition.notify_all()
 
     @staticmethod
     def monotonic() -> float:
-        """The machine's monotonic clock."""
+        """Return the monotonic clock of the machine."""
         return monotonic()
 
     @staticmethod
     def end_process() -> None:
-        """End without waiting for any thread."""
+        """End the process without waiting for threads."""
         os._exit(1)
 
 
 class Gate:
-    """Bounds how many records run at the same time, over all invocations of this process.
+    """Limits the attempts that run at the same time in this process, across invocations.
 
-    A record that an earlier invocation abandoned holds its permit until its thread ends.
+    An attempt that its invocation has abandoned keeps its permit until its thread ends.
     """
 
     def __init__(self, permits: int, concurrency: Concurrency) -> None:
@@ -94,7 +94,7 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """At least one permit is free."""
+        """True if a permit is free."""
         return self._free > 0
 
     def take(self, wanted: int, *, timeout: float = 0) -> int:

@@ -1,4 +1,4 @@
-"""The consumer of one worker's queues: everything about it that outlives an invocation."""
+"""The consumer of a worker's queues, which lives longer than an invocation."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -26,9 +26,9 @@ logger = Logger()
 
 
 class Consumer:
-    """Takes each batch of a queue through protection, reading, permit, claim, work and settlement, in this order."""
+    """Processes batches in this order: extend visibility, parse, get permits, claim, run, settle."""
 
-    def __init__(  # the parts that a worker is composed of
+    def __init__(
         self,
         settings: Settings,
         worker: Worker | BatchWorker | RoutingWorker,
@@ -40,7 +40,7 @@ class Consumer:
         clock: Callable[[], datetime] | None = None,
         concurrency: Concurrency | None = None,
     ) -> None:
-        """Compose a consumer. `read` parses bodies that do more than name work."""
+        """Create a consumer. `read` parses message bodies of a special format."""
         self.worker = settings.require_worker()
         self.kind = KINDS[self.worker.name]
         self.settings = settings
@@ -69,7 +69,7 @@ class Consumer:
         *,
         read: Callable[[str], Intake] = read_message,
     ) -> "Consumer":
-        """The consumer as a function runs it: connections for every permit, the heartbeat and the claims."""
+        """Create the consumer of a function, with connections for every permit, the heartbeat and claims."""
         row = settings.require_worker()
         urls = [of[row.name] for of in (settings.queue_urls, settings.retry_queue_urls) if row.name in of]
         visibility = Visibility(*urls)
@@ -85,13 +85,13 @@ class Consumer:
         return self._route(attempt)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-        """Process one batch. Returns the messages that SQS is to keep (partial batch response)."""
+        """Process one batch and return the failed messages (partial batch response)."""
         batch = Batch(self)
         response = process_partial_response(event=event, record_handler=self.run, processor=batch, context=context)
         batch.tally.report(self.worker.name)
         if batch.starved:
-            # Tries of earlier invocations hold every permit and do not end. All that this batch brought is parked or
-            # kept; if this process went on, it would only receive more and do none of it.
+            # Attempts of earlier invocations hold every permit and do not end. The messages of this batch are parked or
+            # stay in the queue. The process must end, because it could only receive messages and process none.
             logger.error("starved", permits=self.worker.permits)
             self.concurrency.end_process()
         return response

@@ -1,4 +1,4 @@
-"""Dead letters: written, with audit entry and notification, when work fails permanently, and settled."""
+"""Dead letters: written with audit entry and notification when a work item fails, and closed."""
 
 import hashlib
 import json
@@ -16,33 +16,33 @@ from pydantic_core import from_json
 from counterfoil.db import Connection
 from counterfoil.delivery.work import KINDS, Message, Send, WorkKind, begin
 from counterfoil.notifications import notice
-from counterfoil.notifications.store import owe
+from counterfoil.notifications.store import enqueue_notification
 
 ClosedStatus = Literal["retried", "resolved", "ignored"]
 MAX_OWN_WORDS = 40
-"""Of a letter: by more it is not searched for."""
+"""Maximum number of search words of a dead letter besides those of its group."""
 LONGEST_WORD = 64
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|\d+")
 _WORD = re.compile(r"[^\W_]+")
 
 
 def words(text: str) -> set[str]:
-    """The words of a text as they are searched for: letters and digits, in lower case, the first 64 of each."""
+    """Return the search words of a text: letters and digits in lower case, at most 64 characters each."""
     return {word[:LONGEST_WORD] for word in _WORD.findall(text.casefold())}
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why work failed for good."""
+    """Reason of a permanent failure."""
 
     dlq_reason: str
     error_type: str
     error: str
     max_attempts: int
     actor: str
-    """Who writes it down: the worker itself, or dead_letters."""
+    """The worker, or dead_letters."""
     told: str | None = None
-    """The error as it may leave the tenant, where that is less than `error`: it quotes no answer of a model."""
+    """Error message for notifications, which does not quote answers of models. None: `error`."""
     traceback: str | None = None
     """Frames of Counterfoil's code (`errors.own_frames`), for admins."""
     code: str | None = None
@@ -51,7 +51,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A piece of work, or a message that names none, that ended in failure."""
+    """A failed work item, or an unreadable message."""
 
     job_id: UUID
     tenant_id: UUID | None
@@ -61,13 +61,13 @@ class DeadLetter:
     attempts: int
     failure: Failure
     created_at: datetime
-    """When the work began to exist; for a message that names none, when it was sent."""
+    """Creation time of the work item, or time when the unreadable message was sent."""
     task_type: str | None = None
-    """What sort of work it is, where its worker does several."""
+    """Type of the task, for the worker of tasks."""
 
     @property
     def sentence(self) -> str:
-        """The error without its numbers and quoted names, which differ from letter to letter."""
+        """The error without numbers and quoted names, which differ between dead letters of a group."""
         return _PARTICULAR.sub("#", self.failure.told or self.failure.error)
 
     @property
@@ -79,12 +79,12 @@ class DeadLetter:
 
     @property
     def group_words(self) -> list[str]:
-        """The words of what all letters of its fingerprint say, by which they are searched for."""
+        """Search words that all dead letters with this fingerprint share."""
         return sorted(words(f"{self.worker} {self.failure.error_type} {self.sentence}"))
 
     @property
     def own_words(self) -> list[str]:
-        """The words that it has beside those: of its file's name, and of the particulars of its error."""
+        """Other search words: of the file name, and of numbers and names in the error."""
         file = self.payload.get("file") or {}
         particulars = _PARTICULAR.findall(self.failure.told or self.failure.error)
         return sorted(words(" ".join([file.get("file_name") or "", *particulars])))[:MAX_OWN_WORDS]
@@ -108,10 +108,10 @@ ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = exclu
 
 
 def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime) -> None:
-    """Write the dead letter, or open it again with its history kept; its audit entry; one notification.
+    """Write a dead letter or reopen it with its history, with an audit entry and a notification.
 
-    A revision dies once, and a message that names no work too: what is written of it already stays as it is, for a
-    person may have settled it meanwhile.
+    A second call for the same revision or unreadable message changes nothing, because an operator may have closed the
+    dead letter.
     """
     failure = letter.failure
     context = {"worker": letter.worker, "attempt": letter.attempts}
@@ -150,7 +150,9 @@ def write_dead_letter(connection: Connection, letter: DeadLetter, now: datetime)
     audit(connection, letter.job_id, letter.tenant_id, "dead", failure.actor, {"dlq_reason": failure.dlq_reason}, now)
     work_id, revision = (letter.message.work_id, letter.message.revision) if letter.message else (None, 0)
     told = notice.Failure(work_id, letter.job_id, letter.worker, failure.told or failure.error, letter.attempts)
-    owe(connection, told, now, tenant_id=letter.tenant_id, revision=revision, fingerprint=letter.fingerprint)
+    enqueue_notification(
+        connection, told, now, tenant_id=letter.tenant_id, revision=revision, fingerprint=letter.fingerprint
+    )
 
 
 _GROUP = """
@@ -166,7 +168,7 @@ SELECT %(job_id)s, %(tenant_id)s, word, %(now)s FROM unnest(%(words)s::text[]) A
 
 
 def _describe(connection: Connection, letter: DeadLetter, now: datetime) -> None:
-    """Write what the letter is found by: its group, and its own words in place of those it had before."""
+    """Write the group and the search words of a dead letter, and replace earlier words."""
     connection.execute(
         _GROUP,
         {
@@ -184,7 +186,7 @@ def _describe(connection: Connection, letter: DeadLetter, now: datetime) -> None
     connection.execute(_WORDS, named)
 
 
-# An edit that waited for the retry becomes history.
+# A pending edit of the payload becomes history.
 _SETTLE = """
 WITH settled AS (
     UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
@@ -240,13 +242,13 @@ def renew(
 
 
 LEFT_OUT = {"$left_out": "The task has it."}
-"""In the place of a payload, where the body of a message is kept: it can still be read, and sent again."""
+"""Replaces the payload in the stored body of a message, which remains readable and can be sent again."""
 
 
 def without_payload(kind: WorkKind, body: str) -> str:
-    """The body of a message of our own, JSON, as it may be kept: without what its work's row has.
+    """Return the JSON body of one of our messages without the payload, which the row of the task has.
 
-    What a task was asked for may be told to its user alone, and goes when he deletes it; in its row it does.
+    Only the user of a task may see the payload, and deleting the task must delete it.
     """
     if kind.envelope is None:
         return body
@@ -262,16 +264,15 @@ WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 
 
 def join_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
-    """Preserve, in the dead letter of failed work, the message that followed it. False when none is open.
+    """Store the message of a failed work item in its pending dead letter. Returns False without one.
 
-    The body must be one that could be read, and is `without_payload`: such a one holds nothing that PostgreSQL cannot
-    store.
+    `body` is the result of `without_payload` for a readable body, so PostgreSQL can store it.
     """
     cursor = connection.execute(_JOIN, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body})
     return cursor.rowcount == 1
 
 
-def audit(  # who, what, about what, when
+def audit(
     connection: Connection,
     job_id: UUID,
     tenant_id: UUID | None,
@@ -280,7 +281,7 @@ def audit(  # who, what, about what, when
     detail: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Add an entry to the audit trail: ids and short words only."""
+    """Add an audit entry, which has only ids and short words."""
     connection.execute(
         """
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)

@@ -36,12 +36,12 @@ class Received:
 
     @property
     def message_id(self) -> str:
-        """SQS's id of the message."""
+        """The SQS message id."""
         return self.record.message_id
 
     @property
     def queue(self) -> str:
-        """The name of the queue that it came from."""
+        """Name of the source queue."""
         return self.record.event_source_arn.rsplit(":", 1)[-1]
 
     @property
@@ -63,7 +63,7 @@ class Received:
 
 
 LONGEST = timedelta(hours=12)
-"""SQS refuses to hide a message longer than this after its receipt."""
+"""Maximum visibility timeout of SQS, counted from the receive."""
 MARGIN = timedelta(seconds=60)
 BATCH = 10
 
@@ -79,9 +79,9 @@ class Visibility:
         self._others = {_name(url): url for url in others}
 
     def protect(self, records: Sequence[Received], seconds: int, now: datetime) -> set[Received]:
-        """Hide `records` for at least `seconds` from now, in batch calls with one retry.
+        """Extend the visibility timeout of `records` to at least `seconds` from now, with one retry.
 
-        Returns the records that are still visible.
+        Returns the records without an extension.
         """
         failed = self._change(records, seconds, now)
         if failed:
@@ -89,9 +89,9 @@ class Visibility:
         return failed
 
     def back_off(self, record: Received, seconds: float, now: datetime) -> None:
-        """Make one message visible after `seconds`.
+        """Set the visibility timeout of one message.
 
-        A failure is logged. It costs time, not the message.
+        A failure is logged. It delays the message but does not lose it.
         """
         if self._change([record], int(seconds), now):
             logger.warning("The visibility of a message was not changed", message_id=record.message_id)
@@ -117,7 +117,7 @@ class Visibility:
             try:
                 with aws.errors_mapped():
                     answer = aws.client("sqs").change_message_visibility_batch(QueueUrl=url, Entries=entries)
-            except Exception as error:  # noqa: BLE001  # a backoff or renewal that failed costs time, never the message
+            except Exception as error:  # noqa: BLE001  # a failure delays messages and does not lose them
                 logger.warning("Visibility was not changed", error=sentence(error))
                 failed |= set(batch)
             else:
@@ -130,7 +130,7 @@ def _name(queue_url: str) -> str:
 
 
 def bounded(seconds: int, received_at: datetime, now: datetime) -> int:
-    """`seconds` cut so that the message never stays hidden past 12 hours from its receipt."""
+    """Limit a visibility timeout to 12 hours after the receive."""
     left = received_at + LONGEST - MARGIN - now
     return max(0, min(seconds, int(left.total_seconds())))
 
@@ -140,9 +140,9 @@ PATIENCE_SECONDS = 2
 
 
 class Heartbeat:
-    """Beats beside a batch while it is being worked on."""
+    """Renews visibility timeouts and leases while a batch is processed."""
 
-    def __init__(  # one collaborator for each thing it renews, and when
+    def __init__(
         self,
         *,
         kind: WorkKind,
@@ -181,17 +181,17 @@ class Heartbeat:
         self._concurrency.wait_for(lambda: not self._beating, PATIENCE_SECONDS)
 
     def watch(self, record: Received) -> None:
-        """Keep this message hidden until it is released."""
+        """Extend the visibility timeout of this message until `release`."""
         with self._lock:
             self._unfinished.add(record)
 
     def running(self, record: Received, attempt: Attempt) -> None:
-        """Keep this try's lease alive, too."""
+        """Renew the lease of this attempt as well."""
         with self._lock:
             self._running[record] = attempt
 
     def release(self, record: Received) -> None:
-        """Touch this message no more, and wait a little for a renewal of it that is under way."""
+        """Stop renewing this message, and wait shortly for a renewal in progress."""
         with self._lock:
             self._unfinished.discard(record)
             self._running.pop(record, None)
@@ -202,14 +202,14 @@ class Heartbeat:
             while not self._concurrency.wait_for(lambda: self._stopping, self._every):
                 try:
                     self.beat()
-                except Exception as error:  # noqa: BLE001  # the next beat must come, or every lease runs out
+                except Exception as error:  # noqa: BLE001  # without further heartbeats, every lease expires
                     logger.error("A heartbeat failed", error=sentence(error))
         finally:
             self._beating = False
             self._concurrency.changed()
 
     def beat(self) -> None:
-        """Renew everything once: visibility first, so that a lease never outlives its message's protection."""
+        """Renew visibility timeouts, then leases, so that no lease outlives that of its message."""
         with self._lock:
             records = list(self._unfinished)
             self._renewing = set(self._unfinished)

@@ -1,4 +1,4 @@
-"""The outbox: sends the messages that transactions owe, right after their commit or later, at least once."""
+"""The outbox sends enqueued messages after their commit or later, at least once."""
 
 import json
 import logging
@@ -19,13 +19,13 @@ from counterfoil.http import within
 from counterfoil.metrics import Metric, record
 
 MAX_DELAY = timedelta(seconds=900)
-"""The longest DelaySeconds of SQS. What is due later stays in the outbox until it is nearer."""
+"""Maximum DelaySeconds of SQS. Messages due later stay in the outbox until then."""
 BATCH = 10
-"""Messages in one SendMessageBatch call, SQS's own bound."""
+"""Maximum number of messages in a SendMessageBatch call, a limit of SQS."""
 BATCH_BYTES = 250_000
-"""Of their bodies together: with the trace of each, less than SQS ever took at once."""
+"""Maximum total size of their bodies. With traces, it is within every limit that SQS has had."""
 CALL_SECONDS = 5.0
-"""Longest call of a sender whose time is short."""
+"""Maximum duration of a call of a sender with a deadline."""
 
 _TRIED = "SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {attempts} > 0"
 
@@ -46,10 +46,10 @@ class Outbox:
         clock: Callable[[], datetime] | None = None,
         random: Callable[[], float] = random.random,
     ) -> None:
-        """`queue_urls`: the queue of each worker that this function may send to; others are left for the watchdog.
+        """`queue_urls` are the queues that this function can send to. The watchdog sends the other messages.
 
-        Of a worker in `retry_queue_urls`, what comes again goes there, so that retries never hold up first tries (see
-        `_by_queue`). `random` draws from [0, 1), for whoever spreads what is sent.
+        Retries of a worker in `retry_queue_urls` go there, so that they never delay first attempts (see `_by_queue`).
+        `random` draws from [0, 1) and is also used to spread messages.
         """
         self._database = database
         self._queue_urls = queue_urls
@@ -58,13 +58,13 @@ class Outbox:
         self.random = random
 
     def send(self, sends: Sequence[Send], *, trace: str | None = None, time_left: TimeLeft | None = None) -> int:
-        """Send what is due within MAX_DELAY and mark it sent. Returns how many were sent.
+        """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
 
-        `trace` is the X-Ray trace of the work that owes them; its messages belong to it too. Where `time_left` is
-        given, no call is begun that could last beyond those seconds.
+        `trace` is the X-Ray trace of the work item that enqueued them, and continues in its messages. With `time_left`,
+        no call starts that could exceed it.
 
-        Called right after the commit that owes the messages. A failure here loses nothing, and is therefore logged and
-        not raised: the rows stay unsent, and the watchdog sends them.
+        It is called after the commit that enqueued the messages. Failures are logged and not raised, because nothing is
+        lost: the watchdog sends unsent rows.
         """
         now = self._clock()
         by_worker: dict[str, list[Send]] = defaultdict(list)
@@ -75,13 +75,13 @@ class Outbox:
         for url, owed in self._by_queue(by_worker, now):
             worker = owed[0].worker
             try:
-                for first in range(0, len(owed), BATCH):  # so that no more bodies are held than are sent at once
+                for first in range(0, len(owed), BATCH):  # limits the bodies in memory
                     if time_left is not None and time_left() < CALL_SECONDS:
                         log.warning("Messages to %s stay in the outbox: no time is left", worker)
                         break
                     some = owed[first : first + BATCH]
                     sent += self._send_some(url, some, now, trace, is_short=time_left is not None)
-            except CounterfoilError as error:  # this queue's messages wait; the others go on
+            except CounterfoilError as error:  # continue with the other queues
                 log.warning("Messages to %s stay in the outbox: %s", worker, error)
         try:
             self._mark_sent(sent, now)
@@ -90,10 +90,10 @@ class Outbox:
         return len(sent)
 
     def _by_queue(self, by_worker: Mapping[str, list[Send]], now: datetime) -> Iterator[tuple[str, list[Send]]]:
-        """What is owed, by the queue that it goes to.
+        """Yield the messages of each queue.
 
-        To a queue for retries goes what was tried, and what is to wait. What is due, and was only parked or woken, is
-        a first try still: it waits with others of its like, and not behind a herd of retries.
+        Messages of attempted work items and delayed messages go to the queue for retries. A due message of a parked
+        work item without an attempt is still for a first attempt, which must not wait behind retries.
         """
         for worker, owed in by_worker.items():
             first, retries = self._queue_urls[worker], self._retry_queue_urls.get(worker)
@@ -112,7 +112,7 @@ class Outbox:
             yield from by_queue.items()
 
     def _untried(self, worker: str, owed: Sequence[Send], now: datetime) -> set[UUID]:
-        """Which of the rows that are owed again are due and of work that was never tried. Raises as `_bodies`."""
+        """Return the due rows of parked work items without an attempt. Raises as `_bodies`."""
         again = [send for send in owed if send.message.send_number > 0 and send.not_before <= now]
         if not again:
             return set()
@@ -124,10 +124,12 @@ class Outbox:
     def _send_some(
         self, url: str, owed: Sequence[Send], now: datetime, trace: str | None, *, is_short: bool
     ) -> list[UUID]:
-        """Send messages to one queue. Returns the rows that are done with; what SQS refuses for good stops no others.
+        """Send messages to one queue. Returns the rows that need no further sending.
+
+        A batch that SQS refuses permanently does not stop the others.
 
         Raises:
-            CounterfoilError: SQS or the database is away; nothing is known of these messages.
+            CounterfoilError: SQS or the database is unavailable. The messages may have been sent.
         """
         worker = owed[0].worker
         bodies, done = self._bodies(worker, owed)
@@ -140,10 +142,10 @@ class Outbox:
         return done
 
     def _bodies(self, worker: str, owed: Sequence[Send]) -> tuple[dict[UUID, str], list[UUID]]:
-        """The bodies of messages by row, and the rows that nobody needs a message of any more.
+        """Return the bodies of messages by row, and the rows whose work item no longer exists.
 
         Raises:
-            DatabaseUnavailableError: nothing is known of what the messages carry.
+            DatabaseUnavailableError: the bodies could not be read.
         """
         whole = {send.id: send.body for send in owed if send.body is not None}
         owed = [send for send in owed if send.body is None]
@@ -153,7 +155,7 @@ class Outbox:
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
             ids = list({send.message.work_id for send in owed})
             found = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
-        # What is found without a body is owed no more: another sender was quicker, and marks it.
+        # A row without a body was sent by another sender, which marks it.
         bodies = whole | {
             send.id: _body(body | {"revision": send.message.revision, "send_number": send.message.send_number})
             for send in owed
@@ -161,12 +163,12 @@ class Outbox:
         }
         gone = [send.id for send in owed if send.message.work_id not in found]
         if gone:
-            log.warning("%d messages to %s are not sent: their work is no more", len(gone), worker)
+            log.warning("%d messages to %s are not sent: their work items no longer exist", len(gone), worker)
             record({Metric.NEVER_SENT: len(gone)}, worker=worker)
         return bodies, gone
 
     def _entry(self, index: int, send: Send, body: str, now: datetime, trace: str | None) -> dict[str, Any]:
-        """A message as SendMessageBatch takes it."""
+        """Return the entry of a message for SendMessageBatch."""
         entry = {"Id": str(index), "MessageBody": body, "DelaySeconds": self._whole_seconds(send.not_before - now)}
         if send.tenant_id is not None:
             entry["MessageGroupId"] = str(send.tenant_id)  # a fair queue: one tenant's burst delays no other tenant
@@ -175,7 +177,7 @@ class Outbox:
         return entry
 
     def _whole_seconds(self, wait: timedelta) -> int:
-        """SQS takes whole seconds: a fraction is rounded at random, so that the mean of many waits is what it was."""
+        """Round a delay at random, because SQS takes whole seconds. The mean of many delays stays the same."""
         return max(0, floor(wait.total_seconds() + self.random()))
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
@@ -184,14 +186,14 @@ class Outbox:
                 connection.execute("UPDATE outbox SET sent_at = %s WHERE id = ANY(%s)", [now, list(ids)])
 
     def send_unsent(self, *, created_before: datetime, each: int = 1000, time_left: TimeLeft | None = None) -> int:
-        """Send rows that a crash left behind or that fall due only now, up to `each` per worker.
+        """Send rows that a crash left unsent or that have become due, up to `each` per worker.
 
-        A row that a newer one of the same work has superseded is done with, and not sent: whoever received it would
-        drop it. Returns how many rows were sent or done with.
+        Superseded rows are marked without sending, because their receiver would drop them. Returns the number of sent
+        and superseded rows.
 
-        Where `time_left` is given, no call is begun that could last beyond those seconds. Rows younger than
-        `created_before` are still in the hands of whoever wrote them, unless they were written to be sent later. A
-        worker's rows that cannot be sent leave room for those of the others.
+        With `time_left`, no call starts that could exceed it. Rows younger than `created_before` are skipped, because
+        their creator is still sending them, unless they were delayed. Rows of a worker that cannot be sent do not use
+        up the limit of the others.
         """
         now = self._clock()
         with self._database.delivery() as connection:
@@ -231,16 +233,16 @@ class Outbox:
 
 
 _NOT_CARRIED = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
-"""All of Unicode that SQS refuses a body for, besides what JSON escapes and what PostgreSQL cannot hold."""
+"""Characters that SQS does not accept, besides those that JSON escapes or PostgreSQL cannot store."""
 
 
 def _body(carried: Mapping[str, Any]) -> str:
-    """JSON whose characters SQS takes; what need not be escaped is not, for it would take more room."""
+    """Return JSON with characters that SQS accepts, and as few escapes as possible to save space."""
     return json.dumps(carried, ensure_ascii=False, separators=(",", ":")).translate(_NOT_CARRIED)
 
 
 def _batches(sends: Sequence[Send], bodies: Mapping[UUID, str]) -> Iterator[list[Send]]:
-    """As many messages at once as a call takes."""
+    """Split messages into batches within the limits of a call."""
     batch: list[Send] = []
     size = 0
     for send in sends:
@@ -255,7 +257,7 @@ def _batches(sends: Sequence[Send], bodies: Mapping[UUID, str]) -> Iterator[list
 
 
 def _call(queue_url: str, entries: list[dict[str, Any]], *, is_short: bool) -> list[int]:
-    """Send one batch. Returns the places of those that SQS took; a call that was left to itself may have sent all."""
+    """Send one batch. Returns the indexes of accepted messages. A call that times out may have sent all."""
 
     def send() -> dict[str, Any]:
         answer: dict[str, Any] = aws.client("sqs").send_message_batch(QueueUrl=queue_url, Entries=entries)

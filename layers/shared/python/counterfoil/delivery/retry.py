@@ -1,4 +1,4 @@
-"""Retry policies as pure values: what a failure means for the work, given how often it was tried. No clock, no I/O."""
+"""Retry policies: what follows a failed attempt. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,69 +7,68 @@ from counterfoil.errors import PermanentError, ServiceUnavailableError, Transien
 from counterfoil.settings import Settings
 
 MAX_RECEIVES = 3
-"""SQS moves a message to its dead-letter queue at the receive after this one (maxReceiveCount of every queue)."""
+"""maxReceiveCount of every queue. SQS moves a message to the dead-letter queue at the next receive."""
 
 LONGEST_RETRY_AFTER = timedelta(hours=1)
-"""A service that asks for a longer pause is asked again after this one, as by circuit breakers."""
+"""Maximum delay that a service can request, as for circuit breakers."""
 
 
 @dataclass(frozen=True)
 class Redeliver:
-    """Try again later by the same message."""
+    """Retry later with the same message."""
 
     at: datetime
 
 
 @dataclass(frozen=True)
 class Park:
-    """Try again later by a new message: this one has no receive left."""
+    """Retry later with a new message, because this one has no receive left."""
 
     at: datetime
 
 
 @dataclass(frozen=True)
 class Requeue:
-    """Try again later by a new message, as is this policy's way."""
+    """Retry later with a new message, as the policy does."""
 
     at: datetime
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """No further try: the work has failed."""
+    """No retry: the work item has failed permanently."""
 
     dlq_reason: str
     to_dead_letter_queue: bool
-    """Whether the message follows its work: only work that ran out of tries leaves its message to the DLQ."""
+    """Whether the message goes to the dead-letter queue, as after the last attempt."""
 
 
 Decision = Redeliver | Park | Requeue | GiveUp
 
 MAX_SENDS = 1000
-"""New messages for one revision of a work: whoever puts it off more often goes in circles. Beyond attempts and returns,
-which have bounds of their own, more are sent by tries that give their attempt back, and for work that is parked unbegun
-since no time is left or its time has not come. What waits for a service that is away, 10 minutes each, does it for a
-week."""
+"""Maximum number of new messages for one revision of a work item, so that endless deferral is detected. Attempts and
+returns have separate limits. Other messages are sent by deferrals, and for work items parked without an attempt because
+they are early or no time is left. Deferrals of 10 minutes for an unavailable service reach the limit after a week."""
 
 
 @dataclass(frozen=True)
 class RedeliverPolicy:
-    """The same message again, after a wait for each failed attempt: 5 min, 30 min, then dead (the default numbers)."""
+    """SQS redelivers the message after a delay: by default 5 min, 30 min, then the work item fails."""
 
     delays: tuple[float, ...] = (300, 1800)
-    """Seconds to wait after the first, second, ... failed attempt; the last one repeats."""
+    """Delays in seconds after the first, second, ... failed attempt. The last one repeats."""
     max_attempts: int = 3
     jitter: float = 1
-    """Seconds over which those come back whom a service told the same time. Waits of its own are the same for all."""
+    """Seconds over which retries are spread whose delay a service chose. Other delays have no jitter."""
     unknown_is_transient: bool = True
-    """What an error outside the tree means: worth another try for documents, bounded by max_attempts."""
+    """Whether errors outside the error tree are retried, up to `max_attempts`."""
 
     def wait(self, attempts: int) -> timedelta:
-        """How long to wait after `attempts` (>= 1) failed attempts."""
+        """Return the delay after `attempts` (>= 1) failed attempts."""
         return timedelta(seconds=self.delays[min(attempts, len(self.delays)) - 1])
 
     def is_transient(self, error: BaseException) -> bool:
-        """Whether a later try can cure this error."""
+        """Return True if a retry can succeed."""
         return _is_transient(error, unknown_is_transient=self.unknown_is_transient)
 
     def decide(
@@ -82,9 +81,9 @@ class RedeliverPolicy:
         max_attempts: int | None = None,
         chance: float = 0.0,
     ) -> Decision:
-        """What becomes of work whose attempt `attempts` ended in `error`, at receive `receives` of its message.
+        """Decide after attempt `attempts` failed with `error`, at receive `receives` of its message.
 
-        `max_attempts` is the work's own bound, where it has one; `chance`, from [0, 1), spreads what failed together.
+        `max_attempts` is the limit of the work item, if it has one. `chance` from [0, 1) spreads retries.
         """
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
@@ -96,9 +95,10 @@ class RedeliverPolicy:
 
 @dataclass(frozen=True)
 class RequeuePolicy:
-    """A new message for each retry: the n-th waits min(base * factor^n + U * jitter, cap) seconds, U from [0, 1).
+    """Each retry uses a new message.
 
-    Where `waits` are given, the n-th waits the n-th of them instead, and so long all the same whoever failed with it.
+    The n-th retry waits min(base * factor^n + U * jitter, cap) seconds, with U from [0, 1). With `waits`, it waits the
+    n-th of them, without jitter.
     """
 
     base: float = 1
@@ -106,35 +106,35 @@ class RequeuePolicy:
     jitter: float = 1
     cap: float = 300
     max_attempts: int = 6
-    """Of work that has no bound of its own."""
+    """Limit of work items without a separate one."""
     unknown_is_transient: bool = False
-    """What an error outside the tree means: nothing that another try would cure."""
+    """Whether errors outside the error tree are retried."""
     delays: tuple[float, ...] = (300, 1800)
-    """Seconds for which the same message waits after its first, second, ... receive where nothing could be settled."""
+    """Delays in seconds after the first, second, ... receive of a message whose attempt could not be settled."""
     waits: tuple[float, ...] = ()
-    """Seconds to wait after the first, second, ... failed attempt; the last one repeats. Empty: ever longer ones."""
+    """Delays in seconds after the first, second, ... failed attempt. The last one repeats. Empty: exponential."""
 
     def wait(self, attempts: int, chance: float = 0.0) -> timedelta:
-        """How long to wait after `attempts` (>= 1) failed attempts; `chance` is U."""
+        """Return the delay after `attempts` (>= 1) failed attempts. `chance` is U."""
         if self.waits:
             return timedelta(seconds=self.waits[min(attempts, len(self.waits)) - 1])
         return timedelta(seconds=min(self.base * self.factor**attempts + chance * self.jitter, self.cap))
 
     def is_transient(self, error: BaseException) -> bool:
-        """Whether a later try can cure this error."""
+        """Return True if a retry can succeed."""
         return _is_transient(error, unknown_is_transient=self.unknown_is_transient)
 
     def decide(
         self,
         error: BaseException,
         attempts: int,
-        receives: int,  # noqa: ARG002  # its messages are each received for one try
+        receives: int,  # noqa: ARG002  # each message is for one attempt
         now: datetime,
         *,
         max_attempts: int | None = None,
         chance: float = 0.0,
     ) -> Decision:
-        """As RedeliverPolicy."""
+        """Decide as `RedeliverPolicy.decide`."""
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):
@@ -152,25 +152,25 @@ def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
 
 
 def _asked_for(error: BaseException, jitter: float) -> timedelta:
-    """How long the service that failed asked to be left alone, and `jitter` seconds more; nothing where it did not.
+    """Return the delay from Retry-After plus `jitter` seconds, or zero without one.
 
-    It tells everybody the same time. Whoever came back just then would come with all others.
+    The service returns the same time to all clients. Without jitter, all retries would start together.
     """
     seconds = error.retry_after if isinstance(error, ServiceUnavailableError) else None
     return min(LONGEST_RETRY_AFTER, timedelta(seconds=seconds)) + timedelta(seconds=jitter) if seconds else timedelta()
 
 
 def redeliver(settings: Settings) -> RedeliverPolicy:
-    """The same message again."""
+    """Return the policy of workers whose messages are redelivered."""
     return RedeliverPolicy(
         settings.retry_redeliver_delays_seconds, settings.redelivery_max_attempts, settings.retry_jitter_max_seconds
     )
 
 
 def requeue(settings: Settings, worker: str) -> RequeuePolicy:
-    """A new message on the queue for retries of `worker`.
+    """Return the policy of a worker with a queue for retries.
 
-    A task may set its own limit. A worker's row that names each wait has one retry after each.
+    A task can set its limit. A worker with RETRY_WAITS has one retry after each of them.
     """
     waits = settings.retry_waits.get(worker)
     if waits is not None:

@@ -1,4 +1,4 @@
-"""Settlement: what the end of a record means, for its work in one transaction, for its message afterwards."""
+"""Settlement: commits the outcome of an attempt, and then decides about its message."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,25 +31,25 @@ from counterfoil.errors import (
 )
 
 LONGEST_ERROR = 2000
-"""Characters of an error that are kept."""
+"""Maximum length of a stored error."""
 ATTEMPTS_EXHAUSTED = "AttemptsExhausted"
-"""Error type of pending work whose settled attempts reach a limit that was lowered."""
+"""Error type of pending work items whose attempts reach a lowered limit."""
 
 logger = Logger()
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What happens to a message."""
+    """Outcome of an attempt and disposition of its message."""
 
     outcome: str
-    """One word for the log and the metrics."""
+    """Name for logs and metrics."""
     acknowledged: bool
     visible_in: float | None = None
-    """Seconds until SQS gives it out again; None leaves its visibility as it is."""
+    """New visibility timeout in seconds. None: unchanged."""
     error: str | None = None
     error_type: str | None = None
-    """Of a try that failed, or of a message that cannot be read."""
+    """Set for failed attempts and unreadable messages."""
 
 
 ENDED = Verdict("ended", acknowledged=True)
@@ -58,7 +58,7 @@ PARKED = Verdict("parked", acknowledged=True)
 
 
 class Settlement:
-    """Settles one kind of work under one policy."""
+    """Settles attempts of one kind of work item under one retry policy."""
 
     def __init__(
         self, kind: WorkKind, policy: RetryPolicy, database: Database, outbox: Outbox, clock: Callable[[], datetime]
@@ -70,7 +70,7 @@ class Settlement:
         self._clock = clock
 
     def finished(self, record: Received, claim: Claim, outcome: Outcome) -> Verdict:
-        """The work's code returned: effects, messages owed and the new state, in one transaction."""
+        """Commit the effects, messages and new state of a successful or skipped attempt."""
         name = "skipped" if isinstance(outcome, Skipped) else "succeeded"
 
         def settle(connection: Connection) -> Sequence[Send]:
@@ -84,7 +84,7 @@ class Settlement:
 
         try:
             self._commit(record, claim, settle)
-        except BaseException as error:  # noqa: BLE001  # whatever stopped the effects is a failure of this try
+        except BaseException as error:  # noqa: BLE001  # any error of the effects fails the attempt
             return self.failed(record, claim, error)
         return Verdict(name, acknowledged=True)
 
@@ -94,7 +94,7 @@ class Settlement:
         """Run attempts of one tenant and settle those with effects, in one transaction. Return their verdicts.
 
         Raises:
-            CounterfoilError, StaleClaimError: none of them is settled.
+            CounterfoilError, StaleClaimError: no attempt is settled.
             Exception: neither, because `run` raised it.
         """
         ended: list[tuple[Received, Claim]] = []
@@ -112,12 +112,12 @@ class Settlement:
         try:
             self._transact(*tries[0], settle, by_index=True)
         except CommitUnknownError:
-            if ended and not self._is_settled(ended[0][1]):  # all of them are, or none
+            if ended and not self._is_settled(ended[0][1]):  # one transaction for all
                 raise
         return {claim.message.work_id: Verdict("succeeded", acknowledged=True) for _, claim in ended}
 
     def failed(self, record: Received, claim: Claim, error: BaseException) -> Verdict:
-        """The try ended in an error: what the policy decides, written down before the message is touched."""
+        """Commit the decision of the retry policy about a failed attempt, before the message changes."""
         if isinstance(error, StaleClaimError):
             return self._unsettled(record, error)
         if isinstance(error, DeferredError):
@@ -141,15 +141,15 @@ class Settlement:
         return verdict("failed" if isinstance(decision, GiveUp) else "retry", acknowledged=True)
 
     def _unsettled(self, record: Received, error: CounterfoilError) -> Verdict:
-        """A claimed record could not be settled: the work is a newer try's, or the database is away."""
+        """Return the disposition if the attempt could not be settled: stale claim, or unavailable database."""
         if isinstance(error, StaleClaimError):
             return Verdict("stale", acknowledged=False, error=str(error))
         return self.away(record, error)
 
     def _deferred(self, record: Received, claim: Claim, error: DeferredError) -> Verdict:
-        """The work could not go on, through no fault of its own: the attempt is given back and the work parked.
+        """Defer an attempt: it is not counted, and the work item is parked.
 
-        Lambda is told not to stop functions that send to their own queues; what goes in circles is stopped here.
+        Recursive loop detection of Lambda is off, so a work item that is deferred too often fails here.
         """
         now = self._clock()
         due = max(error.until, now)
@@ -166,7 +166,7 @@ class Settlement:
                 sends += wake(connection, self._kind.worker, [claim.message.work_id], now)
             return sends
 
-        try:  # the batch waits for it where no thread could be started
+        try:  # a batch without threads waits for it
             self._commit(record, claim, settle, seconds=SHORT_SECONDS)
         except CounterfoilError as unsettled:
             return self._unsettled(record, unsettled)
@@ -183,7 +183,7 @@ class Settlement:
         error: BaseException,
         now: datetime,
     ) -> list[Send]:
-        """Write down a failed try as decided."""
+        """Record a failed attempt and its decision."""
         if isinstance(decision, GiveUp):
             return self._fail(connection, record, claim, error, decision.dlq_reason, now)
         text = sentence(error)[:LONGEST_ERROR]
@@ -216,11 +216,11 @@ class Settlement:
         return sql.fail(connection, self._kind, claim, failure, now)
 
     def _most(self, claim: Claim) -> int:
-        """How often this work is tried at most."""
+        """Return the maximum number of attempts."""
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
     def _note_end(self, connection: Connection, record: Received, claim: Claim, outcome: str) -> None:
-        """Write down a try that did not fail, where its kind keeps them, or it is the one that ended a failure."""
+        """Record a success if its kind keeps all of them, or if it follows a failure."""
         if self._kind.keeps_successes or sql.has_failed(connection, self._kind, claim):
             self._note(connection, record, claim, outcome, self._clock())
 
@@ -235,7 +235,7 @@ class Settlement:
         error: BaseException | None = None,
         due: datetime | None = None,
     ) -> None:
-        """Write down how this try ended, for people who follow what became of the work."""
+        """Record the end of an attempt for the history of the work item."""
         ended = Ended(
             outcome,
             began_at=record.stages.get("claimed", record.received_at),
@@ -248,7 +248,7 @@ class Settlement:
         sql.note(connection, self._kind, claim, ended)
 
     def exhausted(self, record: Received, claim: Claim) -> Verdict:
-        """Fail work without attempts left, because the last one was lost or the limit was lowered."""
+        """Fail a work item without remaining attempts: the last one was lost, or the limit was lowered."""
         now = self._clock()
 
         def settle(connection: Connection) -> list[Send]:
@@ -262,9 +262,9 @@ class Settlement:
         return Verdict("failed", acknowledged=True, error=error, error_type=error_type)
 
     def circled(self, record: Received, claim: Claim) -> Verdict:
-        """Work that nobody holds, looked at and put off as often as it may be: no further message is sent for it."""
+        """Fail an unclaimed work item that was parked MAX_SENDS times."""
         now = self._clock()
-        error = _circling("It came before its time" if claim.answer is Answer.EARLY else "No time was left to begin it")
+        error = _circling("It was early" if claim.answer is Answer.EARLY else "The invocation was about to end")
 
         def settle(connection: Connection) -> list[Send]:
             taken, _ = sql.take_abandoned(connection, self._kind, claim, now)
@@ -301,7 +301,7 @@ class Settlement:
         return Verdict("ahead" if sends else "unknown", acknowledged=True)
 
     def unreadable(self, record: Received, error: BaseException, queue: str) -> Verdict:
-        """The message cannot be read, or what it names cannot be asked for: a dead letter with its body."""
+        """Write a dead letter with the body of an unreadable message."""
         now = self._clock()
         worker = self._kind.worker
         body = record.record.body if record.intake is None else without_payload(self._kind, record.record.body)
@@ -314,7 +314,7 @@ class Settlement:
         return Verdict("failed", acknowledged=True, error=letter.failure.error, error_type=type(error).__name__)
 
     def away(self, record: Received, error: BaseException) -> Verdict:
-        """Nothing could be written down: the message comes again later; after the last receive the archiver decides."""
+        """Leave the message in the queue, because nothing could be committed."""
         waits = self._policy.delays
         wait = waits[min(record.receives, len(waits)) - 1] if record.receives < MAX_RECEIVES else None
         return Verdict("unsettled", acknowledged=False, visible_in=wait, error=sentence(error))
@@ -327,15 +327,15 @@ class Settlement:
         *,
         seconds: float | None = None,
     ) -> None:
-        """Settle under a claim; look up what became of a commit whose outcome is unknown, and try once more."""
+        """Settle under a claim. If the outcome of the commit is unknown, check it, and repeat if necessary."""
         try:
             self._transact(record, claim, transaction, seconds=seconds)
             return
         except CommitUnknownError:
             if self._is_settled(claim):
-                return  # what it owes is in the outbox, and the watchdog sends it
+                return  # its messages are in the outbox, and the watchdog sends them
         except DatabaseUnavailableError:
-            pass  # the connection broke before the commit: a fresh one may do
+            pass  # the connection was lost before the commit: repeat with a new one
         self._transact(record, claim, transaction, seconds=seconds)
 
     def _transact(
@@ -371,7 +371,7 @@ class Settlement:
 def fail_exhausted(
     connection: Connection, kind: WorkKind, claim: Claim, max_attempts: int, actor: str, now: datetime
 ) -> list[Send]:
-    """Fail work without attempts left. Returns the messages to send.
+    """Fail a work item without remaining attempts. Returns the messages to send.
 
     Raises:
         StaleClaimError: a newer claim exists.
@@ -389,14 +389,14 @@ def fail_exhausted(
 
 
 def _exhausted(claim: Claim, max_attempts: int) -> tuple[str, str]:
-    """Error type and message of work without attempts left."""
+    """Return error type and message of a work item without remaining attempts."""
     if claim.unsettled_since is not None:
         return WORKER_LOST, f"The worker ended during attempt {claim.attempts} of {max_attempts} without settling it"
     told = f"{claim.attempts} attempts have failed, and the limit was lowered to {max_attempts} before the next one"
     return ATTEMPTS_EXHAUSTED, told
 
 
-def enqueued_current(  # which message, whose finding, and what the audit trail keeps of it
+def enqueued_current(
     connection: Connection, kind: WorkKind, message: Message, actor: str, detail: dict[str, Any], now: datetime
 ) -> list[Send]:
     """Enqueue the current message of work whose row is older than `message`, with an audit entry.
@@ -411,20 +411,18 @@ def enqueued_current(  # which message, whose finding, and what the audit trail 
 
 
 def _circling(last: str) -> CirclingError:
-    return CirclingError(f"It was put off {MAX_SENDS} times without coming to an end. The last time: {last}")
+    return CirclingError(f"The work item was deferred {MAX_SENDS} times. The last reason: {last}")
 
 
-def unreadable_letter(  # a message, what is wrong with it, and who found out where
+def unreadable_letter(
     record: SQSRecord, error: BaseException, *, body: str, worker: str, queue: str, actor: str
 ) -> DeadLetter:
-    """The dead letter of a message that names no work; its id is UUIDv5 of queue and message id.
+    """Return the dead letter of an unreadable message. Its id is UUIDv5 of queue and message id.
 
-    `body` is what is kept of it: all, for nobody else has it, unless it is of our own (`without_payload`).
+    `body` is stored: the whole body, because there is no other copy, or that of `without_payload` for our messages.
     """
     raw = body.encode(errors="surrogatepass")
-    readable = (
-        b"\x00" not in raw and raw.decode(errors="ignore") == body
-    )  # PostgreSQL's text has no NUL and no surrogates
+    readable = b"\x00" not in raw and raw.decode(errors="ignore") == body  # PostgreSQL cannot store NUL or surrogates
     return DeadLetter(
         job_id=uuid5(JOB_NAMESPACE, f"{queue}/{record.message_id}"),
         tenant_id=None,
@@ -446,5 +444,5 @@ def unreadable_letter(  # a message, what is wrong with it, and who found out wh
 
 
 def lease_left(until: datetime, now: datetime) -> float:
-    """Whole seconds until a lease is over, and one more."""
+    """Return the seconds until a lease expires plus one, at least one."""
     return max(1.0, (until - now + timedelta(seconds=1)).total_seconds())

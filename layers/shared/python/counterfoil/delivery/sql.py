@@ -1,7 +1,7 @@
-"""The SQL of delivery: claims, leases and settlements, in one form for every kind of work.
+"""SQL statements of delivery for every kind of work item: claims, leases and settlement.
 
-Each function is one step inside the caller's transaction. Times are passed in. A statement that changes work names the
-claim token it acts for, and changes nothing when the token is no longer the latest.
+Each function is one step in the caller's transaction. Statements that change a work item require the claim token of the
+attempt, and change nothing if it is stale.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from uuid import UUID
 
 from counterfoil.db import Connection
 from counterfoil.delivery.dead_letter import DeadLetter, Failure, write_dead_letter
-from counterfoil.delivery.work import Message, Send, WorkKind, owe, wake_waiting
+from counterfoil.delivery.work import Message, Send, WorkKind, enqueue, wake_waiting
 from counterfoil.errors import StaleClaimError
 
 
 class Answer(StrEnum):
-    """What a claim is told about the work that a message names."""
+    """Status of a work item when a message claims it."""
 
     MINE = "mine"
     """Claimed: in-progress, one more attempt, a new token, a lease."""
@@ -27,39 +27,39 @@ class Answer(StrEnum):
     RUNNING = "running"
     """A live lease elsewhere."""
     EARLY = "early"
-    """Before next_attempt_at."""
+    """The work item is pending, and next_attempt_at is in the future."""
     EXHAUSTED = "exhausted"
-    """No attempts are left: the last one's lease expired, or the limit was lowered while the work was pending."""
+    """No attempts are left: the lease of the last one expired, or the limit was lowered."""
     UNSETTLED = "unsettled"
-    """The last try never settled, as `claimed_at` shows, and its lease is over: to be claimed alone (`take_over`)."""
+    """The lease of an unsettled attempt (`claimed_at`) expired. It must be claimed alone (`take_over`)."""
     UNKNOWN = "unknown"
     """The work does not exist, or its row is older than the message (`enqueue_current`)."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The answer for one message, and what the row said."""
+    """Result of a claim for one message."""
 
     answer: Answer
     message: Message
     tenant_id: UUID | None = None
     attempts: int = 0
-    """Attempts begun, this claim's own included."""
+    """Attempts begun, including this one."""
     token: int = 0
-    """The token of this claim, or the one found."""
+    """Token of this claim, or the existing one."""
     until: datetime | None = None
-    """The end of the lease (running) or the time of the next attempt (early)."""
+    """End of the lease (running), or time of the next attempt (early)."""
     is_superseded: bool = False
-    """Whether a newer revision than the message's exists."""
+    """Whether a newer revision than that of the message exists."""
     max_attempts: int | None = None
-    """How often the work is tried at most; None: as its policy says."""
+    """Maximum number of attempts. None: that of the policy."""
     created_at: datetime | None = None
     unsettled_since: datetime | None = None
-    """When the latest try that was found began, if it has not settled."""
+    """Start of the previous attempt, if it is unsettled."""
 
 
-# The rows are locked in the order of their ids, so that two claims of overlapping batches cannot deadlock. A queue's
-# waits are whole seconds: what is due within less than one is not early, or half of all would be put off once more.
+# Rows are locked in the order of their ids, so that claims of overlapping batches cannot deadlock. Queues delay by
+# whole seconds, so a work item that is due within a second is not early. Otherwise half of them would be parked again.
 _CLAIM = """
 WITH wanted AS (
     SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(sends)s::int[]) AS w (id, revision, send_number)
@@ -96,7 +96,7 @@ FROM answered a LEFT JOIN claimed c USING (id)
 """
 
 
-def claim(  # a claim is this many facts
+def claim(
     connection: Connection,
     kind: WorkKind,
     messages: Sequence[Message],
@@ -107,12 +107,10 @@ def claim(  # a claim is this many facts
     take_over: bool = False,
     look_only: bool = False,
 ) -> dict[Message, Claim]:
-    """Claim the work of `messages` (each work at most once) in one statement, as the delivery role.
+    """Claim the work items of `messages`, each at most once, in one statement as the delivery role.
 
-    A try that was lost is written down by the claim that follows it.
-
-    `max_attempts` is the bound of work whose kind knows no other.
-    `look_only` answers without claiming: MINE then means that a claim would have succeeded.
+    It also records the lost attempt before each claim. `max_attempts` is the default limit. With `look_only`, nothing
+    is claimed: MINE then means that a claim would succeed.
     """
     rows = connection.execute(
         kind.sql(_CLAIM),
@@ -153,11 +151,11 @@ RETURNING tenant_id, id, not_before, revision, send_number
 
 
 def enqueue_current(connection: Connection, kind: WorkKind, message: Message, now: datetime) -> Send | None:
-    """Enqueue the current message of work that has not ended and whose row is older than `message`.
+    """Enqueue the current message of an unfinished work item whose row is older than `message`.
 
-    That is so after a restore or a fail-over in which the database lost transactions: the one that wrote `message`
-    acknowledged the row's current message, so no other message is left. Returns None if there is no such row. The
-    caller may then acknowledge `message`: a row that has changed since the claim has enqueued its own.
+    This happens if the database lost transactions in a restore or failover. The lost transaction acknowledged the
+    current message, so no other one exists. Returns None without such a row. The caller can then acknowledge
+    `message`, because a row that has changed since the claim has enqueued its message.
     """
     row = connection.execute(
         kind.sql(_ENQUEUE_CURRENT),
@@ -180,12 +178,12 @@ _HOLDS = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(id)s AND {cl
 
 
 def holds(connection: Connection, kind: WorkKind, work_id: UUID, token: int) -> bool | None:
-    """Whether the try with this token is still running; None when a newer token exists, or this one never committed."""
+    """Return True if the attempt with this token is running. None: it is stale or was not committed."""
     row = connection.execute(kind.sql(_HOLDS), {"id": work_id, "token": token}).fetchone()
     return None if row is None else bool(row[0])
 
 
-# A row that is locked is being settled just now; it needs no lease any more and must not be waited for.
+# A locked row is being settled. It needs no lease, and waiting for it would delay the others.
 _RENEW = """
 WITH held AS (SELECT * FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS h (id, token)),
 free AS (
@@ -199,14 +197,14 @@ SELECT h.id FROM held h JOIN {table} t ON t.id = h.id WHERE t.{claim_token} <> h
 
 
 def renew(connection: Connection, kind: WorkKind, tokens: dict[UUID, int], lease: datetime) -> set[UUID]:
-    """Extend the leases of running tries, by work id and token. Returns the works on which a newer token was found."""
+    """Extend the leases of running attempts, by work id and token. Returns the ids with a newer token."""
     rows = connection.execute(
         kind.sql(_RENEW), {"ids": list(tokens), "tokens": list(tokens.values()), "lease": lease}
     ).fetchall()
     return {row[0] for row in rows}
 
 
-# The rows are locked in the order of their ids, as claims lock them.
+# Rows are locked in the order of their ids, as by claims.
 _END = """
 WITH held AS (
     SELECT t.id, ended.reason
@@ -223,16 +221,16 @@ RETURNING {table}.id
 
 
 def succeed(connection: Connection, kind: WorkKind, ended: Sequence[tuple[Claim, str | None]]) -> None:
-    """Tries succeeded, each with a remark for people.
+    """Settle successful attempts, each with an optional remark.
 
     Raises:
-        StaleClaimError: a newer token exists on one of them; the caller's transaction must not be committed.
+        StaleClaimError: one of the tokens is stale. The caller's transaction must not be committed.
     """
     _end(connection, kind, ended, status="succeeded")
 
 
 def skip(connection: Connection, kind: WorkKind, claim_: Claim, reason: str) -> None:
-    """There is nothing to do for this work until a new revision: state NULL, with the reason. Raises as `succeed`."""
+    """Settle a skipped attempt: status NULL with the reason, until a new revision. Raises as `succeed`."""
     _end(connection, kind, [(claim_, reason)], status=None)
 
 
@@ -267,7 +265,7 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 
 
 def wait(connection: Connection, kind: WorkKind, claim_: Claim, error: str, due: datetime) -> None:
-    """The try failed and the same message comes again at `due`. Raises as `succeed`."""
+    """Settle a failed attempt whose message is redelivered at `due`. Raises as `succeed`."""
     cursor = connection.execute(
         kind.sql(_WAIT), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     )
@@ -286,13 +284,13 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def park_failed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, error: str, due: datetime, now: datetime
 ) -> list[Send]:
-    """The try failed and its message has no receive left: owe a new message, due then. Raises as `succeed`."""
+    """Settle a failed attempt and enqueue a new message for `due`. Raises as `succeed`."""
     row = connection.execute(
         kind.sql(_PARK_FAILED), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     ).fetchone()
     if row is None:
         _stale(claim_)
-    return owe(connection, kind, [row], due, now)
+    return enqueue(connection, kind, [row], due, now)
 
 
 _DEFER = """
@@ -304,13 +302,13 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 
 def defer(connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime) -> list[Send]:
-    """The try was none: give its attempt back, and owe a new message, due then. Raises as `succeed`."""
+    """Defer an attempt without counting it, and enqueue a new message for `due`. Raises as `succeed`."""
     row = connection.execute(
         kind.sql(_DEFER), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
     ).fetchone()
     if row is None:
         _stale(claim_)
-    return owe(connection, kind, [row], due, now)
+    return enqueue(connection, kind, [row], due, now)
 
 
 _PARK_UNCLAIMED = """
@@ -324,16 +322,16 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def park_unclaimed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
 ) -> list[Send]:
-    """Put work that `claim` only looked at, in this transaction, behind a new message due then. Raises as `succeed`.
+    """Park a work item that `claim` has only read in this transaction. Raises as `succeed`.
 
-    Work whose last try never settled keeps that mark.
+    An unsettled attempt remains recorded in its row.
     """
     row = connection.execute(
         kind.sql(_PARK_UNCLAIMED), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
     ).fetchone()
     if row is None:
         _stale(claim_)
-    return owe(connection, kind, [row], due, now)
+    return enqueue(connection, kind, [row], due, now)
 
 
 _TAKE_ABANDONED = """
@@ -345,11 +343,11 @@ RETURNING {claim_token}, {claimed_at}, {error}
 
 
 def take_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
-    """Take work from a try that ended without settling, without beginning another. Raises as `succeed`.
+    """Claim a work item of an unsettled attempt without starting another one. Raises as `succeed`.
 
-    A try that was slow, not dead, may meanwhile have given its attempt back; then there is one left to begin.
+    A slow attempt can have been deferred in between; then an attempt is left, and the claim is stale.
 
-    Returns the claim, and the error of the last try that did settle.
+    Returns the claim, and the error of the last settled attempt.
     """
     row = connection.execute(
         kind.sql(_TAKE_ABANDONED),
@@ -368,9 +366,9 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} IN ('in-progress', 
 
 
 def fail(connection: Connection, kind: WorkKind, claim_: Claim, failure: Failure, now: datetime) -> list[Send]:
-    """The work has failed: its state, its dead letter, the audit entry and the notification. Raises as `succeed`.
+    """Fail a work item: write its status, dead letter, audit entry and notification. Raises as `succeed`.
 
-    Returns the messages of the work that waited for its end.
+    Returns the messages of work items that waited for its end.
     """
     message = claim_.message
     cursor = connection.execute(
@@ -396,7 +394,7 @@ def fail(connection: Connection, kind: WorkKind, claim_: Claim, failure: Failure
 
 @dataclass(frozen=True)
 class Ended:
-    """How a try ended: the same word as the verdict on its message."""
+    """End of an attempt."""
 
     outcome: str
     began_at: datetime
@@ -405,7 +403,7 @@ class Ended:
     error: str | None = None
     next_attempt_at: datetime | None = None
     trace_id: str | None = None
-    """Of X-Ray."""
+    """X-Ray trace id."""
 
 
 _NOTE = """
@@ -417,7 +415,7 @@ VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(bega
 
 
 def note(connection: Connection, kind: WorkKind, claim_: Claim, ended: Ended) -> None:
-    """Write down the try of a claim, in the transaction that settles it."""
+    """Record the attempt of a claim, in the transaction that settles it."""
     message = claim_.message
     connection.execute(
         _NOTE,
@@ -432,7 +430,7 @@ def note(connection: Connection, kind: WorkKind, claim_: Claim, ended: Ended) ->
     )
 
 
-# A dead letter tells of work whose tries never began to be written down, or are forgotten by now.
+# The dead letter counts if the attempts were not recorded or have been deleted.
 _HAS_FAILED = """
 SELECT coalesce(
     (SELECT outcome FROM work_attempt WHERE worker = %(worker)s AND work_id = %(work_id)s AND outcome <> 'deferred'
@@ -443,9 +441,9 @@ SELECT coalesce(
 
 
 def has_failed(connection: Connection, kind: WorkKind, claim_: Claim) -> bool:
-    """Whether the last that is known of the work before this try is a failure.
+    """Return True if the latest known outcome before this attempt is a failure.
 
-    Nothing is asked about the first try at work that is new, as most are.
+    The first attempt of a new work item needs no query.
     """
     message = claim_.message
     if claim_.attempts <= 1 and message.revision <= 1:
@@ -456,11 +454,11 @@ def has_failed(connection: Connection, kind: WorkKind, claim_: Claim) -> bool:
 
 
 WORKER_LOST = "WorkerLost"
-"""What is named as the error of a try whose worker ended before it could say how it ended."""
+"""Error type of an attempt whose worker ended without settling it."""
 
 
 def note_lost(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> None:
-    """Write down the try that `claim_` counts, if it began and never settled: who takes its work over calls it lost."""
+    """Record the unsettled attempt of `claim_` as lost. The next claim of the work item calls this."""
     if claim_.unsettled_since is not None:
         error = f"The worker ended during attempt {claim_.attempts} of {claim_.max_attempts} without settling it"
         note(connection, kind, claim_, Ended("lost", claim_.unsettled_since, now, WORKER_LOST, error))
@@ -478,12 +476,13 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def give_back(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
 ) -> list[Send]:
-    """Return work from a dead-letter queue to its own.
+    """Return a work item from the dead-letter queue to its queue.
 
-    Empty if this revision was returned `max_returns` times. Returns before the first attempt do not count.
+    The result is empty if this revision was returned `max_returns` times. Returns before the first attempt do not
+    count.
     """
     row = connection.execute(
         kind.sql(_RETURN),
         {"id": claim_.message.work_id, "token": claim_.token, "due": due, "max_returns": max_returns},
     ).fetchone()
-    return [] if row is None else owe(connection, kind, [row], due, now)
+    return [] if row is None else enqueue(connection, kind, [row], due, now)

@@ -17,11 +17,11 @@ from counterfoil.validation import Problem, validate
 
 NEWEST_SCHEMA = 1
 LARGEST = 2**31 - 1
-"""The largest number that a column of type integer holds."""
+"""Maximum of a PostgreSQL integer."""
 
 
 class Message(BaseModel):
-    """The body of a queue message. It names a work item and holds nothing else."""
+    """Body of a queue message, which only identifies a work item."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
@@ -55,8 +55,8 @@ def read_message(body: str) -> Intake:
     """Read a message from the outbox.
 
     Raises:
-        InvalidMessageError: it can never be read.
-        NewerSchemaError: a deployment in progress writes this version, and this process cannot read it.
+        InvalidMessageError: the body is invalid.
+        NewerSchemaError: a deployment in progress writes a newer version than this process knows.
     """
     return Intake([validate(Message, opened(body), _wrong)])
 
@@ -65,7 +65,7 @@ def opened(body: str) -> dict[str, Any]:
     """Parse the JSON object of a message and check its version. Raises as `read_message`."""
     try:
         parsed = from_json(body)
-    except (ValueError, TypeError):  # TypeError: half a surrogate
+    except (ValueError, TypeError):  # TypeError: a lone surrogate
         raise InvalidMessageError(f"The message is not JSON ({len(body)} characters)") from None
     if not isinstance(parsed, dict):
         raise InvalidMessageError(f"The message is a JSON {type(parsed).__name__}, not an object")
@@ -76,7 +76,7 @@ def opened(body: str) -> dict[str, Any]:
 
 
 def _wrong(problem: Problem) -> InvalidMessageError:
-    # Only a field that we know may be quoted: any other is the sender's text.
+    # Other field names are text of the sender, which must not be quoted.
     known = [str(part) for part in problem.place if part in Message.model_fields]
     return InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {problem.message}")
 
@@ -96,7 +96,7 @@ LIFE_CYCLE = (
     "returns",
     "reason",
 )
-"""The columns of the life cycle, in every kind of work."""
+"""Columns of the life cycle, which every kind of work item has."""
 
 
 @dataclass(frozen=True)
@@ -109,22 +109,22 @@ class WorkKind:
     """Selects the description and the creation time of the work item `id`, for its dead letter."""
     prefix: str = ""
     created: str = "created_at"
-    """The column that says when a work came."""
+    """Column with the creation time."""
     max_attempts: LiteralString = "%(max_attempts)s"
-    """How often a work `t` is tried, in SQL: as the policy says, unless each row says so for itself."""
+    """SQL expression for the maximum number of attempts of a work item `t`: that of the policy by default."""
     envelope: LiteralString | None = None
-    """Finds the bodies of messages of works `ids`: id and JSON object, NULL where none is owed. None: a message names
-    its work and carries nothing. What is in their `payload` is kept in the work's row alone."""
+    """Selects id and message body (a JSON object) of the work items `ids`; NULL if no message is enqueued. None: a
+    message only identifies its work item. Their `payload` is stored only in the row of the work item."""
     waiting: LiteralString | None = None
-    """Finds and locks the works whose turn it is when the work `id` ends: id, and whether it was put off till later.
-    None: no work waits for another one."""
+    """Selects and locks the work items that can start when the work item `id` ends: id, and whether it was deferred.
+    None: work items do not wait for others."""
     keeps_successes: bool = False
-    """Whether every try that succeeds is written down: their history is shown to people. Of other kinds it is the
-    first one after a failure."""
+    """Whether every successful attempt is recorded, because users see the history. Other kinds record only the first
+    success after a failure."""
 
     @cached_property
     def names(self) -> dict[str, Composable]:
-        """The table and the columns of the life cycle, to be put into SQL by their plain names."""
+        """SQL identifiers of the table and the columns of the life cycle, by their plain names."""
         columns = {name: Identifier(self.prefix + name) for name in LIFE_CYCLE}
         return {
             "table": Identifier(self.table),
@@ -133,18 +133,18 @@ class WorkKind:
             **columns,
         }
 
-    @cache  # noqa: B019  # of the few kinds there are, each with the few statements of this package
+    @cache  # noqa: B019  # few kinds and few statements
     def sql(self, template: LiteralString) -> bytes:
-        """A statement with `{table}`, `{status}`, `{attempts}`, ... put in for this kind."""
+        """Return a statement with the `{table}`, `{status}`, `{attempts}`, ... of this kind."""
         return SQL(template).format(**self.names).as_bytes()
 
     def job_id(self, work_id: UUID) -> UUID:
-        """The id of this worker's job in dead letters: the same for ever, UUIDv5 of worker and work."""
+        """Return the stable id of a work item in dead letters: UUIDv5 of worker and work id."""
         return uuid5(JOB_NAMESPACE, f"{self.worker}/{work_id}")
 
 
 KINDS: dict[str, WorkKind] = {}
-"""Registered kinds by worker. `counterfoil.kinds` has all; a function has those of the domains that it imports."""
+"""Registered kinds by worker. `counterfoil.kinds` imports all; a function has those of its imports."""
 
 
 def register(kind: WorkKind) -> WorkKind:
@@ -155,7 +155,7 @@ def register(kind: WorkKind) -> WorkKind:
 
 @dataclass(frozen=True)
 class Send:
-    """A row of the outbox: a message owed to a worker."""
+    """A row of the outbox: a message to send to a worker."""
 
     id: UUID
     worker: str
@@ -163,7 +163,7 @@ class Send:
     message: Message
     not_before: datetime
     body: str | None = None
-    """What is sent, where it is not about work but a message that could not be read; `message` then only names it."""
+    """Body of an unreadable message that is sent again. `message` then only identifies the row."""
 
 
 _OWE = """
@@ -175,12 +175,12 @@ RETURNING id, worker, tenant_id, work_id, revision, send_number, not_before
 """
 
 
-def owe(
+def enqueue(
     connection: Connection, kind: WorkKind, rows: Sequence[tuple[Any, ...]], not_before: datetime, now: datetime
 ) -> list[Send]:
-    """Owe the messages of `rows` of (work id, tenant id, revision, send number), in the caller's transaction.
+    """Enqueue a message for each of `rows` (work id, tenant id, revision, send number).
 
-    Returns those that were not owed already.
+    It runs in the caller's transaction. Returns the messages that were not enqueued before.
     """
     found = connection.execute(
         _OWE,
@@ -207,7 +207,7 @@ RETURNING id
 """
 
 
-def owe_body(  # a message is this many facts
+def enqueue_raw_body(
     connection: Connection,
     worker: str,
     tenant_id: UUID | None,
@@ -218,9 +218,9 @@ def owe_body(  # a message is this many facts
     *,
     not_before: datetime | None = None,
 ) -> Send:
-    """Owe a message as it was received, in the caller's transaction: the `number`-th time for the dead letter `id_`.
+    """Enqueue the original message of the dead letter `id_` for the `number`-th time.
 
-    `not_before`: when it is due, where that is not at once.
+    It runs in the caller's transaction. `not_before` is the time to send it; default: now.
     """
     due = not_before or now
     values = {"tenant": tenant_id, "worker": worker, "id": id_, "number": number, "due": due, "now": now, "body": body}
@@ -240,14 +240,14 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def begin(
     connection: Connection, worker: str, ids: Sequence[UUID], now: datetime, *, not_before: datetime | None = None
 ) -> list[Send]:
-    """Begin a new revision of each work in `ids` and owe its message, in the caller's transaction.
+    """Begin a new revision of each work item in `ids` and enqueue its message.
 
-    Attempts, lease, waits and returns start afresh; a new claim token makes any try of the older revision stale.
-    `not_before`: when the messages are due, where that is not at once.
+    It runs in the caller's transaction. Attempts, lease, delay and returns are reset. A new claim token makes attempts
+    of the older revision stale. `not_before` is the time to send the messages; default: now.
     """
     kind = KINDS[worker]
     rows = connection.execute(kind.sql(_BEGIN), {"ids": list(ids)}).fetchall()
-    return owe(connection, kind, rows, not_before or now, now)
+    return enqueue(connection, kind, rows, not_before or now, now)
 
 
 _WAKE = """
@@ -259,17 +259,17 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 
 def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[Send]:
-    """Have those of `ids` that wait be tried at once, by new messages, in the caller's transaction.
+    """Enqueue messages for the pending work items of `ids` now, in the caller's transaction.
 
-    What was owed before names an older send number, and is dropped when it comes.
+    Earlier messages have an older send number, and receivers drop them.
     """
     kind = KINDS[worker]
     rows = connection.execute(kind.sql(_WAKE), {"ids": list(ids)}).fetchall()
-    return owe(connection, kind, rows, now, now)
+    return enqueue(connection, kind, rows, now, now)
 
 
-# A statement of its own, once the rows are locked: the one that waited for a lock does not see what was inserted by the
-# try that held it.
+# A separate statement after locking the rows, because a statement that waited for a lock does not see inserts of the
+# previous owner.
 _WAITING = """
 SELECT w.id FROM unnest(%(ids)s::uuid[]) AS w (id)
 WHERE 'deferred' = (
@@ -279,10 +279,10 @@ WHERE 'deferred' = (
 
 
 def wake_waiting(connection: Connection, kind: WorkKind, work_id: UUID, now: datetime) -> list[Send]:
-    """Wake what waits for the end of this work, in the transaction that ends it.
+    """Wake the work items that wait for the end of this one, in the transaction that ends it.
 
-    Work that is just finding out that it has to wait is waited for: whoever comes second, it or this, sees the other.
-    Work that waits since its last try has failed goes on waiting, as its policy says.
+    The row locks order this with a concurrent deferral, so that one of the two sees the other. A work item that waits
+    for a retry after a failure keeps its delay.
     """
     if kind.waiting is None:
         return []

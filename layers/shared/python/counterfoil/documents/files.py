@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from counterfoil import aws
 from counterfoil.db import Connection
-from counterfoil.delivery.work import JOB_NAMESPACE, Intake, Message, Send, owe, read_message
+from counterfoil.delivery.work import JOB_NAMESPACE, Intake, Message, Send, enqueue, read_message
 from counterfoil.documents.filetype import MAX_FILE_BYTES, check_size
 from counterfoil.documents.kinds import ACQUISITION
 from counterfoil.errors import InvalidMessageError, RejectedRequestError
@@ -213,7 +213,7 @@ def pass_on(connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now
     """
     ids = [job_of_tenant(mail_job, tenant_id) for tenant_id in tenants]
     rows = connection.execute(_JOBS_OF_TENANTS, {"ids": ids, "tenants": list(tenants), "mail": mail_job}).fetchall()
-    return owe(connection, ACQUISITION, rows, now, now)
+    return enqueue(connection, ACQUISITION, rows, now, now)
 
 
 CHUNK_BYTES = 1024 * 1024

@@ -34,7 +34,7 @@ ON CONFLICT (job_id, revision) DO NOTHING
 """
 
 
-def owe(  # of what, whose, of which kind, when
+def enqueue_notification(
     connection: Connection,
     failure: Failure,
     now: datetime,
@@ -43,9 +43,9 @@ def owe(  # of what, whose, of which kind, when
     revision: int,
     fingerprint: str,
 ) -> None:
-    """Have people be told of a failure, in the caller's transaction: once for each revision of its job.
+    """Enqueue a notification of a failure, in the caller's transaction, once per revision of its job.
 
-    Failures of a fingerprint are told of together. None: whose they are is not known.
+    A digest groups the failures with one fingerprint. Without `tenant_id`, the failure is unassigned.
     """
     told = {
         "work_id": None if failure.work_id is None else str(failure.work_id),
@@ -107,7 +107,7 @@ def group(
     window: timedelta,
     now: datetime,
 ) -> int:
-    """Make the notices that are due, and owe each to its recipients. Returns how many were made.
+    """Create the digests that are due, and enqueue them for their recipients. Returns their number.
 
     `recipients` gives the pairs of channel and recipient for a tenant's admins. Of two watchdogs one does it.
     """

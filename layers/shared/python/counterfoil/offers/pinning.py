@@ -14,7 +14,7 @@ from uuid import UUID, uuid5
 from psycopg.types.json import Jsonb
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import Send, owe
+from counterfoil.delivery.work import Send, enqueue
 from counterfoil.offers.kinds import OFFERS
 from counterfoil.offers.schedule import VERSION, Due, Rules
 
@@ -200,4 +200,4 @@ def _share_out(
     }
     with of_many(connection):
         rows = connection.execute(statement, values).fetchall()
-    return owe(connection, OFFERS, rows, now, now)
+    return enqueue(connection, OFFERS, rows, now, now)

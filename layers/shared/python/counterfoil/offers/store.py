@@ -20,7 +20,7 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from counterfoil.db import Connection
-from counterfoil.delivery.work import Send, owe
+from counterfoil.delivery.work import Send, enqueue
 from counterfoil.errors import ConflictError, StaleClaimError
 from counterfoil.offers.kinds import OFFERS
 from counterfoil.offers.pinning import of_many
@@ -406,4 +406,4 @@ def _put_aside(
         return 0, []
     connection.execute(_PUT_ASIDE, aside | {"users": sorted(user for (user,) in failed)})
     now = values["now"]
-    return len(failed), owe(connection, OFFERS, [(aside["aside"], shard.tenant_id, 1, 0)], now, now)
+    return len(failed), enqueue(connection, OFFERS, [(aside["aside"], shard.tenant_id, 1, 0)], now, now)

@@ -25,7 +25,7 @@ from counterfoil.delivery.outbox import Outbox, TimeLeft
 from counterfoil.delivery.work import Send, begin
 from counterfoil.errors import DatabaseUnavailableError, TransientError, sentence
 from counterfoil.notifications.notice import OPERATION, Failure
-from counterfoil.notifications.store import owe
+from counterfoil.notifications.store import enqueue_notification
 from counterfoil.operations import store
 from counterfoil.operations.store import COLUMNS, Action, Operation, Result, State
 
@@ -292,7 +292,9 @@ def _notify(connection: Connection, operation: Operation, reason: str, now: date
     """Notify once: the version names the halt."""
     halt = Failure(operation.id, operation.id, OPERATION, reason, attempts=0)
     fingerprint = f"{OPERATION}/{operation.id}"
-    owe(connection, halt, now, tenant_id=operation.tenant_id, revision=operation.version, fingerprint=fingerprint)
+    enqueue_notification(
+        connection, halt, now, tenant_id=operation.tenant_id, revision=operation.version, fingerprint=fingerprint
+    )
 
 
 class Engine:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from counterfoil import audit
 from counterfoil.audit import Operation
 from counterfoil.db import Connection, Database, retry_conflicts
-from counterfoil.delivery.work import LARGEST, NEWEST_SCHEMA, Intake, Message, Send, opened, owe, wake_waiting
+from counterfoil.delivery.work import LARGEST, NEWEST_SCHEMA, Intake, Message, Send, enqueue, opened, wake_waiting
 from counterfoil.errors import InvalidMessageError, InvalidSettingsError, RejectedRequestError, ServiceUnavailableError
 from counterfoil.settings import Settings
 from counterfoil.tasks import payloads
@@ -279,7 +279,7 @@ def _submit(
     if wanted.type.on_accept is not None:
         accepted = AcceptedTask(job_id, tenant_id, wanted.user_id, now, wanted.settings)
         wanted.type.on_accept(connection, accepted, wanted.form)
-    sends = owe(connection, TASKS, [(job_id, tenant_id, *inserted)], now, now)
+    sends = enqueue(connection, TASKS, [(job_id, tenant_id, *inserted)], now, now)
     task = show(connection, job_id)
     assert task is not None  # it was inserted in this transaction
     return Submitted(task, is_new=True, sends=sends)
