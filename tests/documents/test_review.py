@@ -137,7 +137,7 @@ def test_all_rejected_leave_it_alone_with_the_reason(doubtful: Office) -> None:
     assert isinstance(act(doubtful, "reject", 2, 0, 1), Done)
     doubtful.match_all()
     assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == (set(), {}, "decided")
-    assert doubtful.reason(2) == ("Names order 4711, but a person said that it is not what is here under that number.")
+    assert doubtful.reason(2) == "Names order 4711, but a reviewer rejected the document with that number."
 
 
 def test_who_is_in_doubt_otherwise_than_before_is_matched_anew(doubtful: Office) -> None:

@@ -74,7 +74,7 @@ def test_an_order_that_is_not_here_is_named() -> None:
 def test_a_number_that_another_sellers_order_bears_is_not_enough() -> None:
     papers = [order("4711", seller=OTHER_SELLER, lines=[line("Q-1")]), invoice(po_reference="4711")]
     assert linked(*papers) == set()
-    assert reason(*papers) == "Names order 4711, but what is here under that number does not fit."
+    assert reason(*papers) == "Names order 4711, but the document with that number does not fit."
 
 
 def test_nothing_near_is_no_partner() -> None:

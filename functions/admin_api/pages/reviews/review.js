@@ -129,7 +129,7 @@ function Question({ review, decided, again }) {
 
 const whyOf = (doubt) =>
   doubt.number
-    ? `It names ${doubt.number}, but what is here under that number does not fit surely.`
+    ? `It names ${doubt.number}, but it is not certain that the document with that number fits.`
     : "What fits best does not fit surely.";
 
 function CandidateCard({ candidate, number, review, span, isChosen, choose, begin, decides }) {

@@ -1,16 +1,16 @@
-"""What is decided from scores: copies, partners, deliveries of an order, and why a document stays alone. Pure.
+"""Decisions from scores: duplicates, matches, and reasons for unmatched documents. Pure.
 
-A decision belongs to the child of a link (`keys.PARENTS`) and depends on that child and its candidates alone. Three
-rules make links, and a fourth follows from theirs:
+A decision belongs to the child of a link (`keys.PARENTS`) and depends only on this child and its candidates. Three
+rules make links, and a fourth one follows them:
 
-    copy       a document that is an earlier one again is linked to the first of its copies, and to nothing else
-    reference  the child names the parent's number, and the rest does not speak against it
-    content    the child names no such number, and one candidate fits clearly better than all others
-    through    what a child's order or delivery note is linked to: the deliveries that an invoice for the order bills,
-               the order of the delivery note that an invoice names
+    copy       a duplicate is linked to its original, and to no other document
+    reference  the child names the parent's number, and the other evidence does not contradict
+    content    the child names no number, and one candidate fits clearly better than all others
+    through    links of the child's order or delivery note: an invoice for an order is linked to the deliveries that it
+               bills, and an invoice for a delivery note to the order of that delivery
 
-What a person said comes first (`Said`): whom a document was said not to belong to is no candidate of any rule; where it
-was said whom it belongs to, its number, or the kind of parent, is settled. The link itself is the person's.
+Decisions of reviewers (`Said`) take precedence. A rejected document is not a candidate. A confirmed parent settles the
+number that it bears, or its kind. The reviewer's link is stored separately.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,18 +30,18 @@ _COUNTS = {2: "Two", 3: "Three", 4: "Four"}
 By = Literal["copy", "reference", "content", "through", "person"]
 
 _CONSIDERED = -10.0
-"""Bits: what fits worse, before it is looked at what others leave of it, is no candidate."""
+"""Minimum score of a candidate in bits, before other claims on it are considered."""
 _ALIKE = 8.0
-"""Candidates of which one is so many times likelier than another are told apart."""
+"""Ratio of match probabilities at which two candidates can be distinguished."""
 _COPY_DAYS = 3
 _COPY_UNDER_NEW_NUMBER_DAYS = 27
-"""Shorter than a month: the same amount every month is not a copy."""
+"""Less than a month, because monthly invoices of one amount are not duplicates."""
 _CHANGE_DAYS = 60
-"""How long after an order its change may be dated. Later, the number has been used again."""
+"""Maximum days between an order and its change. Later orders have reused the number."""
 _BEFORE_DELIVERY, _AFTER_DELIVERY = -14, 120
-"""Days by which a document about a delivery may be dated before and after it."""
+"""Range of days between a delivery and the date of its receipt or invoice."""
 _MAX_SUBSET = 10
-"""Deliveries of an order among which a sum is looked for."""
+"""Maximum number of deliveries of an order whose subsets are summed."""
 _WORDS = {
     INVOICE: "invoice",
     ORDER: "order",
@@ -52,12 +52,12 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What somebody said about a link that rules leave in doubt."""
+    """Judgment of the language model about an ambiguous match."""
 
     confidence: str
     reasoning: str
     question: str
-    """Which question it answers, in hexadecimal."""
+    """Hash of the question in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,56 +71,56 @@ class Link:
     by: By
     score: Score
     chance: float = 1.0
-    """The probability that it is right."""
+    """Match probability."""
     judged: Judgement | None = None
-    """None where rules alone decided."""
+    """None for links by rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Candidates of which one at most is the child's parent, and rules cannot tell which, or whether any is."""
+    """An ambiguous match: at most one of the candidates is the parent, and the rules cannot decide."""
 
     kinds: tuple[str, ...]
     """The candidates' kinds."""
     number: str | None
-    """What the child names, where it names a number."""
+    """Number that the child names, if any."""
     candidates: tuple[Link, ...]
     """The best first."""
     reason: str | None = None
-    """A sentence for people, where they fit equally."""
+    """Sentence for reviewers if several candidates fit equally."""
     unasked: str | None = None
-    """Why no language model was asked that could have been, in a sentence for people."""
+    """Sentence for reviewers if the language model could not be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A child's decision, before what follows from it."""
+    """Decision of a child by the first three rules."""
 
     links: tuple[Link, ...] = ()
     reason: str | None = None
-    """Why it found none, or why it is in doubt: a sentence for people. None where there is nothing to say."""
+    """Sentence for reviewers: why there is no link, or why the match is ambiguous."""
     doubts: tuple[Doubt, ...] = ()
-    """What the rules leave open."""
+    """Ambiguous matches."""
 
     def parents(self, kind: str) -> frozenset[UUID]:
-        """The documents of `kind` that the child is linked to."""
+        """Return the documents of `kind` that the child is linked to."""
         return frozenset(link.parent for link in self.links if link.kind == kind)
 
 
 def open_doubts(choice: Choice) -> tuple[Doubt, ...]:
-    """The doubts that no link of the decision answers."""
+    """Return the ambiguous matches without a link to one of their candidates."""
     parents = {link.parent for link in choice.links}
     return tuple(doubt for doubt in choice.doubts if not any(link.parent in parents for link in doubt.candidates))
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What people said about one document."""
+    """Decisions of reviewers about one document."""
 
     confirmed: tuple[Document, ...] = ()
-    """Documents that it belongs together with."""
+    """Documents whose match was confirmed."""
     rejected: frozenset[UUID] = frozenset()
-    """Documents that it does not belong together with."""
+    """Documents whose match was rejected."""
 
 
 NOTHING_SAID = Said()
@@ -131,7 +131,7 @@ IsCopy = Callable[[Document], bool]
 
 
 def arrival(document: Document) -> tuple[object, ...]:
-    """Documents in the order in which copies are told from their original."""
+    """Return the sort key by time of receipt."""
     return document.received_at, document.id
 
 
@@ -139,7 +139,7 @@ def arrival(document: Document) -> tuple[object, ...]:
 
 
 def original(document: Document, candidates: Candidates, said: Said = NOTHING_SAID) -> Document | None:
-    """The first of the documents that this one is a copy of, or None where it is the first itself."""
+    """Return the original of a duplicate, or None if the document is not a duplicate."""
     earlier = (
         other
         for other in (*candidates, *said.confirmed)
@@ -149,23 +149,23 @@ def original(document: Document, candidates: Candidates, said: Said = NOTHING_SA
 
 
 def _rank(document: Document) -> tuple[object, ...]:
-    """Copies in the order of their claim to be the original: what was issued first; of one bill, what was read best.
+    """Return the sort key of duplicates, the original first.
 
-    A clerk checks the figures of the original, and a bad scan of it that came first must not stand for it.
+    The earliest one is the original, and of one invoice the clearest. Clerks check the figures of the original, so it must not be a bad scan that was received first.
     """
     day = document.day if document.day is not None else date.max.toordinal()
     return day, document.misread if document.kind == INVOICE else 0, *arrival(document)
 
 
 def same_again(a: Document, b: Document) -> bool:
-    """Whether two documents are one: a duplicate invoice and its original, an order and its change. Symmetric."""
+    """Return True for duplicates: an invoice and its copy, or an order and its change. Symmetric."""
     if a.kind != b.kind or a.kind not in COPIED or a.number is None or b.number is None:
         return False
     return _alike(a, b, a.number, b.number) and same_parties(a, b) > 0
 
 
 def _alike(a: Document, b: Document, number: Reference, other: Reference) -> bool:
-    """Whether two documents of a kind say the same, whoever they are between."""
+    """Return True if two documents of one kind have the same content, regardless of the parties."""
     days = None if a.day is None or b.day is None else abs(a.day - b.day)
     same_number = bool(number.folded & other.folded)
     if a.kind == ORDER:
@@ -183,7 +183,7 @@ def _much_alike(a: Document, b: Document) -> bool:
 
 
 def _same_bill(a: Document, b: Document) -> bool:
-    """The same items, quantities and prices, for the same order and the same deliveries."""
+    """Return True for the same items, quantities and prices of the same order and deliveries."""
     for kind in (ORDER, DELIVERY):
         mine, theirs = _all_forms(a, kind), _all_forms(b, kind)
         if bool(mine) != bool(theirs) or (mine and not mine & theirs):
@@ -202,12 +202,12 @@ def _all_forms(document: Document, kind: str) -> frozenset[str]:
 
 
 def is_parent(child: Document, other: Document) -> bool:
-    """Whether a document of the child's kind can belong to the other."""
+    """Return True if the other document has a kind of parent for this child."""
     return other.kind in PARENTS[child.kind]
 
 
 def ends(one: Document, other: Document) -> tuple[Document, Document]:
-    """Child and parent: by their kinds, of one kind the later is the child of the earlier."""
+    """Return child and parent by their kinds. Of one kind, the later document is the child."""
     if is_parent(one, other):
         return one, other
     if is_parent(other, one):
@@ -227,12 +227,11 @@ def choose(
     is_copy: IsCopy,
     said: Said = NOTHING_SAID,
 ) -> Choice:
-    """Decide a child's partners. Those that a person confirmed are among them where the child names them.
+    """Decide about the links of a child. They include confirmed parents that the child names.
 
-    `named` are the documents that bear a number which the child names, `similar` those of the kinds that `undecided`
-    asks for, of which `considers` leaves the candidates, `copies` those that may be the same document. None of them is
-    linked to where `is_copy` holds. `claims` are the documents that name those of the similar ones that `weighed`
-    finds.
+    `named` are the documents with a number that the child names. `similar` are documents of the kinds from `undecided`,
+    and `considers` selects their candidates. `copies` are possible duplicates. Documents for which `is_copy` is true
+    are not linked. `claims` are the documents that name a result of `weighed`.
     """
     if first := original(child, copies, said):
         level = Duplicate.SAME_NUMBER if _same_number(child, first) else Duplicate.SAME_CONTENT
@@ -251,17 +250,17 @@ def choose(
 
 
 def undecided(child: Document, named: Candidates, is_copy: IsCopy, said: Said = NOTHING_SAID) -> tuple[str, ...]:
-    """The kinds of parent for which a child's numbers decide nothing, and similar documents have to be looked at."""
+    """Return the kinds of parent that numbers do not settle, so that similar documents are candidates."""
     return _undecided(child, _by_reference(child, _possible(named, is_copy, said), said).links, said)
 
 
 def considers(child: Document, other: Document) -> bool:
-    """Whether a child may be linked to a document: it names its number, or the two go together at all."""
+    """Return True if a document is a candidate: the child names its number, or the score suffices."""
     return names(child, other) or score(child, other).total >= _CONSIDERED
 
 
 def weighed(child: Document, similar: Candidates) -> list[Document]:
-    """Those of the similar documents of which it makes a difference what others leave of them."""
+    """Return the similar documents whose score depends on the claims of other documents."""
     return [
         other
         for other in similar
@@ -274,12 +273,12 @@ def _possible(candidates: Iterable[Document], is_copy: IsCopy, said: Said) -> li
 
 
 def names(child: Document, parent: Document) -> bool:
-    """Whether a child names its parent's number."""
+    """Return True if the child names the number of the parent."""
     return _reached(child.named.get(parent.kind, ()), parent)
 
 
 def _confirmed(child: Document, said: Said) -> list[Document]:
-    """Those that a person said the child belongs to."""
+    """Return the confirmed parents of a child."""
     return [other for other in said.confirmed if other.kind in PARENTS[child.kind]]
 
 
@@ -289,11 +288,11 @@ def _undecided(child: Document, links: Sequence[Link], said: Said) -> tuple[str,
     kinds = []
     for kind in PARENTS[child.kind]:
         if kind not in SOUGHT or kind in confirmed or len(child.named.get(kind, ())) > 1:
-            continue  # who names several has several, and what is alike is one
+            continue  # several numbers mean several parents, and content can only find one
         if kind in found and all(settles(link.score.total) for link in links if link.kind == kind):
             continue
         if kind == ORDER and found & {DELIVERY, CONTRACT}:
-            continue  # the order is that of the delivery; a contract can do without one
+            continue  # the delivery has the order, and a contract does not need one
         if kind == CONTRACT and (
             child.named.get(CONTRACT) or (child.kind == INVOICE and (child.named.get(ORDER) or found))
         ):
@@ -303,9 +302,9 @@ def _undecided(child: Document, links: Sequence[Link], said: Said) -> tuple[str,
 
 
 def _by_reference(child: Document, candidates: Sequence[Document], said: Said) -> Choice:
-    """The bearer of each number that the child names: whom a person said, where it bears the number.
+    """Decide about each number that the child names. A confirmed parent with the number settles it.
 
-    A confirmed parent that bears none of these numbers takes the place of what is in doubt: one was misread, or wrong.
+    A confirmed parent without one of these numbers settles ambiguous matches, because a number was wrong or misread.
     """
     links: dict[UUID, Link] = {}
     doubts: list[Doubt] = []
@@ -333,7 +332,7 @@ def _named(child: Document, parent: Document) -> Link:
 
 
 def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping[UUID, Candidates]) -> Choice:
-    """The best of all candidates: without a number, an invoice may as well be for an order as for a contract."""
+    """Choose the best candidate of all kinds, because an invoice can be for an order or a contract."""
     scored = [(score(child, other, claims.get(other.id, ())), other) for other in candidates]
     named = {reference.text for _, other in scored for reference in child.named.get(other.kind, ())}
     best, doubt = _one_of(child, scored, ", ".join(sorted(named)) or None)
@@ -341,7 +340,7 @@ def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping
 
 
 def _overruled(by_number: Choice, by_content: Choice) -> Choice:
-    """What similar documents say takes the place of what a number of the same kind said without settling it."""
+    """Replace decisions by number that are not settled with decisions by content of the same kind."""
     heard = {link.kind for link in by_content.links} | {kind for doubt in by_content.doubts for kind in doubt.kinds}
     return Choice(
         (*(link for link in by_number.links if link.kind not in heard), *by_content.links),
@@ -351,7 +350,7 @@ def _overruled(by_number: Choice, by_content: Choice) -> Choice:
 
 
 def _one_of(child: Document, scored: Sequence[_Scored], number: str | None) -> tuple[Link | None, Doubt | None]:
-    """The one of the candidates that is surely meant; else those of which nobody can tell."""
+    """Return the link to the certain candidate, or the ambiguous match."""
     ranked = sorted(
         zip(chances([found for found, _ in scored]), scored, strict=True),
         key=lambda item: (-item[0], -item[1][0].total, arrival(item[1][1])),
@@ -377,7 +376,7 @@ def _doubt(child: Document, found: Sequence[tuple[float, _Scored]], number: str 
 
 
 def _reached(references: Iterable[Reference], other: Document) -> bool:
-    """Whether one of the numbers is the other document's own, as far as can be read."""
+    """Return True if one of the numbers is that of the other document, allowing for OCR errors."""
     own = other.number
     return own is not None and any(
         named.folded & own.folded or (named.tail is not None and named.tail == own.tail) for named in references
@@ -392,15 +391,15 @@ def _equally(equal: Sequence[Document]) -> str:
 
 
 def _not_here(child: Document, named: Candidates, said: Said) -> str:
-    """Why a document found no partner."""
+    """Return the reason why a document has no match."""
     for kind in PARENTS[child.kind]:
         for reference in child.named.get(kind, ()):
             what = f"{_WORDS[kind]} {reference.text}"
             here = {other.id for other in named if other.kind == kind and _reached([reference], other)}
             if here and here <= said.rejected:
-                return f"Names {what}, but a person said that it is not what is here under that number."
+                return f"Names {what}, but a reviewer rejected the document with that number."
             if here:
-                return f"Names {what}, but what is here under that number does not fit."
+                return f"Names {what}, but the document with that number does not fit."
             return f"Names {what}, which is not here."
     return NO_PARTNER
 
@@ -413,22 +412,24 @@ def _same_number(a: Document, b: Document) -> bool:
 
 
 def follows_through(child: Document) -> bool:
-    """Whether links of this child can follow from others'."""
+    """Return True if the fourth rule applies to this child."""
     return child.kind in (INVOICE, RECEIPT)
 
 
 def fellows(child: Document, deliveries: Sequence[Document]) -> list[Document]:
-    """Those of the deliveries for an order which is not here that belong to a child which names that order, too."""
+    """Return the matching deliveries of a missing order that the child and the deliveries name."""
     return belonging(child, [other for other in deliveries if same_parties(child, other) > 0])
 
 
 def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]:
-    """Those of an order's deliveries that an invoice for the order bills, or that a receipt for it confirms.
+    """Return the deliveries of an order that an invoice bills or a receipt confirms.
 
-    Quantities decide, on the lines that any of the deliveries holds (an invoice may bill services as well): the one
-    delivery whose quantities are the child's; else all, where an invoice bills no less than they hold together; else
-    those that add up to its quantities, where only one set of them does; else the only delivery, if most of its lines
-    are there.
+    Quantities decide, on the line items of the deliveries, because an invoice can also bill services:
+
+    1. the only delivery with equal quantities; of several, a receipt takes the one of its day
+    2. all deliveries, if the invoice bills at least their total
+    3. the only set of deliveries whose total is equal
+    4. the only delivery, if most of its line items match
     """
     held = [(other, found) for other in sorted(deliveries, key=arrival) if (found := _held(child, other))]
     lines = {index for _, found in held for index in found}
@@ -455,7 +456,7 @@ def belonging(child: Document, deliveries: Sequence[Document]) -> list[Document]
 
 
 def _held(child: Document, delivery: Document) -> dict[int, float]:
-    """What a delivery holds of the child's lines, by their index; nothing where most of it is not the child's."""
+    """Return the delivered quantities by index of the child's line item. Empty if most do not match."""
     if (
         child.day is not None
         and delivery.day is not None
@@ -470,7 +471,7 @@ def _held(child: Document, delivery: Document) -> dict[int, float]:
 
 
 def _compare(child: Document, lines: Collection[int], held: Sequence[Mapping[int, float]]) -> int | None:
-    """0 where deliveries hold just what the child states on these lines, 1 where it states more, else None."""
+    """Compare quantities on these line items: 0 if equal, 1 if the child has more, None if it has less."""
     more = False
     for index in lines:
         quantity = sum(found.get(index, 0.0) for found in held)
