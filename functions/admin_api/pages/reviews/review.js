@@ -130,7 +130,7 @@ function Question({ review, decided, again }) {
 const whyOf = (doubt) =>
   doubt.number
     ? `It names ${doubt.number}, but it is not certain that the document with that number fits.`
-    : "What fits best does not fit surely.";
+    : "The best candidate is not certain.";
 
 function CandidateCard({ candidate, number, review, span, isChosen, choose, begin, decides }) {
   const paper = candidate.document;

@@ -23,69 +23,69 @@ from counterfoil.errors import CancelledError, DeferredError, PermanentError, St
 from counterfoil.llm import BudgetSpentError
 
 CACHE = Documents()
-"""Documents that were read before, of all tenants."""
+"""Cache of documents of all tenants."""
 NO_COUNTERPARTY = "No counterparty: the document names neither its supplier nor its buyer."
 _ROUNDS = 3
-"""How often documents that arrive meanwhile may put new questions, before the try begins again."""
+"""Maximum rounds of questions caused by documents that arrive in between, before the attempt is deferred."""
 _PAUSE = timedelta(seconds=5)
-"""Made before it begins again, so that a document does not go round and round while others keep coming."""
+"""Delay before the next attempt, which prevents a busy loop while other documents arrive."""
 _CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "through": "high"}
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A document that is not matched. `reason` says why, in a sentence."""
+    """A document that is not matched, and the reason as a sentence."""
 
     reason: str
     needs_review: bool = False
-    """Whether a person has to name its partner."""
+    """Whether a reviewer must choose the match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What was decided, and what it was decided from."""
+    """A decision, and the data on which it depends."""
 
     tenant_id: UUID
     document: Document
-    """The one that is matched."""
+    """The document to match."""
     stated: frozenset[Key]
-    """The keys of what it says."""
+    """Blocking keys of its content."""
     obsolete: frozenset[Key]
-    """Keys that it was found by before, and has no more."""
+    """Stored blocking keys that it no longer has."""
     is_new: bool
-    """Whether it had no keys before."""
+    """Whether it had no stored keys."""
     outcome: Outcome
     followed: frozenset[Key]
-    """Keys of which it mattered who holds them."""
+    """Keys whose holders the decision depends on."""
     room: Mapping[Key, int]
-    """Keys of which it only mattered that they do not lead to nobody: how many more documents may hold each."""
+    """Keys that only must not become crowded: how many more documents can have each of them."""
     edges: Mapping[UUID, Mapping[Pair, sql.Edge]]
-    """Of each document whose edges were looked at."""
+    """Edges by document, of every document whose edges were read."""
     seen: str
-    """The database's snapshot before the first read."""
+    """Database snapshot before the first read."""
     is_judged: bool = False
-    """Whether a judge answers what rules leave in doubt."""
+    """Whether the LLM judge decides about ambiguous matches."""
     unasked: str | None = None
-    """Why a judge answers no more of it, in a sentence for people: what has no answer stays in doubt."""
+    """Sentence for reviewers: why the judge did not decide about all ambiguous matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write changed."""
+    """Changes of a write."""
 
     linked: int
     """Edges inserted or renewed."""
     unlinked: int
     moved: int
-    """Documents that are in another cluster now."""
+    """Number of documents that changed their cluster."""
     decided_again: bool
-    """Whether something came in between, so that the search was made again under the lock."""
+    """Whether the search was repeated under the lock because of a concurrent change."""
     reason: str | None
-    """Why the document is alone, or what is in doubt, in a sentence for people; None where there is nothing to say."""
+    """Sentence for reviewers: why the document has no match, or why it is ambiguous."""
     clusters: frozenset[UUID]
     """The clusters that documents left or came into."""
     documents: frozenset[UUID]
-    """The document, and those whose edges or reviews changed: the clusters that they are in now have changed, too."""
+    """The document, and those with changed edges or reviews, whose current clusters changed as well."""
 
 
 def search_and_decide(
@@ -95,16 +95,16 @@ def search_and_decide(
     judge: Callable[[], Judge] | None = None,
     embedder: Embedder | None = None,
 ) -> Decided | Skip:
-    """Decide without a lock. What it read may change before the write, which looks and decides again where it did.
+    """Decide without a lock. If the data changes before the write, `write` decides again.
 
-    What rules leave in doubt is asked of `judge`, which is made when it is needed, between transactions; without one it
-    stays in doubt, and so does what the budget of questions does not last for. With an `embedder` the document is also
-    found by what it is about, if the model does not fail.
+    The judge decides about ambiguous matches, between transactions; `judge` creates it if necessary. Without a judge or
+    budget, they stay ambiguous. With an `embedder`, the document is also found by its embedding, unless the model
+    fails.
 
     Raises:
         PermanentError: the tenant has no such document.
-        DeferredError: the time is over, and answers were kept that the next try needs not ask for.
-        CounterfoilError: mapped from psycopg's errors, or the judge's own.
+        DeferredError: no time is left, and stored answers reduce the work of the next attempt.
+        CounterfoilError: mapped from psycopg, or raised by the judge.
     """
     if embedder is not None:
         embedder.embed(database, tenant_id, document_id)
@@ -126,8 +126,8 @@ def search_and_decide(
             except CancelledError as error:
                 if not kept:
                     raise
-                # No failure: each such try leaves fewer questions, so that they come to an end.
-                message = f"The time was over after {kept} answers of the language model, and there is more to ask"
+                # Not a failure: each attempt leaves fewer questions.
+                message = f"No time was left after {kept} answers of the language model, and more are needed"
                 raise DeferredError(message, until=asked.now()) from error
             retry_conflicts(partial(_keep, database, tenant_id, said))
             kept += 1
@@ -136,7 +136,7 @@ def search_and_decide(
 
 
 def _announce(database: Database, decided: Decided) -> None:
-    """Let others find a document by what it says, however long the answers about it may take."""
+    """Store the keys of a document, so that others find it while the judge is working."""
     with database.tenant(decided.tenant_id) as connection:
         sql.write(connection, decided.tenant_id, {decided.document.id: decided.stated})
 
@@ -152,9 +152,9 @@ def _search_for(database: Database, tenant_id: UUID, document_id: UUID) -> Decid
 
 
 def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict[UUID, Decided | Skip]:
-    """Decide several documents, each as if it were alone, without a judge. It takes no lock.
+    """Decide about several documents, each separately, without a judge or a lock.
 
-    The transaction may be that of the write: it must be READ COMMITTED, and plan `by_index`.
+    The transaction must be READ COMMITTED with `by_index`, and can be that of the write.
 
     Raises:
         PermanentError: the tenant has no such document.
@@ -162,14 +162,14 @@ def search(connection: Connection, tenant_id: UUID, ids: Sequence[UUID]) -> dict
     """
     seen, contents, stored, edges = sql.begin(connection, ids)
     if not contents.keys() >= set(ids):
-        message = "The document is not there any more."
+        message = "The document no longer exists."
         raise PermanentError(message)
     skipped: dict[UUID, Decided | Skip] = {}
     arriving: list[Document] = []
     for id_ in ids:
         kind, received_at, data, embedding = contents[id_]
         if not data or kind not in PARENTS:
-            skipped[id_] = Skip("No structured data: a document of an unknown kind is kept and not matched.")
+            skipped[id_] = Skip("No structured data: a document of an unknown kind is stored and not matched.")
             continue
         found = document(id_, received_at, kind, data, embedding)
         if found.has_counterparty:
@@ -203,12 +203,11 @@ def _deciding(reading: Reading, tenant_id: UUID, found: Document, stored: frozen
 def write(connection: Connection, decided: Decided, now: datetime) -> Written:
     """Write edges and clusters in the caller's transaction, under the tenant's matching lock.
 
-    The transaction must be READ COMMITTED, as `Database.tenant` opens it: what was committed while it waited for the
-    lock has to be seen. Readers see all of it or nothing.
+    The transaction must be READ COMMITTED, as from `Database.tenant`, to see commits during the wait for the lock.
 
     Raises:
-        DeferredError: something came in between, and put a question that the judge has not answered yet.
-        StaleClaimError: the document was removed meanwhile, or read anew and has a newer revision.
+        DeferredError: a concurrent change requires another answer of the judge.
+        StaleClaimError: the document was removed, or extracted again with a newer revision.
         psycopg.Error: unmapped; `Database.tenant` maps it.
     """
     tenant_id, id_, is_judged, why = decided.tenant_id, decided.document.id, decided.is_judged, decided.unasked
@@ -220,11 +219,11 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
             raise StaleClaimError(message)
         found = search(connection, tenant_id, [id_])[id_]
         if isinstance(found, Skip):
-            message = f"The document {id_} was read anew"
+            message = f"The document {id_} was extracted again"
             raise StaleClaimError(message)
         decided = found
     if is_judged and decided.outcome.unasked:
-        message = "Another document came in between, and the language model must be asked again"
+        message = "Another document was matched first, and the language model must decide again"
         raise DeferredError(message, until=now + _PAUSE)
     outcome = decided.outcome if why is None else _left_open(decided.outcome, why)
     applied = apply(connection, tenant_id, [Change(id_, outcome, decided)], now)
@@ -241,19 +240,19 @@ def write(connection: Connection, decided: Decided, now: datetime) -> Written:
 
 @dataclass(frozen=True, slots=True)
 class WrittenTogether:
-    """What a write of several documents changed."""
+    """Changes of a write of several documents."""
 
     reasons: Mapping[UUID, str | None]
-    """By document that was written, as `Written.reason`."""
+    """`Written.reason` by written document."""
     clusters: frozenset[UUID]
     documents: frozenset[UUID]
 
 
 def write_together(connection: Connection, decided: Sequence[Decided], now: datetime) -> WrittenTogether:
-    """Write what still holds of several documents of one `search`, as `write` would one after another.
+    """Write the decisions of one `search` that are still valid, with the result of separate writes.
 
-    Left out are those for which something came in between, another one of these among it: they have to be searched
-    anew, each by itself.
+    Documents with a concurrent change, including one by another of these documents, are skipped. They must be searched
+    again separately.
     """
     written: list[Decided] = []
     standing, more = _standing(connection, decided)
@@ -275,7 +274,7 @@ def write_together(connection: Connection, decided: Sequence[Decided], now: date
 
 
 def _disturbs(one: Decided, other: Decided) -> bool:
-    """Whether writing one document changes what the search for another one has read, as `_standing` would see it."""
+    """Return True if writing one document invalidates the search for another, as in `_standing`."""
     if one.obsolete or not other.followed.isdisjoint(one.stated):
         return True
     if not all(other.followed.isdisjoint(sought) for sought in one.outcome.sought.values()):
@@ -284,19 +283,19 @@ def _disturbs(one: Decided, other: Decided) -> bool:
 
 
 def _left_open(outcome: Outcome, why: str) -> Outcome:
-    """An outcome whose questions were not asked, which its doubts say."""
+    """Return an outcome without judge, whose ambiguous matches give the reason."""
     told = {case.child: unasked(outcome.choices[case.child], why) for case in outcome.unasked}
     return replace(outcome, choices={**outcome.choices, **told})
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What putting an outcome down changed."""
+    """Changes of `apply`."""
 
     linked: int
     unlinked: int
     moves: Sequence[tuple[UUID | None, UUID]]
-    """For each document that changed its cluster, which one it was in and is in."""
+    """Old and new cluster of each document that changed its cluster."""
     reviews: sql.Changed
 
     @property
@@ -307,22 +306,22 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was decided about a document and all that it touches."""
+    """Decision about a document and the documents that it affects."""
 
     document_id: UUID
     outcome: Outcome
     matched: Decided | None = None
-    """What the document says, where it was matched."""
+    """Set if the document was matched."""
 
     @property
     def known(self) -> set[UUID]:
-        """Of the documents decided, those that were decided before."""
+        """The decided documents with an earlier decision."""
         ids = set(self.outcome.choices)
         return ids - {self.document_id} if self.matched is not None and self.matched.is_new else ids
 
     @property
     def is_alone(self) -> bool:
-        """Whether the document has no edge and had none."""
+        """True if the document has no edge and had none."""
         return self.document_id in self.outcome.alone and not self.outcome.made and not self.outcome.gone
 
 
@@ -333,11 +332,10 @@ def apply(
     now: datetime,
     decided: Collection[UUID] = (),
 ) -> Applied:
-    """Put changes down, none of which disturbs a later one, under the tenant's matching lock.
+    """Write changes under the tenant's matching lock. No change may invalidate a later one.
 
-    Edges, clusters, reviews, what each document seeks, and what the others say about why they are alone; and the keys
-    of what documents say that were matched. `decided` are those whose review a person has just closed, if it is closed
-    by this.
+    It writes edges, clusters, reviews, the keys of matched documents, and the sought keys. It also updates the
+    reasons of other unmatched documents. `decided` are the documents whose review a reviewer closes by this change.
     """
     made = {pair: link for change in changes for pair, link in change.outcome.made.items()}
     matched = [change.matched for change in changes if change.matched is not None]
@@ -363,9 +361,9 @@ def apply(
 
 
 def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[Decided], Counter[Key]]:
-    """Take the lock. Of decisions of one search, those for which a search now would decide what that one did.
+    """Take the lock and return the decisions of one search that are still valid.
 
-    And by how many documents each key that they looked at was written since.
+    Also returns how many documents have written each of their keys since then.
     """
     if not decided or sql.lock(connection, decided[0].tenant_id, decided[0].seen):
         return list(decided), Counter()
@@ -381,7 +379,7 @@ def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[
     more = Counter(changes.keys)
 
     def stands(one: Decided) -> bool:
-        # Of each document by itself: where an edge came while it was being read, its ends say two things.
+        # Compare per document, because an edge that was written during the search was read from one end only.
         return (
             one.followed.isdisjoint(more)
             and _has_room(one, more)
@@ -392,15 +390,15 @@ def _standing(connection: Connection, decided: Sequence[Decided]) -> tuple[list[
 
 
 def _has_room(one: Decided, more: Counter[Key]) -> bool:
-    """Whether no key that a search counted the holders of leads to nobody by so many more of them."""
+    """Return True if no counted key becomes crowded by the new holders."""
     return all(more[key] <= room for key, room in one.room.items())
 
 
 def _seeds(change: Change) -> set[UUID]:
-    """Documents from which every component is reached that changed.
+    """Return documents from which every changed component can be reached.
 
-    A component that only grew is reached from one of its documents; one that lost an edge may be two now, and is walked
-    from both ends.
+    One document suffices for a component that has only grown. A component that lost an edge may be two, so both ends
+    are needed.
     """
     outcome = change.outcome
     seeds = {change.document_id} | {end for pair in outcome.gone for end in pair}
@@ -434,7 +432,7 @@ def _edge(pair: Pair, link: Link) -> NewEdge:
 
 
 def _reasons_of_others(change: Change) -> dict[UUID, str | None]:
-    """What the other documents decided again say now; and those that found a partner, nothing."""
+    """Return the new reasons of the other decided documents. None for documents with a match."""
     told: dict[UUID, str | None] = {end: None for pair in change.outcome.made for end in pair}
     told |= {id_: change.outcome.note(id_) for id_ in change.outcome.choices}
     told.pop(change.document_id, None)

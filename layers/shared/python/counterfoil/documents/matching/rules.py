@@ -151,7 +151,8 @@ def original(document: Document, candidates: Candidates, said: Said = NOTHING_SA
 def _rank(document: Document) -> tuple[object, ...]:
     """Return the sort key of duplicates, the original first.
 
-    The earliest one is the original, and of one invoice the clearest. Clerks check the figures of the original, so it must not be a bad scan that was received first.
+    The earliest one is the original, and of one invoice the clearest. Clerks check the figures of the original, so it
+    must not be a bad scan that was received first.
     """
     day = document.day if document.day is not None else date.max.toordinal()
     return day, document.misread if document.kind == INVOICE else 0, *arrival(document)
