@@ -1,9 +1,9 @@
-"""Reads what decisions need from PostgreSQL: each row once, and for several decisions together.
+"""Reads rows for decisions from PostgreSQL, each once and for several decisions together.
 
 A decision is a `Plan`: a generator that yields a `Fetch` before it looks at the rows. `run` executes one plan and
 reads each row when the plan needs it. `Reading.run_all` executes several plans in step, with one query for all fetches
 of a step. Documents are read in one round trip with the keys that lead to them and their edges, and cached between
-calls. `Context` is the part of a tenant that one decision looks at. docs/matching.md has a diagram.
+calls. `Context` has the rows that one decision reads. docs/matching.md has a diagram.
 
 Each statement runs in a transaction of one tenant (`Database.tenant`).
 """
@@ -27,14 +27,14 @@ from counterfoil.documents.matching.rules import Said
 from counterfoil.documents.matching.sql import HOLDERS, Edge, Edges, Lookup, Pair
 
 _KEPT = 12_000_000
-"""Characters of structured data, each of which takes some 4 bytes in canonical forms: 20,000 orders of three lines."""
+"""Size of the cache in characters of structured data: about 48 MB, or 20,000 orders of three line items."""
 MOST_WITH_CONTENTS = 50
-"""Documents that a look at keys may find and still bring what they say: of more, few are looked at. Those that are only
-counted bring nothing."""
+"""Maximum holders of keys that are read with their contents, because a decision uses few of a larger number. Counted
+holders have no contents."""
 LONGEST_WITH_CONTENTS = 4_000
-"""Bytes, as stored, of what comes along so. What is longer is asked for, and does not come where it is known."""
+"""Maximum stored size of such contents in bytes. Longer ones are read separately, unless they are cached."""
 
-# With a hash of all that a document in canonical forms is made from.
+# `version` is a hash of all data of a document.
 _CONTENT = """
 SELECT document.id, type, received_at, structured_data, text_hash, model, signature,
        hashtextextended(
@@ -44,7 +44,7 @@ FROM document LEFT JOIN document_embedding ON document_id = document.id
 WHERE type = ANY(%(kinds)s) AND structured_data IS NOT NULL
 """
 
-# Of a version that is known, what it says does not come again.
+# Structured data of cached versions is not read again.
 _CONTENTS = f"""
 SELECT d.id, d.version, d.type, d.received_at,
        CASE WHEN d.version IS DISTINCT FROM known.version THEN d.structured_data::text END,
@@ -72,38 +72,38 @@ _KINDS = list(PARENTS)
 
 
 class Found(NamedTuple):
-    """What was read at once."""
+    """Result of one round trip."""
 
     holders: Sequence[Mapping[Key, list[UUID]]]
-    """Of each lookup, by key. Keys that nobody holds are left out."""
+    """Holders by key for each lookup. Keys without holders are missing."""
     documents: Mapping[UUID, Document]
-    """Those asked for that are there and of a kind that is matched, and most of the holders."""
+    """Requested documents that exist and have a matched kind, and most holders."""
     edges: Edges
 
 
 class _Kept(NamedTuple):
-    """A document, and the hash of all that it is made from."""
+    """A cached document with the hash of its data."""
 
     version: int
     document: Document
     size: int
-    """Characters of its structured data."""
+    """Length of its structured data in characters."""
 
 
 class Documents:
-    """Documents in canonical forms, kept between calls: a document's neighbours are much the same as the next one's.
+    """Cache of documents in canonical form. Consecutive documents have almost the same neighbors.
 
-    Each is kept with a hash of all that it is made from, so that new data are read anew.
+    The hash of its data detects an outdated document.
     """
 
     def __init__(self, size: int = _KEPT) -> None:
-        """Keep documents of so many characters at most."""
+        """Create a cache for documents of `size` characters in total."""
         self._room = size
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
         self._lock = Lock()
 
     def load(self, connection: Connection, ids: Collection[UUID]) -> Mapping[UUID, Document]:
-        """The documents of these ids that are there and of a kind that is matched."""
+        """Return the existing documents of these ids that have a matched kind."""
         return self.read(connection, (), ids, ()).documents
 
     def read(
@@ -113,7 +113,7 @@ class Documents:
         ids: Collection[UUID],
         edges_of: Collection[UUID],
     ) -> Found:
-        """Read who holds keys, documents by their ids, and the edges of documents."""
+        """Read holders of keys, documents by id, and edges of documents."""
         known = self._known(ids)
         bounds = {"kinds": _KINDS, "most": MOST_WITH_CONTENTS, "longest": LONGEST_WITH_CONTENTS}
         asked = {"ids": list(known), "versions": [kept and kept.version for kept in known.values()], "kinds": _KINDS}
@@ -135,7 +135,7 @@ class Documents:
             return {id_: self._kept.get(id_) for id_ in ids}
 
     def _taken(self, rows: Iterable[tuple[Any, ...]], known: Mapping[UUID, _Kept | None]) -> dict[UUID, Document]:
-        """The documents of rows: as they are known, where they are the same version; else read. They are kept."""
+        """Return the documents of rows, from the cache if the version is the same, and cache them."""
         taken: dict[UUID, _Kept] = {}
         for id_, version, kind, received_at, data, *embedding in rows:
             kept = known[id_]
@@ -147,7 +147,7 @@ class Documents:
         return {id_: kept.document for id_, kept in taken.items()}
 
     def _keep(self, read: Mapping[UUID, _Kept]) -> None:
-        """Keep documents, and let go of those that were read longest ago."""
+        """Cache documents and evict the least recently used ones."""
         with self._lock:
             for id_, kept in read.items():
                 if before := self._kept.pop(id_, None):
@@ -164,25 +164,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Rows that a decision looks at next."""
+    """Rows that a decision needs next."""
 
     holders: Mapping[Key, int] = field(default_factory=dict)
-    """Keys whose holders it looks at, with the maximum number per key."""
+    """Keys whose holders it needs, with the maximum number per key."""
     kind: str | None = None
     """Document type of the holders; None: any."""
     counted: Collection[Key] = ()
-    """Keys whose holders it only counts."""
+    """Keys whose holders are only counted."""
     documents: Collection[UUID] = ()
     edges: Collection[UUID] = ()
-    """Documents whose edges and reviewers' decisions it looks at."""
+    """Documents whose edges and reviewers' decisions it needs."""
 
 
 Plan = Generator[Fetch, None, T]
-"""Decision in progress: yields what to fetch, is resumed when it was read, and returns the result."""
+"""Decision in progress: yields a `Fetch`, is resumed after it was read, and returns the result."""
 
 
 def run(plan: Plan[T]) -> T:
-    """Execute one plan. Each row is read when the plan looks at it."""
+    """Execute one plan. Rows are read when the plan uses them."""
     while True:
         try:
             next(plan)
@@ -191,10 +191,10 @@ def run(plan: Plan[T]) -> T:
 
 
 class Reading:
-    """Rows of one tenant, each read once after a snapshot and kept."""
+    """Rows of one tenant, each read once after a snapshot."""
 
     def __init__(self, connection: Connection, tenant_id: UUID, cache: Documents) -> None:
-        """Begin with nothing."""
+        """Create a reading without rows."""
         self.connection = connection
         self._tenant_id = tenant_id
         self._cache = cache
@@ -206,7 +206,7 @@ class Reading:
         self._pairs: dict[UUID, set[Pair]] = {}
 
     def know(self, ids: Collection[UUID], edges: Edges) -> None:
-        """Take in the edges of documents, which have been read already."""
+        """Add edges of documents that were read before."""
         found, rejected = edges
         self._edges |= found
         self._rejected |= rejected
@@ -231,13 +231,13 @@ class Reading:
         return [ended[number] for number in range(len(plans))]
 
     def holders(self, limits: Mapping[Key, int], kind: str | None = None) -> dict[Key, list[UUID]]:
-        """The documents that hold each key, at most as many as its limit; keys that nobody holds are left out."""
+        """Return the holders of each key up to its limit. Keys without holders are missing."""
         self._fetch([Fetch(limits, kind)])
         known = self._holders.get(kind, {})
         return {key: ids[:limit] for key, limit in limits.items() if (ids := known[key][1])}
 
     def read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> tuple[dict[UUID, Document], Edges]:
-        """Those of these documents that are there and of a kind that is matched, and the edges of some."""
+        """Return the existing documents of a matched kind, and the edges of some documents."""
         self._fetch([Fetch(documents=ids, edges=edges_of)])
         pairs = {pair for id_ in edges_of for pair in self._pairs[id_]}
         documents = {id_: found for id_ in ids if (found := self._documents.get(id_))}
@@ -245,7 +245,7 @@ class Reading:
         return documents, (edges, pairs & self._rejected)
 
     def _fetch(self, fetches: Iterable[Fetch]) -> None:
-        """Read what is not known yet of all that is wanted, in one round trip."""
+        """Read the missing rows in one round trip."""
         limits: dict[str | None, dict[Key, int]] = {}
         looked_at: set[Key] = set()
         ids: set[UUID] = set()
@@ -276,13 +276,13 @@ class Reading:
 
 
 class Context:
-    """Documents by the keys that lead to them, their contents, and their stored edges.
+    """Documents by their blocking keys, with contents and stored edges.
 
-    What was read is remembered (`followed`, `edges_read`), so that it can be asked later whether it still holds.
+    `followed` and `edges_read` record what was read, to check later whether it is still valid.
     """
 
     def __init__(self, reading: Reading) -> None:
-        """Begin with nothing. What is looked at comes from `reading`, which others may read from, too."""
+        """Create a context without rows. Several contexts can share a `reading`."""
         self._reading = reading
         self._holders: dict[Key, list[UUID]] = {}
         self._crowds: dict[Key, list[UUID]] = {}
@@ -305,10 +305,10 @@ class Context:
         edges_of: Collection[UUID] = (),
         counted: Iterable[Key] = (),
     ) -> Plan[None]:
-        """Find the candidates that keys lead a decision to. A key with too many holders leads to nobody.
+        """Read the holders of blocking keys. A key with too many holders is ignored.
 
-        And the holders of keys that lead `back` to decisions which a document may be part of; and, beside that, the
-        edges of some as `read_edges` does. Of keys that are `counted` it only matters whether they lead to nobody.
+        `back` are keys of decisions that the document may affect. The edges of some documents are read as well, as by
+        `read_edges`. For `counted` keys, only the number of holders is needed.
         """
         wanted, counted = set(wanted), set(counted)
         self._only_counted |= counted - self._holders.keys()
@@ -331,14 +331,14 @@ class Context:
         yield from self.read_edges(edges_of)
 
     def _with_own(self, key: Key, ids: list[UUID]) -> list[UUID]:
-        """Who holds a key, the document among them that is taken in: as it states it now, whatever is stored."""
+        """Return the holders of a key, with the added document by its current keys instead of its stored ones."""
         if self._own is None:
             return ids
         id_, keys = self._own
         return [other for other in ids if other != id_] + [id_] * (key in keys)
 
     def seekers(self, wanted: Iterable[Key], kind: str, ahead: Collection[UUID] = ()) -> Plan[set[UUID]]:
-        """The documents of a kind that `seeks` keys lead to. The edges of some are read `ahead`."""
+        """Return the documents of a kind with `seeks` keys. The edges of some are read `ahead`."""
         limits = dict.fromkeys(wanted, sql.MAX_WAITING)
         if not limits:
             return set()
@@ -352,7 +352,7 @@ class Context:
         yield from self.read(ids, ())
 
     def read_edges(self, ids: Iterable[UUID]) -> Plan[None]:
-        """Read the stored edges of documents, and what people decided about them."""
+        """Read the stored edges of documents and the decisions of reviewers about them."""
         yield from self.read((), ids)
 
     def read(self, ids: Iterable[UUID], edges_of: Iterable[UUID]) -> Plan[None]:
@@ -364,7 +364,7 @@ class Context:
         self._asked |= missing
         documents, (found, rejected) = self._reading.read(missing, missing_edges)
         self._documents |= documents
-        # Each document's are as they were when its own were read, though another one's, read later, say otherwise.
+        # Edges are stored per document as of its read, even if a later read of the other end differs.
         self._edges |= {id_: {} for id_ in missing_edges}
         for pair, edge in found.items():
             for end in missing_edges.intersection(pair):
@@ -377,7 +377,7 @@ class Context:
         yield from self.load({end for pair in people for end in pair})
 
     def add(self, document: Document) -> None:
-        """Take in a document that has been read already, and found by what it says now."""
+        """Add a document that was read before, with its current keys."""
         self._own = document.id, keyed.keys(document)
         self._asked.add(document.id)
         self._documents[document.id] = document
@@ -386,15 +386,15 @@ class Context:
 
     @property
     def followed(self) -> Collection[Key]:
-        """Every key of which it matters who holds it, or that leads to nobody since a moment ago."""
+        """The keys whose holders the decision depends on, including those that have just become crowded."""
         counted = {key for key in self._only_counted if not self._crowds[key]}
         return (self._holders.keys() - counted) | self._waiting.keys() | self._looked_at
 
     @property
     def room(self) -> Mapping[Key, int]:
-        """Of keys whose holders were only counted: how many more there can be before a key leads to nobody.
+        """How many more holders each counted key can have before it is crowded.
 
-        One that leads to nobody for long is not among them: that does not change by more of them.
+        It does not include keys that were crowded before, because more holders do not change them.
         """
         return {
             key: sql.MAX_HOLDERS - count
@@ -404,75 +404,75 @@ class Context:
 
     @property
     def edges_read(self) -> Mapping[UUID, Mapping[Pair, Edge]]:
-        """The edges of every document whose edges were looked at, as they were then."""
+        """The edges of every document whose edges were read, at that time."""
         return self._edges
 
     def holders(self, wanted: Iterable[Key]) -> set[UUID]:
-        """The candidates that these keys lead to, which have been followed."""
+        """Return the holders of followed keys."""
         return {id_ for key in wanted for id_ in self._holders[key]}
 
     def waiting(self, wanted: Iterable[Key]) -> set[UUID]:
-        """Whose decisions these keys lead to, which have been followed back."""
+        """Return the holders of keys that were followed back."""
         return {id_ for key in wanted for id_ in self._waiting[key]}
 
     def crowd(self, wanted: Iterable[Key]) -> set[UUID]:
-        """Who holds any of these keys that has come to lead to nobody just now."""
+        """Return the holders of followed keys that have just become crowded."""
         return {id_ for key in wanted for id_ in self._crowds[key]}
 
     def document(self, id_: UUID) -> Document | None:
-        """A document that has been loaded; None where there is none, or none of a kind that is matched."""
+        """Return a loaded document, or None if it does not exist or has no matched kind."""
         return self._documents.get(id_)
 
     def documents(self, ids: Iterable[UUID], but: UUID | None = None) -> list[Document]:
-        """Those of these documents that have been loaded, in the order of their ids."""
+        """Return the loaded documents of these ids, in the order of their ids."""
         return [found for id_ in sorted(ids) if id_ != but and (found := self._documents.get(id_))]
 
     def edges(self, id_: UUID) -> list[Edge]:
-        """The stored edges of a document whose edges have been read."""
+        """Return the stored edges of a document. They must have been read."""
         return [edge for _, edge in sorted(self._edges[id_].items())]
 
     def decided_by(self, child: UUID) -> list[Edge]:
-        """The stored edges that are a child's decision, or a person's about it."""
+        """Return the stored edges of a child's decision, or of a reviewer's decision about it."""
         return [edge for edge in self.edges(child) if edge.child == child]
 
     def said(self, id_: UUID) -> Said:
-        """What people said about a document whose edges have been read."""
+        """Return the decisions of reviewers about a document. Its edges must have been read."""
         ends = {end for edge in self.edges(id_) if edge.by_person for end in edge.pair}
         return Said(tuple(self.documents(ends, but=id_)), frozenset(self._rejected.get(id_, ())))
 
     def names(self, child: UUID, parent: UUID) -> bool:
-        """Whether a child names its parent's number; both have been loaded."""
+        """Return True if a child names the number of its parent. Both must have been loaded."""
         one, other = self._documents.get(child), self._documents.get(parent)
         return one is not None and other is not None and rules.names(one, other)
 
     # -- what a decision needs --------------------------------------------------------------------------------------
 
     def named(self, child: Document) -> list[Document]:
-        """The documents that bear a number which the child names."""
+        """Return the documents with a number that the child names."""
         return self.documents(self.holders(keyed.numbers_named(child)), but=child.id)
 
     def copies(self, document: Document) -> list[Document]:
-        """The documents that may be this one again."""
+        """Return possible duplicates."""
         return self.documents(self.holders(keyed.copies(document)), but=document.id)
 
     def similar(self, child: Document, kinds: tuple[str, ...]) -> list[Document]:
-        """The documents of `kinds` between the same parties that the child may belong to."""
+        """Return the candidates of `kinds` with the same parties."""
         found = self.documents(self.holders(keyed.deals(child, kinds)), but=child.id)
         return [other for other in found if rules.considers(child, other)]
 
     def claims(self, document: Document) -> list[Document]:
-        """The documents that name this one's number, but for those that people said do not belong to it."""
+        """Return the documents that name the number of this one, except for rejected ones."""
         ids = self.holders(keyed.waiting(document)) - self.said(document.id).rejected
         return self.documents(ids, but=document.id)
 
     def candidates(self, child: Document, ids: Collection[UUID], kind: str) -> Plan[list[Document]]:
-        """Those of these documents that are of a kind and may follow from a child's links; they are read."""
+        """Read documents and return those of a kind that may follow from the links of a child."""
         yield from self.read(ids, [child.id])
         rejected = self.said(child.id).rejected
         return [other for other in self.documents(ids, but=child.id) if other.kind == kind and other.id not in rejected]
 
     def fellows(self, documents: Collection[Document]) -> Plan[set[UUID]]:
-        """The documents that name an order which one of these names; they and their edges are read."""
+        """Read and return the documents that name the same order as one of these, and read their edges."""
         wanted = {key for document in documents for key in keyed.fellows(document)}
         yield from self.follow(wanted)
         found = self.holders(wanted)
@@ -480,7 +480,7 @@ class Context:
         return found
 
     def surround(self, children: Collection[Document]) -> Plan[None]:
-        """Read all that the decisions of these children need."""
+        """Read all rows for the decisions of these children."""
         wanted = {key for child in children for key in keyed.numbers_named(child) | keyed.copies(child)}
         yield from self.follow(wanted)
         found = self.holders(wanted) | {child.id for child in children}
@@ -496,24 +496,24 @@ class Context:
         yield from self.load(self.holders(wanted))
 
     def seeking(self, child: Document) -> frozenset[Key]:
-        """Where a surrounded child is found by the documents among which it looks for a parent."""
+        """Return the keys by which possible parents find a child. `surround` must have read its rows."""
         return frozenset() if self.is_copy(child) else keyed.seeks(child, self.undecided(child))
 
     def undecided(self, child: Document) -> tuple[str, ...]:
-        """The kinds of parent that have to be looked for without a number."""
+        """Return the kinds of parent that require a search by content."""
         return rules.undecided(child, self.named(child), self.is_copy, self.said(child.id))
 
     def choose(self, child: Document) -> rules.Choice:
-        """A surrounded child's decision."""
+        """Return the decision of a child. `surround` must have read its rows."""
         similar = self.similar(child, self.undecided(child))
         said = self.said(child.id)
         claims = {other.id: self.claims(other) for other in rules.weighed(child, similar)}
         return rules.choose(child, self.named(child), similar, self.copies(child), claims, self.is_copy, said)
 
     def cases(self, choices: Mapping[UUID, rules.Choice]) -> tuple[dict[UUID, Case], dict[UUID, Verdict]]:
-        """What a language model can be asked about decisions, and what it has answered already.
+        """Return the questions for the LLM judge about ambiguous matches, and its stored judgments.
 
-        Where a person has decided about a child, nobody else is asked.
+        There are no questions about a child with a decision of a reviewer.
         """
         asked = {
             id_: choice
@@ -533,7 +533,7 @@ class Context:
         return cases, {id_: Verdict.model_validate(answer) for id_, answer in kept.items()}
 
     def is_copy(self, document: Document) -> bool:
-        """Whether a document is an earlier one again: computed where its surroundings were read, else as stored."""
+        """Return True for a duplicate: computed if possible duplicates were read, otherwise as stored."""
         if document.kind not in keyed.COPIED:
             return False
         wanted = keyed.copies(document)
@@ -542,7 +542,7 @@ class Context:
         return self.was_copy(document)
 
     def was_copy(self, document: Document) -> bool:
-        """Whether a document is stored as an earlier one again."""
+        """Return True for a stored duplicate."""
         if any(edge.by == "copy" for edge in self.decided_by(document.id)):
             return True
         ends = {end for edge in self.edges(document.id) if edge.by == "person" for end in edge.pair}
