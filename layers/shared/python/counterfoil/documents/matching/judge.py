@@ -1,15 +1,14 @@
-"""Asks a language model about ambiguous matches: one question per document. The first answer stands.
+"""The LLM judge decides about ambiguous matches, with one question per document. The first answer is final.
 
-A question is a function of the document, its candidates and the version of the prompt. Its answer is stored under a
-hash of these (table judgement), and every later decision about that document finds it. So the edges stay a function of
-the documents and of the answers, in whatever order the documents come. A refused question about another document than
-the matched one is stored as well, as an answer that chooses nothing. The matching lock excludes calls to the model: if
-a concurrent write leads to a new question without an answer, the attempt writes nothing, is given back, begins again,
-and asks. When the budget is spent, that attempt asks no more and stores nothing. The open questions stay open, with the
-reason.
+A question depends on the document, its candidates and the prompt version. Its answer is stored under a hash of these
+(table judgement), so that every later decision about the document uses it. So the edges are a function of the documents
+and the answers, and do not depend on the order of arrival. A refused question about another document than the matched
+one is stored as an answer without a choice. The model is never called under the matching lock: if a concurrent write
+leads to a new question, the attempt writes nothing and is deferred. If the budget is spent, the attempt makes no
+further calls and stores no answers. The matches stay ambiguous, with the reason.
 
-A document's text is untrusted. It goes into the question as data. The answer counts only as a choice among the offered
-candidates; anything else fails the form of the answer.
+The text of a document is untrusted. It is part of the question as data. Answers can only choose among the offered
+candidates; other answers are invalid.
 """
 
 import json
@@ -49,8 +48,8 @@ FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS asked (id, question)
 JOIN judgement j ON j.document_id = asked.id AND j.question = asked.question
 """
 
-# The first answer stands. Who asked at the same time and comes second finds it when it looks again. A document that was
-# removed while the model was asked has no answers: what is there is locked, in the order that all take.
+# The first answer is final, and a concurrent attempt finds it in its next search. A document that was removed during the
+# call gets no answer. Documents are locked in the same order everywhere.
 _KEEP_ANSWER = """
 WITH here AS (
     SELECT id FROM document WHERE id = %(id)s OR id = ANY(%(candidates)s::uuid[]) ORDER BY id FOR KEY SHARE
@@ -86,7 +85,7 @@ WHERE j.document_id = %(id)s ORDER BY j.judged_at, j.question
 
 @dataclass(frozen=True)
 class Said:
-    """An answer, with all that it takes to ask again. `question` is the hash that it is kept under."""
+    """A stored answer with its question, whose hash is the key."""
 
     child: UUID
     question: bytes
@@ -94,20 +93,20 @@ class Said:
     model: str
     at: datetime
     prompt: str | None
-    """PROMPT_VERSION at that time; None if the question was not stored yet."""
+    """PROMPT_VERSION of the question. None for answers without a stored question."""
     system: str | None = field(repr=False)
     asked: str | None = field(repr=False)
-    """The case as JSON, in which labels stand for the candidates."""
+    """The case as JSON with labels instead of the candidates."""
     temperature: float | None
-    """None: the model's own."""
+    """None: the default of the model."""
     input_tokens: int | None
     output_tokens: int | None
     offered: Mapping[str, tuple[UUID, str]] = field(repr=False)
-    """Candidate, and what it says as JSON, by label; without those that were removed since."""
+    """Id and JSON of each candidate by label, except for removed ones."""
 
     @property
     def user(self) -> str | None:
-        """The text that was asked; None where it was not kept, or quoted a document that was removed since."""
+        """The user message, or None if it was not stored or quoted a removed document."""
         if self.system is None or self.asked is None:
             return None
         case = _together(self.asked, {label: says for label, (_, says) in self.offered.items()})
@@ -120,12 +119,12 @@ def hash_of(prompt_version: str, case: str) -> bytes:
 
 
 def told(case: Mapping[str, Any]) -> str:
-    """The text of a question. Nothing in a document can end the case: < is written as JSON writes any character."""
+    """Return the user message. A document cannot end the case, because < is escaped in the JSON."""
     return f"<case>\n{_json(case).replace('<', chr(92) + 'u003c')}\n</case>"
 
 
 def apart(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """A case as it is kept, as JSON: with labels for the candidates; and what they say, by label."""
+    """Return the JSON of a case with labels instead of candidates, and the JSON of the candidates by label."""
     groups = [
         {**group, "candidates": [candidate["candidate"] for candidate in group["candidates"]]}
         for group in case["groups"]
@@ -135,7 +134,7 @@ def apart(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
 
 
 def _together(asked: str, says: Mapping[str, str]) -> dict[str, Any]:
-    """Return a case that was taken apart. Labels without words stay labels."""
+    """Return the original case. Labels without a candidate remain labels."""
     case: dict[str, Any] = json.loads(asked)
     for group in case["groups"]:
         group["candidates"] = [json.loads(says[label]) if label in says else label for label in group["candidates"]]
@@ -147,13 +146,13 @@ def _json(value: Any) -> str:
 
 
 def answers(connection: Connection, questions: Mapping[UUID, bytes]) -> dict[UUID, Any]:
-    """The answers kept to questions, each about one document."""
+    """Return the stored answers to questions by document."""
     rows = connection.execute(_ANSWERS, {"ids": list(questions), "questions": list(questions.values())})
     return dict(rows.fetchall())
 
 
 def keep(connection: Connection, tenant_id: UUID, said: Said) -> None:
-    """Keep an answer, unless the question has one or its document is gone."""
+    """Store an answer, unless the question has one or the document was removed."""
     values = {
         "tenant": tenant_id,
         "id": said.child,
@@ -175,7 +174,7 @@ def keep(connection: Connection, tenant_id: UUID, said: Said) -> None:
 
 
 def about(connection: Connection, document_id: UUID) -> Sequence[Said]:
-    """All that was asked about a document and is kept, the first question first."""
+    """Return the stored answers about a document, the oldest first."""
     rows = connection.execute(_ASKED, {"id": document_id}).fetchall()
     return [
         Said(*(*row[:11], {label: (id_, says) for label, id_, says in zip(*row[11:], strict=True)})) for row in rows
@@ -183,18 +182,18 @@ def about(connection: Connection, document_id: UUID) -> Sequence[Said]:
 
 
 def candidates(said: Collection[Said]) -> frozenset[UUID]:
-    """The documents that were offered, of those still there."""
+    """Return the existing documents that were offered as candidates."""
     return frozenset(id_ for one in said for id_, _ in one.offered.values())
 
 
 _FAILURES = (ServiceUnavailableError, InvalidAnswerError, RejectedRequestError, BreakerOpenError, BudgetSpentError)
 _SHARE = 0.5
-"""Of the time that a try has: what is left of it is for matching without the model's answer."""
+"""Share of the attempt's time for the embedding. The rest is for matching without it."""
 
 logger = Logger()
 
-# The vector of another document with the same text, else the one given, if any. A document that was removed meanwhile
-# has none. Who read this one without the vector has to look again (`key_loss`), but nobody has that could not find it.
+# Uses the vector of another document with the same text, or the given one. A removed document gets none. Searches that
+# read this document without its vector must be repeated (`key_loss`), if it can be found.
 _KEEP_VECTOR = """
 WITH here AS (
     SELECT id FROM document WHERE id = %(id)s FOR KEY SHARE
@@ -232,20 +231,20 @@ SELECT EXISTS (SELECT FROM vectors)
 
 @dataclass(frozen=True)
 class Embedder:
-    """The embedding model as one try at one document uses it."""
+    """The embedding model for one attempt at one document."""
 
     model: str
-    """Its name, with its provider's: what vectors are kept under."""
+    """Name of provider and model, the key of stored vectors."""
     make: Callable[[], Asks]
-    """Makes what is asked, where somebody is to be asked."""
+    """Creates the client if a call is necessary."""
     deadline: Deadline = field(default_factory=Deadline)
 
     def embed(self, database: Database, tenant_id: UUID, document_id: UUID) -> None:
-        """See to it that the vector of what a document says is kept, if it can be had.
+        """Store the vector of a document, unless the model fails.
 
         Raises:
-            CancelledError: the try was stopped.
-            CounterfoilError: mapped from psycopg's errors. A model that fails raises nothing.
+            CancelledError: the attempt was canceled.
+            CounterfoilError: mapped from psycopg. Failures of the model are logged.
             StaleClaimError: a newer claim exists.
         """
         text = retry_conflicts(partial(_text_without_vector, database, tenant_id, document_id, self.model))
@@ -264,7 +263,7 @@ class Embedder:
         retry_conflicts(partial(_keep_new, database, tenant_id, document_id, text, self.model, vector))
 
     def _ask(self, question: Question) -> Vector:
-        """The vector of a text, in the share of the time left that is there for it."""
+        """Return the vector of a text within its share of the remaining time."""
         left = self.deadline.remaining()
         reserved = left * (1 - _SHARE) if isfinite(left) else 0.0
         model = self.make()
@@ -273,7 +272,7 @@ class Embedder:
 
 
 def _text_without_vector(database: Database, tenant_id: UUID, document_id: UUID, model: str) -> str:
-    """The text that a vector has to be asked for; empty where there is nothing to ask."""
+    """Return the text of a document that needs a vector, or an empty text."""
     with database.tenant(tenant_id, by_index=True) as connection:
         content = sql.begin(connection, [document_id])[1].get(document_id)
         if content is None:
@@ -293,7 +292,7 @@ def _keep_new(database: Database, tenant_id: UUID, document_id: UUID, text: str,
 def _keep(
     connection: Connection, tenant_id: UUID, document_id: UUID, text: str, model: str, vector: Vector | None = None
 ) -> bool:
-    """Keep the vector of a text, or the one that another document has of it. False where there is none."""
+    """Store the vector of a text, or that of another document with the same text. Returns False without one."""
     unit = None if vector is None else vector.unit()
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -307,14 +306,14 @@ def _keep(
 
 
 MAX_CANDIDATES = 8
-"""Among more, a model chooses no better than chance: people are asked."""
+"""Maximum candidates of a group. With more, a model chooses at random, so reviewers decide."""
 MAX_DOUBTS = 8
 _MAX_TEXT = 200
 _MAX_ITEMS = 25
 _MAX_REASONING = 600
 
 PROMPT_VERSION = "matching-1"
-"""Part of the key of each answer. A change of SYSTEM, of a case or of the form of an answer is a new version."""
+"""Part of the key of each answer. A change of SYSTEM, of cases or of the answer format needs a new version."""
 
 SYSTEM = """\
 You decide which business documents belong together: an invoice and its purchase order, a delivery note and its order,
@@ -335,7 +334,7 @@ If you choose none at all, "matches" is an empty list.
 
 
 class Match(BaseModel):
-    """One choice of the model's."""
+    """A choice of the model."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -350,34 +349,34 @@ class Match(BaseModel):
 
 
 class Verdict(BaseModel):
-    """A model's answer. It names candidates by their labels: another document that says the same has the same label."""
+    """Answer of a model, with labels of candidates, which are the same for documents with the same content."""
 
     matches: tuple[Match, ...]
 
 
 class Refusal(Verdict):
-    """What is kept in the place of an answer where a question about another document was refused."""
+    """Stored instead of an answer if a question about another document was refused."""
 
     matches: tuple[Match, ...] = ()
     refused: str
-    """By whom and how, in a sentence."""
+    """Sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is to be asked about one document."""
+    """A question about one document."""
 
     child: UUID
     told: Mapping[str, Any] = field(repr=False)
-    """As it is told to a model."""
+    """Content of the user message."""
     text: str = field(repr=False)
-    """The same as text."""
+    """The user message."""
     offered: Mapping[str, UUID]
-    """Document by label: the label's letter is the group."""
+    """Document by label. The letter of a label is the group."""
 
     @property
     def question(self) -> bytes:
-        """What the answer is kept under."""
+        """Key of the stored answer."""
         return hash_of(PROMPT_VERSION, _json(self.told))
 
 
@@ -385,12 +384,12 @@ class Case:
 
 
 def doubts(choice: Choice) -> tuple[Doubt, ...]:
-    """What a model can be asked of a decision's doubts."""
+    """Return the ambiguous matches of a decision that a model can decide."""
     return tuple(doubt for doubt in choice.doubts if len(doubt.candidates) <= MAX_CANDIDATES)[:MAX_DOUBTS]
 
 
 def case(child: UUID, choice: Choice, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]) -> Case:
-    """The question about a document. `contents` has type and structured data of it and of its candidates."""
+    """Return the question about a document. `contents` has type and structured data by document."""
     groups = []
     offered: dict[str, UUID] = {}
     for letter, doubt in zip("ABCDEFGH", doubts(choice), strict=False):
@@ -419,7 +418,7 @@ def _document(content: tuple[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _excerpt(value: Any) -> Any:
-    """The beginning of everything, so that a question stays short whatever a document holds."""
+    """Truncate all texts and lists, so that questions stay short."""
     if isinstance(value, str):
         return value[:_MAX_TEXT]
     if isinstance(value, list):
@@ -431,23 +430,23 @@ def _excerpt(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Judge:
-    """The language model as one try at one document uses it."""
+    """The language model for one attempt at one document."""
 
     llm: Asks
     model: str
-    """Its name, for the record."""
+    """Name of the model, which is stored with answers."""
     now: Callable[[], datetime]
     deadline: Deadline = field(default_factory=Deadline)
 
     def decide(self, case: Case, tenant_id: UUID, work_id: UUID) -> Said:
-        """Ask; outside any transaction. `work_id` is the document that is matched, which the call is made for.
+        """Ask the model, outside any transaction. `work_id` is the matched document.
 
-        A question about another document that is refused, for what that one says, leaves that one in doubt: it must
-        not keep every document that comes near it from being matched.
+        If a question about another document is refused, that document stays ambiguous. It must not prevent the matching
+        of its neighbors.
 
         Raises:
-            BudgetSpentError: nobody was asked, and nothing is to be kept: there may be an answer tomorrow.
-            CounterfoilError: as `Llm.ask`. A model that fails decides nothing.
+            BudgetSpentError: no call was made, and nothing is stored, because the budget renews.
+            CounterfoilError: as `Llm.ask`.
         """
         question = Question(SYSTEM, case.text, "matching", tenant_id, work_id)
         try:
@@ -474,7 +473,7 @@ class Judge:
 
 
 def form(offered: Iterable[str]) -> type[Verdict]:
-    """The form of an answer that chooses among these labels, at most one of each letter."""
+    """Return the schema of an answer that chooses among these labels, at most one of each group."""
     labels = frozenset(offered)
 
     class Choosing(Verdict):
@@ -490,11 +489,11 @@ def form(offered: Iterable[str]) -> type[Verdict]:
     return Choosing
 
 
-# -- what follows ---------------------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------------------------
 
 
 def settled(choice: Choice, case: Case, verdict: Verdict) -> Choice:
-    """A decision with the verdict about its doubts. What the model merely leans to stays in doubt."""
+    """Apply a judgment to a decision. Choices of low confidence stay ambiguous."""
     links = list(choice.links)
     open_ = doubts(choice)
     for match in verdict.matches:
@@ -510,7 +509,7 @@ def settled(choice: Choice, case: Case, verdict: Verdict) -> Choice:
 
 
 def unasked(choice: Choice, why: str) -> Choice:
-    """A decision whose doubts nobody was asked about: they stay open, and say why."""
+    """Return a decision whose matches stay ambiguous without the judge, for the reason `why`."""
     could_be_asked = doubts(choice)
     marked = tuple(replace(doubt, unasked=why) if doubt in could_be_asked else doubt for doubt in choice.doubts)
     return replace(choice, doubts=marked, reason=" ".join(filter(None, (choice.reason, why))))

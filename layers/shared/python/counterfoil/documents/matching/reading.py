@@ -278,7 +278,7 @@ class Reading:
 class Context:
     """Documents by their blocking keys, with contents and stored edges.
 
-    `followed` and `edges_read` record what was read, to check later whether it is still valid.
+    `followed` and `edges_read` record the rows that were read, to check later whether they are still valid.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -382,11 +382,11 @@ class Context:
         self._asked.add(document.id)
         self._documents[document.id] = document
 
-    # -- what was read ----------------------------------------------------------------------------------------------
+    # -- rows that were read ----------------------------------------------------------------------------------------
 
     @property
     def followed(self) -> Collection[Key]:
-        """The keys whose holders the decision depends on, including those that have just become crowded."""
+        """The keys whose holders the decision depends on, including newly crowded keys."""
         counted = {key for key in self._only_counted if not self._crowds[key]}
         return (self._holders.keys() - counted) | self._waiting.keys() | self._looked_at
 
@@ -445,7 +445,7 @@ class Context:
         one, other = self._documents.get(child), self._documents.get(parent)
         return one is not None and other is not None and rules.names(one, other)
 
-    # -- what a decision needs --------------------------------------------------------------------------------------
+    # -- input of decisions -----------------------------------------------------------------------------------------
 
     def named(self, child: Document) -> list[Document]:
         """Return the documents with a number that the child names."""
