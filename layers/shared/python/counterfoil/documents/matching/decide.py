@@ -1,16 +1,16 @@
-"""Which decisions a document's arrival touches, and what they are now.
+"""Repeats the decisions that the arrival of a document affects.
 
-Every decision depends on a child and on what its keys lead to (see the package). When a document arrives, or has new
-data, the decisions of these children are made again, each from all that it depends on, and no others:
+A decision depends on a child and the holders of its blocking keys (see the package). When a document arrives or
+changes, exactly these decisions are repeated, each from all its input:
 
- 1. its own;
- 2. those that may have waited for it: they name its number, or no number led them to a partner and it may be theirs.
-    Whoever does not consider it (`rules.considers`) is not touched by one that was not here before; of one that was
-    here, nobody knows any more what it said;
- 3. those of its copies: it may be the original of what was an original so far. Where that is so, also those of the
-    children that were, or might be, linked to what is a copy now;
- 4. what follows from a delivery's order, where that changed: the children that name the delivery, and those linked to
-    the order that it came to or left.
+ 1. the decision of the document;
+ 2. those of documents that may have waited for it: they name its number, or they have no match by number and it is a
+    candidate. A new document that they do not consider (`rules.considers`) does not affect them. The previous content
+    of a changed document is unknown, so that it affects all of them;
+ 3. those of its duplicates, because it may be their new original. Then also the children that were, or could be, linked
+    to a document that is now a duplicate;
+ 4. those that follow from a delivery whose order changed: children that name the delivery, and children of its old and
+    new order.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -28,24 +28,24 @@ from counterfoil.documents.matching.score import score
 from counterfoil.documents.matching.sql import Pair
 
 _OWN = ("reference", "content", "person")
-"""Links that others can follow from."""
+"""Kinds of links that are the basis of `through` links."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What changes."""
+    """Changes by a decision."""
 
     made: Mapping[Pair, Link]
-    """Edges that were not there, or whose evidence is another one."""
+    """Edges that are new or have new evidence."""
     gone: frozenset[Pair]
     choices: Mapping[UUID, Choice]
-    """The decisions made again."""
+    """Repeated decisions by document."""
     alone: frozenset[UUID]
-    """Of the documents decided again: those without any edge."""
+    """Decided documents without an edge."""
     sought: Mapping[UUID, frozenset[Key]]
-    """For each document decided again, by which keys similar documents find it."""
+    """For each decided document, the keys by which similar documents find it."""
     unasked: tuple[Case, ...] = ()
-    """What a language model could decide, and has not yet."""
+    """Questions that the LLM judge has not answered."""
 
     def note(self, id_: UUID) -> str | None:
         """Return the reason of a decision. A document with a child has a partner even if it chose none itself."""
@@ -56,9 +56,9 @@ class Outcome:
 def decide(
     context: Context, document: Document, obsolete: Collection[Key] = (), *, is_new: bool = False
 ) -> Plan[Outcome]:
-    """Decide a document and all that its arrival touches.
+    """Decide about a document and every document that its arrival affects.
 
-    `obsolete` are keys that it has no more, `is_new` says that it never had any.
+    `obsolete` are the keys that it no longer has. With `is_new`, it had none before.
     """
     context.add(document)
     again = yield from touched(context, document, obsolete, is_new=is_new)
@@ -81,9 +81,9 @@ def decide(
 def touched(
     context: Context, document: Document, obsolete: Collection[Key], *, is_new: bool = False
 ) -> Plan[list[Document]]:
-    """The document, its possible copies, and those that may have waited for it.
+    """Return the document, its possible duplicates, and documents that may have waited for it.
 
-    `obsolete` are keys that it has no more: all of them, where it leaves.
+    `obsolete` are the keys that it no longer has: all keys of a document that leaves.
     """
     copies = keyed.copies(document) | {key for key in obsolete if key.type.startswith("copy:")}
     waiting = keyed.waiting(document) | {key for gone in obsolete for key in keyed.forsaken(gone)}
@@ -105,9 +105,9 @@ def touched(
 
 
 def _rivals(context: Context, document: Document, claimed: Collection[Key], again: Collection[UUID]) -> Plan[set[UUID]]:
-    """Those of its kind that may belong to what a document names, or named: it takes a share of that.
+    """Return documents of its kind that may match the same parents.
 
-    The edges of what it names, and of those decided `again`, are read ahead.
+    The document takes a share of their quantities. The edges of these parents, and of documents decided `again`, are read ahead.
     """
     named = context.holders(claimed)
     shared = [other for other in context.documents(named) if other.kind in keyed.SOUGHT]
@@ -118,16 +118,16 @@ def _rivals(context: Context, document: Document, claimed: Collection[Key], agai
 
 
 def _concerns(document: Document, other: Document) -> bool:
-    """Whether a document's arrival may change another one's decision."""
+    """Return True if the arrival of a document may change the decision of another one."""
     if other.kind == document.kind:
         return rules.same_again(document, other)
     return document.kind in PARENTS[other.kind]
 
 
 def _partners_of(context: Context, displaced: Collection[Document], changed: Document | None) -> Plan[list[Document]]:
-    """The children that are, or may come to be, linked to documents that became copies, or are none any more.
+    """Return the children that are, or may be, linked to new or former duplicates.
 
-    `changed` is the one of which nobody knows what it said before.
+    `changed` is a document whose previous content is unknown.
     """
     yield from context.follow(back={key for other in displaced for key in keyed.waiting(other) | keyed.seekers(other)})
     found = {id_ for other in displaced for id_ in context.waiting(keyed.waiting(other) | keyed.seekers(other))}
@@ -142,13 +142,13 @@ def _partners_of(context: Context, displaced: Collection[Document], changed: Doc
     return [child for child in context.documents(ids) if kinds & set(PARENTS[child.kind])]
 
 
-# -- what follows from others' decisions ----------------------------------------------------------------------------
+# -- links through an order or a delivery --------------------------------------------------------------------------
 
 
 def _through(context: Context, choices: Mapping[UUID, Choice], arrived: UUID) -> Plan[dict[UUID, list[Link]]]:
-    """The links that follow from others' decisions: for each child whose order or delivery is touched, all of them.
+    """Return all `through` links of each child whose order or delivery is affected.
 
-    A delivery touches its order's children where it came to the order, left it, or may say something else than before.
+    A delivery affects the children of its order if it is new there, left it, or has changed.
     """
     yield from context.read_edges(choices)
     now = _Stand(context, choices)
@@ -159,7 +159,7 @@ def _through(context: Context, choices: Mapping[UUID, Choice], arrived: UUID) ->
     if arrived in deliveries:
         moved.append(arrived)
         orders |= now.parents(arrived, ORDER)
-    orders |= {end for edge in context.edges(arrived) for end in edge.pair}  # whatever it was before
+    orders |= {end for edge in context.edges(arrived) for end in edge.pair}  # its previous kind is unknown
     yield from context.read_edges(orders)
     touched |= {child for order in orders for child in now.children(order)}
     touched |= {child for id_ in moved for child in now.children(id_)}
@@ -176,10 +176,10 @@ def _through(context: Context, choices: Mapping[UUID, Choice], arrived: UUID) ->
 
 
 def _follow(context: Context, now: "_Stand", child: Document) -> Plan[list[Link]]:
-    """The orders of the deliveries that a child names, or the deliveries of its order that belong to it.
+    """Return the orders of the deliveries that a child names, or its deliveries from its order.
 
-    Where the order is not here, those of the deliveries that name it as well. What a person confirmed beside that adds
-    to it: who confirms one of several links keeps the others.
+    If the order is missing, deliveries that name the same order count. Links that reviewers confirmed are added and do
+    not replace others.
     """
     orders, deliveries = now.decided(child.id, ORDER), now.decided(child.id, DELIVERY)
     if (orders and deliveries) or now.is_copy(child.id):
@@ -203,7 +203,7 @@ def _follow(context: Context, now: "_Stand", child: Document) -> Plan[list[Link]
 
 
 class _Stand:
-    """Who is linked to whom by its own decision: as decided now, else as stored. What follows from others is not."""
+    """Links by the decision of the child, as decided now or as stored. `through` links are not included."""
 
     def __init__(self, context: Context, choices: Mapping[UUID, Choice]) -> None:
         self._context = context
@@ -214,7 +214,7 @@ class _Stand:
                 self._children.setdefault(link.parent, set()).add(id_)
 
     def stored(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """As they were when all this was read: a person's among them, even one that is not the person's any more."""
+        """Return the stored parents, including those of earlier decisions by reviewers."""
         return frozenset(
             edge.parent for edge in self._context.decided_by(child) if edge.kind == kind and edge.by in _OWN
         )
@@ -223,7 +223,7 @@ class _Stand:
         return self.decided(child, kind) | self.confirmed(child, kind)
 
     def decided(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """By the child's own decision: what a person confirmed is part of it where the child names it."""
+        """Return the parents by the decision of the child, which includes confirmed ones that it names."""
         choice = self._choices.get(child)
         if choice is not None:
             return choice.parents(kind)
@@ -233,7 +233,7 @@ class _Stand:
         }
 
     def confirmed(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """By a person."""
+        """Return the parents that reviewers confirmed."""
         run(self._context.read_edges([child]))
         return frozenset(
             edge.parent for edge in self._context.decided_by(child) if edge.by_person and edge.kind == kind
@@ -256,11 +256,11 @@ class _Stand:
         return kept | self._children.get(parent, set())
 
 
-# -- what changes ---------------------------------------------------------------------------------------------------
+# -- changes --------------------------------------------------------------------------------------------------------
 
 
 def _compare(context: Context, choices: Mapping[UUID, Choice], through: Mapping[UUID, list[Link]]) -> Plan[Outcome]:
-    """Hold what is decided against what is stored."""
+    """Compare the decisions with the stored edges."""
     yield from context.read_edges(choices)
     links: dict[Pair, Link] = {}
     stored: set[Pair] = set()

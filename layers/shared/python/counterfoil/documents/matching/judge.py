@@ -1,4 +1,4 @@
-"""The LLM judge decides about ambiguous matches, with one question per document. The first answer is final.
+"""The LLM judge decides about ambiguous matches. The first answer to a question is final.
 
 A question depends on the document, its candidates and the prompt version. Its answer is stored under a hash of these
 (table judgement), so that every later decision about the document uses it. So the edges are a function of the documents
@@ -48,8 +48,8 @@ FROM unnest(%(ids)s::uuid[], %(questions)s::bytea[]) AS asked (id, question)
 JOIN judgement j ON j.document_id = asked.id AND j.question = asked.question
 """
 
-# The first answer is final, and a concurrent attempt finds it in its next search. A document that was removed during the
-# call gets no answer. Documents are locked in the same order everywhere.
+# The first answer is final, and a concurrent attempt finds it in its next search. A document that was removed during
+# the call gets no answer. Documents are locked in the same order everywhere.
 _KEEP_ANSWER = """
 WITH here AS (
     SELECT id FROM document WHERE id = %(id)s OR id = ANY(%(candidates)s::uuid[]) ORDER BY id FOR KEY SHARE
@@ -124,7 +124,7 @@ def told(case: Mapping[str, Any]) -> str:
 
 
 def apart(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the JSON of a case with labels instead of candidates, and the JSON of the candidates by label."""
+    """Return the JSON of a case with labels instead of candidates, and their JSON by label."""
     groups = [
         {**group, "candidates": [candidate["candidate"] for candidate in group["candidates"]]}
         for group in case["groups"]
@@ -292,7 +292,7 @@ def _keep_new(database: Database, tenant_id: UUID, document_id: UUID, text: str,
 def _keep(
     connection: Connection, tenant_id: UUID, document_id: UUID, text: str, model: str, vector: Vector | None = None
 ) -> bool:
-    """Store the vector of a text, or that of another document with the same text. Returns False without one."""
+    """Store the given vector, or that of another document with the same text. False without one."""
     unit = None if vector is None else vector.unit()
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -349,7 +349,7 @@ class Match(BaseModel):
 
 
 class Verdict(BaseModel):
-    """Answer of a model, with labels of candidates, which are the same for documents with the same content."""
+    """Answer of a model. Labels of candidates are the same for documents with the same content."""
 
     matches: tuple[Match, ...]
 

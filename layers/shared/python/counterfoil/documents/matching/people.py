@@ -1,14 +1,12 @@
-"""Decisions of people about two documents, and documents that leave matching.
+"""Decisions of reviewers about two documents, and documents that leave matching.
 
-A decision is written like a match, under the tenant's matching lock. With the edge, it repeats the decisions that it
-touches, which are those that the arrival of either document would touch. So the edges are right at once, and every
-reader sees the old or the new state. A match in progress beside it looks again (`sql.changed_since`). For a document
-without keys, because it was not matched yet or cannot be, only the edge is written, and its later match finds the
-decision.
+A decision is written like a match, under the tenant's matching lock. It also repeats the decisions that the arrival of
+either document would affect. So the edges are correct at once, and readers see the old or the new state. A concurrent
+match repeats its search (`sql.changes_since`). For a document without keys, only the edge is written, and its later
+match finds the decision.
 
-A document leaves when it is removed, or is read again and no longer states anything to be matched by. It is then like
-a document that lost all its keys: every document that its keys led to, or that was led to it, decides again, and so
-does every document linked to it. They are found here, and matched again one by one.
+A document leaves when it is removed, or when its new content cannot be matched. This is like losing all keys: every
+document that shares a key or is linked decides again. These documents are found here, and matched again one by one.
 """
 
 from collections.abc import Collection
@@ -27,19 +25,19 @@ from counterfoil.documents.matching.score import Score, current, score
 from counterfoil.documents.matching.sql import Pair
 
 MAX_PAIRS = 2_500
-"""Pairs of two clusters that are weighed to find the best."""
+"""Maximum number of pairs of two clusters that are scored to find the best one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a decision changed."""
+    """Changes by a decision."""
 
     clusters: frozenset[UUID]
     """The clusters that documents left or came into."""
     documents: frozenset[UUID]
     """Documents decided about, and documents with changed edges or reviews."""
     unasked: frozenset[UUID]
-    """Documents that are in doubt otherwise than before, which a language model may be asked about."""
+    """Documents with a new ambiguous match, about which the LLM judge can decide."""
 
 
 def settle(
@@ -52,13 +50,13 @@ def settle(
     by: str,
     reason: str | None = None,
 ) -> Settled:
-    """Confirm or reject pairs of documents that are all there and of kinds that are matched.
+    """Confirm or reject pairs of documents of matched kinds.
 
-    In the caller's transaction, which is the tenant's and READ COMMITTED; the tenant's matching lock is held until it
-    ends, and has to be taken before the pairs are looked at.
+    It runs in the caller's READ COMMITTED transaction of the tenant. The caller must take the tenant's matching lock
+    before it reads the pairs. The lock lasts until the end of the transaction.
 
     Raises:
-        KeyError: a document is not there, or is of no kind that is matched.
+        KeyError: a document does not exist, or has no matched kind.
     """
     sql.wait_for_lock(connection, tenant_id)
     decided = sorted({end for pair in pairs for end in pair})
@@ -116,7 +114,7 @@ def _link(
 def _again(
     connection: Connection, tenant_id: UUID, document: Document, decided: Collection[UUID], now: datetime
 ) -> Settled:
-    """Make the decisions again that a decision about a document touches."""
+    """Repeat the decisions that a reviewer's decision about a document affects."""
     outcome = run(decide(Context(Reading(connection, tenant_id, matcher.CACHE)), document))
     applied = matcher.apply(connection, tenant_id, [matcher.Change(document.id, outcome)], now, decided)
     sql.tell_reasons(connection, {id_: outcome.note(id_) for id_ in outcome.choices})
@@ -132,7 +130,7 @@ def _rename(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
     return {cluster for move in moves for cluster in move if cluster is not None}
 
 
-# -- what a decision is about ---------------------------------------------------------------------------------------
+# -- documents of a decision ----------------------------------------------------------------------------------------
 
 _CLUSTERS = "SELECT id, cluster_id FROM document WHERE id = ANY(%(ids)s)"
 _MEMBERS = """
@@ -146,29 +144,29 @@ WHERE document_a_id = %(id)s OR document_b_id = %(id)s ORDER BY document_a_id, d
 
 
 def matchable(connection: Connection, ids: Collection[UUID]) -> bool:
-    """Whether these documents are all there, state something, and are of kinds that are matched."""
+    """Return True if all documents exist, have structured data, and have a matched kind."""
     return matcher.CACHE.load(connection, ids).keys() == set(ids)
 
 
 def clusters(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
-    """The cluster of each of these documents that is there; None where it is in none yet."""
+    """Return the cluster of each existing document, or None for documents without one."""
     return dict(connection.execute(_CLUSTERS, {"ids": list(ids)}).fetchall())
 
 
 def members(connection: Connection, id_: UUID) -> frozenset[UUID]:
-    """The documents of the cluster that a document is in, itself among them; none where it is in none."""
+    """Return the documents in the cluster of a document, including itself. Empty without a cluster."""
     return frozenset(found for (found,) in connection.execute(_MEMBERS, {"id": id_}))
 
 
 def pairs_of(connection: Connection, id_: UUID) -> list[Pair]:
-    """The edges of a document."""
+    """Return the edges of a document."""
     return [Pair(*row) for row in connection.execute(_PAIRS, {"id": id_})]
 
 
 def best_pair(connection: Connection, one: UUID, other: UUID) -> Pair:
-    """Of the clusters of two documents, the one of each that fit best; the two themselves where none can belong.
+    """Return the best pair between the clusters of two documents, or these two documents without one.
 
-    What people rejected is left out. So are clusters of so many documents that all pairs would take long to weigh.
+    Rejected pairs are skipped, and large clusters (MAX_PAIRS) are not searched.
     """
     here = members(connection, one) | {one}
     there = (members(connection, other) | {other}) - here
@@ -188,20 +186,20 @@ def best_pair(connection: Connection, one: UUID, other: UUID) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What documents that leave are part of."""
+    """Neighborhood of documents that leave."""
 
     neighbours: frozenset[UUID]
-    """Linked to one of them, by whomever."""
+    """Documents with an edge to one of them."""
     touched: frozenset[UUID]
-    """Those, and whoever else has to decide again. None of those that leave."""
+    """Neighbors and other documents that must decide again."""
     clusters: frozenset[UUID]
-    """The clusters that those who leave and their neighbours are in."""
+    """Clusters of the leaving documents and their neighbors."""
 
 
 def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> Leaving:
-    """Take the tenant's matching lock, and find what `ids` are part of before they are deleted.
+    """Take the tenant's matching lock, and return the neighborhood of `ids` before their deletion.
 
-    A match that is under way beside this has to look again, under the lock, once they are gone (`changed_since`).
+    A concurrent match repeats its search under the lock afterwards (`sql.changes_since`).
     """
     sql.wait_for_lock(connection, tenant_id)
     context = Context(Reading(connection, tenant_id, matcher.CACHE))
@@ -219,7 +217,7 @@ def leaving(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> L
 
 
 def _stating_nothing(id_: UUID) -> Document:
-    """A document of which only the keys are left that it had: whatever it is, it is found by nothing else."""
+    """Return a document without content, which is found only by its stored keys."""
     return document(id_, datetime.min.replace(tzinfo=UTC), CONTRACT, {})
 
 
@@ -238,21 +236,21 @@ WHERE id = %(id)s AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id
 
 
 def _is_matched(connection: Connection, id_: UUID) -> bool:
-    """Whether a document is found by keys, or is in a cluster."""
+    """Return True if a document has keys or a cluster."""
     return bool(connection.execute(_IS_MATCHED, {"id": id_}).fetchall()[0][0])
 
 
 def _forget(connection: Connection, id_: UUID) -> None:
-    """Delete a document's keys and edges, but none of a person's, and without any take it out of its cluster."""
+    """Delete keys and edges of a document except for reviewers' edges. Without edges, leave the cluster."""
     for statement in (_FORGET_KEYS, _FORGET_EDGES, _FORGET_CLUSTER):
         connection.execute(statement, {"id": id_})
 
 
 def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) -> Leaving | None:
-    """Take a document that is there, but cannot be matched any more, out of its cluster; None where it is in none.
+    """Remove a document that can no longer be matched from its cluster.
 
-    What it states now must have been committed before. Its keys go, and its edges but for a person's: as long as it has
-    one, it stays with whom the person put it to. Returns what it was part of, `clusters` by their names then and now.
+    Returns None if it had no keys or cluster. Its new content must be committed before. Its keys and edges are deleted, except for edges by reviewers, which keep
+    it in its cluster. Returns its neighborhood with the old and new names of clusters.
     """
     if not _is_matched(connection, id_):
         return None
@@ -264,6 +262,6 @@ def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) 
 
 
 def left(connection: Connection, leaving_: Leaving) -> frozenset[UUID]:
-    """Name anew the clusters that are left. Returns those that changed: what they were called, and are."""
+    """Rename the clusters of the remaining documents. Returns old and new names of changed clusters."""
     moves = sql.rename_clusters(connection, leaving_.neighbours)() if leaving_.neighbours else []
     return leaving_.clusters.union(cluster for move in moves for cluster in move if cluster is not None)
