@@ -107,7 +107,8 @@ def touched(
 def _rivals(context: Context, document: Document, claimed: Collection[Key], again: Collection[UUID]) -> Plan[set[UUID]]:
     """Return documents of its kind that may match the same parents.
 
-    The document takes a share of their quantities. The edges of these parents, and of documents decided `again`, are read ahead.
+    The document takes a share of their quantities. The edges of these parents, and of documents decided `again`, are
+    read ahead.
     """
     named = context.holders(claimed)
     shared = [other for other in context.documents(named) if other.kind in keyed.SOUGHT]

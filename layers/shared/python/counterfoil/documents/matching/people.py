@@ -249,8 +249,9 @@ def _forget(connection: Connection, id_: UUID) -> None:
 def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) -> Leaving | None:
     """Remove a document that can no longer be matched from its cluster.
 
-    Returns None if it had no keys or cluster. Its new content must be committed before. Its keys and edges are deleted, except for edges by reviewers, which keep
-    it in its cluster. Returns its neighborhood with the old and new names of clusters.
+    Returns None if it had no keys or cluster. Its new content must be committed before. Its keys and edges are deleted,
+    except for edges by reviewers, which keep it in its cluster. Otherwise returns its neighborhood with the old and new
+    names of clusters.
     """
     if not _is_matched(connection, id_):
         return None
