@@ -1,7 +1,7 @@
-"""The SQL of matching: search and write, keys and who holds them, reviews and people's decisions.
+"""SQL of matching: blocking keys, edges, clusters, reviews, and decisions of reviewers.
 
-Each statement runs in a transaction of one tenant (`Database.tenant`). A review is a document in doubt, with the
-candidates of each doubt. It is written with the edges: it opens with a doubt, changes with it, and closes without one.
+Each statement runs in a transaction of one tenant (`Database.tenant`). A review is a document with ambiguous matches
+and their candidates. It is written with the edges: it opens, changes and closes with the ambiguous matches.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,13 +21,12 @@ from counterfoil.documents.matching.rules import NO_PARTNER, By, Choice, Doubt, 
 from counterfoil.documents.matching.score import current
 
 MAX_HOLDERS = 200
-"""Documents that may share a key. What more documents have alike says nothing about which two belong together: the key
-is not followed, by any of them."""
+"""Maximum holders of a key. A key of more documents is crowded and ignored, because it does not distinguish them."""
 MAX_WAITING = 1000
-"""Documents that may have waited for one number and are decided again when its bearer arrives."""
+"""Maximum documents that are decided again when a document with the number that they name arrives."""
 NEAR_MAX_HOLDERS = 16
-"""How far beyond MAX_HOLDERS the holders of a key are decided again, so that none keeps a link that only the key found.
-More than documents being matched at the same time."""
+"""Holders beyond MAX_HOLDERS up to which all holders of a newly crowded key are decided again, so that no link by the
+key remains. It exceeds the number of concurrent matches."""
 
 HOLDERS = """
 SELECT held.document_id, wanted.n, wanted.counted
@@ -40,24 +39,23 @@ CROSS JOIN LATERAL (
     LIMIT wanted.most
 ) AS held
 """
-"""Documents, each with the number of a key that it holds and whether that is only counted, by the parameters of a
-`Lookup`."""
+"""Selects the holders of a `Lookup`: document, number of the key, and whether the key is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Keys of a tenant, each with how many of its holders are wanted at most."""
+    """Keys of a tenant, each with the maximum number of holders to read."""
 
     tenant_id: UUID
     limits: Mapping[Key, int]
     kind: str | None = None
-    """Of the holders, where only those of one kind are wanted."""
+    """Kind of the holders. None: any."""
     counted: Collection[Key] = ()
-    """Of the keys, those of which only the number of their holders matters."""
+    """Keys whose holders are only counted."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Those of HOLDERS."""
+        """Parameters of HOLDERS."""
         return {
             "tenant": self.tenant_id,
             "limits": list(self.limits.values()),
@@ -67,7 +65,7 @@ class Lookup:
         }
 
     def by_key(self, held: Iterable[tuple[UUID, Iterable[int]]]) -> dict[Key, list[UUID]]:
-        """Who holds each key, by the numbers of the keys that each document holds; keys of nobody are left out."""
+        """Return the holders by key from rows of document and key numbers. Keys without holders are missing."""
         keys = list(self.limits)
         found: dict[Key, list[UUID]] = {}
         for id_, numbers in held:
@@ -77,7 +75,7 @@ class Lookup:
 
 
 def holders(connection: Connection, lookup: Lookup) -> dict[Key, list[UUID]]:
-    """The documents that hold each key; keys that nobody holds are left out."""
+    """Return the holders by key. Keys without holders are missing."""
     rows = connection.execute(HOLDERS, lookup.parameters).fetchall()
     return lookup.by_key((id_, (number,)) for id_, number, _ in rows)
 
@@ -102,14 +100,14 @@ ON CONFLICT (tenant_id) DO UPDATE SET written_by = pg_current_xact_id()
 
 
 def write(connection: Connection, tenant_id: UUID, stated: Mapping[UUID, Collection[Key]]) -> None:
-    """Write the keys of what documents say.
+    """Write the keys of documents.
 
-    A key that was there is marked as written anew: who searched before may have read other data behind it.
+    An existing key is marked as written again, because an earlier search may have read older data of its holder.
     """
     connection.execute(_WRITE, {"tenant": tenant_id, **_rows(stated)})
 
 
-# What the documents seek, and nothing else that they sought before.
+# Replaces the keys that documents seek.
 _WRITE_SEEKING = """
 WITH wanted AS (
     SELECT * FROM unnest(%(documents)s::uuid[], %(types)s::text[], %(keys)s::text[]) AS w (document_id, type, key)
@@ -127,7 +125,7 @@ ON CONFLICT (document_id, type, key) DO NOTHING
 def write_seeking(
     connection: Connection, tenant_id: UUID, sought: Mapping[UUID, Collection[Key]], known: Collection[UUID]
 ) -> None:
-    """Write by which keys documents are found that no number led to a partner; `known` may have sought before."""
+    """Write the keys of documents that seek a match by content. `known` documents may have such keys."""
     if not known and not any(sought.values()):
         return
     connection.execute(_WRITE_SEEKING, {"tenant": tenant_id, "ids": list(known), "seeks": SEEKS, **_rows(sought)})
@@ -137,7 +135,7 @@ _STORED = "SELECT document_id, type, key FROM document_key WHERE document_id = A
 
 
 def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]]:
-    """The keys that documents are found by now; documents that have none are left out."""
+    """Return the stored keys by document. Documents without keys are missing."""
     found: dict[UUID, set[Key]] = {}
     for id_, *key in connection.execute(_STORED, {"ids": list(ids)}).fetchall():
         found.setdefault(id_, set()).add(Key(*key))
@@ -145,25 +143,25 @@ def stored(connection: Connection, ids: Collection[UUID]) -> dict[UUID, set[Key]
 
 
 def delete(connection: Connection, tenant_id: UUID, obsolete: Mapping[UUID, Collection[Key]]) -> None:
-    """Delete keys of documents, which a search that is under way notices."""
+    """Delete keys of documents. Concurrent searches notice it."""
     if any(obsolete.values()):
         connection.execute(_DELETE, _rows(obsolete))
         note_loss(connection, tenant_id)
 
 
 def note_loss(connection: Connection, tenant_id: UUID) -> None:
-    """Leave a trace of a document's having lost keys, under the tenant's matching lock."""
+    """Record that a document lost keys, under the tenant's matching lock."""
     connection.execute(_LOSS, [tenant_id])
 
 
 def columns(keys: Iterable[Key]) -> dict[str, list[str]]:
-    """Keys as two arrays of one length, for `unnest`."""
+    """Return keys as two arrays of the same length, for `unnest`."""
     listed = list(keys)
     return {"types": [key.type for key in listed], "keys": [key.value for key in listed]}
 
 
 def _rows(keys: Mapping[UUID, Collection[Key]]) -> dict[str, list[Any]]:
-    """The keys of documents as three arrays of one length, for `unnest`, in an order that all writers lock rows in."""
+    """Return keys of documents as three arrays for `unnest`, in the common lock order."""
     rows = [(id_, *key) for id_ in sorted(keys) for key in sorted(keys[id_])]
     documents, types, values = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
     return {"documents": documents, "types": types, "keys": values}
@@ -177,13 +175,13 @@ class Pair(NamedTuple):
 
     @classmethod
     def of(cls, one: UUID, other: UUID) -> "Pair":
-        """Put two ids in order."""
+        """Order two ids."""
         return cls(one, other) if one < other else cls(other, one)
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A stored edge, seen from the child whose decision it is."""
+    """A stored edge with child and parent. The child decides about it."""
 
     child: UUID
     parent: UUID
@@ -193,19 +191,18 @@ class Edge:
     by_person: bool
     score: float
     question: str | None
-    """The question that a language model answered with this edge; None where none was asked."""
+    """Question that the LLM judge answered with this edge, if any."""
 
     @property
     def pair(self) -> Pair:
-        """Its two ends in order."""
+        """Both ends in order."""
         return Pair.of(self.child, self.parent)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
-# Among the keys is not what the documents seek. Most documents are new, and have no rows that `_EDGES` would find. With
-# OFFSET 0 PostgreSQL asks for each document, where it might put a whole table into a hash, or walk through a whole
-# index, `BY_INDEX` or not.
+# Without the sought keys. Most documents are new and have no rows for `_EDGES`. OFFSET 0 forces a lookup per document.
+# Otherwise PostgreSQL may hash a whole table or scan a whole index, even with `BY_INDEX`.
 _BEGIN = """
 SELECT pg_current_snapshot()::text, d.id, d.type, d.received_at, d.structured_data, stated.types, stated.keys,
        EXISTS (SELECT FROM document_match m WHERE m.document_a_id = d.id OFFSET 0)
@@ -222,8 +219,7 @@ CROSS JOIN LATERAL (
 WHERE d.id = ANY(%(ids)s)
 """
 
-# Both ends' kinds come along: they say which end is the child. So do pairs of which a person said last that they do not
-# belong together.
+# The kinds of both ends tell which one is the child. It also selects pairs whose last decision is a rejection.
 _EDGES = """
 SELECT m.document_a_id, m.document_b_id, a.type, b.type, m.evidence ->> 'by', m.evidence ->> 'child',
        m.decided_by, m.score, m.evidence ->> 'question'
@@ -250,30 +246,29 @@ WHERE said.verdict = 'rejected'
 
 
 class Content(NamedTuple):
-    """What a document says."""
+    """Content of a document."""
 
     kind: str | None
     received_at: datetime
     data: Mapping[str, Any] | None
     embedding: Embedding | None
-    """What is kept of the vector of its words."""
+    """Stored embedding of its text."""
 
 
 class Begun(NamedTuple):
-    """What a search begins with."""
+    """Input of a search."""
 
     seen: str
-    """A snapshot from before anything else was read: what is committed now, to be asked later what has been since.
-    Empty where none of the documents is there."""
+    """Database snapshot before any other read, to find later commits. Empty if no document exists."""
     contents: Mapping[UUID, Content]
     keys: Mapping[UUID, set[Key]]
-    """By which documents are found. What they seek is not among them."""
+    """Stored keys by document, without sought keys."""
     edges: "Edges"
-    """Of the documents."""
+    """Edges of the documents."""
 
 
 def begin(connection: Connection, ids: Collection[UUID]) -> Begun:
-    """Begin a search for documents: for new ones in one round trip."""
+    """Begin a search for documents. New documents need one round trip."""
     rows = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEEKS}).fetchall()
     linked = [row[1] for row in rows if row[7]]
     return Begun(
@@ -288,22 +283,22 @@ _IS_THERE = "SELECT FROM document WHERE id = %s"
 
 
 def is_there(connection: Connection, id_: UUID) -> bool:
-    """Whether the tenant has such a document."""
+    """Return True if the tenant has this document."""
     return connection.execute(_IS_THERE, [id_]).fetchone() is not None
 
 
 def embedding(columns: Sequence[Any]) -> Embedding | None:
-    """What is kept of a vector, by the columns of its row."""
+    """Return the stored embedding from the columns of its row."""
     return None if columns[0] is None else Embedding(*columns)
 
 
 def edges(connection: Connection, ids: Collection[UUID]) -> "Edges":
-    """The edges of documents, and the pairs of which a person said that they do not belong together."""
+    """Return the edges of documents and the rejected pairs."""
     return edges_from(select_edges(connection, ids).fetchall())
 
 
 def select_edges(connection: Connection, ids: Collection[UUID]) -> Cursor[TupleRow]:
-    """Ask for the rows of `edges`."""
+    """Execute the query of `edges`."""
     return connection.execute(_EDGES, {"ids": list(ids)})
 
 
@@ -311,7 +306,7 @@ Edges = tuple[dict[Pair, Edge], set[Pair]]
 
 
 def edges_from(rows: Iterable[tuple[Any, ...]]) -> Edges:
-    """The edges and pairs of such rows."""
+    """Return the edges and rejected pairs of rows."""
     found: dict[Pair, Edge] = {}
     rejected: set[Pair] = set()
     for row in rows:
@@ -335,7 +330,7 @@ _SAYS = "SELECT id, type, structured_data FROM document WHERE id = ANY(%(ids)s) 
 
 
 def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[str, Mapping[str, Any]]]:
-    """Type and structured data of documents, as they were extracted."""
+    """Return type and structured data of documents."""
     return {id_: (kind, data) for id_, kind, data in connection.execute(_SAYS, {"ids": list(ids)})}
 
 
@@ -343,14 +338,14 @@ def contents(connection: Connection, ids: Collection[UUID]) -> dict[UUID, tuple[
 
 _LOCK = f"SELECT pg_advisory_xact_lock(hashtextextended('matching/' || %s::text, 0)), {BY_INDEX}"
 
-# Nothing was committed since the snapshot if no transaction that it saw running, or that came later, has ended.
+# Nothing was committed since the snapshot if no transaction that was running then, or started later, has ended.
 _QUIET = """
 SELECT pg_snapshot_xmax(seen) = pg_snapshot_xmax(now)
    AND ARRAY(SELECT pg_snapshot_xip(seen)) = ARRAY(SELECT pg_snapshot_xip(now))
 FROM (SELECT %(seen)s::pg_snapshot AS seen, pg_current_snapshot() AS now) AS snapshots
 """
 
-# Transactions older than a snapshot's xmin have ended before it. A row without a number: anything may be different now.
+# Transactions older than a snapshot's xmin ended before it. A row without a number means any change.
 _CHANGED = """
 SELECT followed.n, count(*)
 FROM unnest(%(types)s::text[], %(keys)s::text[]) WITH ORDINALITY AS followed (type, key, n)
@@ -390,7 +385,7 @@ SET score = excluded.score, confidence = excluded.confidence, evidence = exclude
 WHERE document_match.decided_by <> 'person'
 """
 
-# The components that the seeds are in, edges to contracts left out; a component's name is its smallest document.
+# The components of the seeds without edges to contracts. The name of a component is its smallest document.
 # Rows are locked in the order of their ids before they change, as every statement that locks several documents does.
 _CLUSTERS = """
 WITH RECURSIVE reached (seed, id) AS (
@@ -457,9 +452,9 @@ class NewEdge(NamedTuple):
 
 
 def lock(connection: Connection, tenant_id: UUID, seen: str) -> bool:
-    """Wait for the tenant's matching lock; it is held until the transaction ends.
+    """Take the tenant's matching lock until the end of the transaction.
 
-    Returns whether nothing at all, of any tenant, has been committed since a snapshot.
+    Returns True if no transaction of any tenant was committed since a snapshot.
     """
     with connection.pipeline():
         connection.execute(_LOCK, [tenant_id])
@@ -468,27 +463,26 @@ def lock(connection: Connection, tenant_id: UUID, seen: str) -> bool:
 
 
 def wait_for_lock(connection: Connection, tenant_id: UUID) -> None:
-    """Wait for the tenant's matching lock; it is held until the transaction ends."""
+    """Take the tenant's matching lock until the end of the transaction."""
     connection.execute(_LOCK, [tenant_id])
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is different from what searches have read."""
+    """Differences from the data that searches have read."""
 
     everything: bool
-    """Whether a document was removed or lost keys, or a person decided about a pair: whoever searched before looks
-    again."""
+    """Whether a document was removed or lost keys, or a reviewer decided. Then every search must be repeated."""
     keys: Mapping[Key, int]
-    """Of the keys that were followed, those that documents were written with, and how many."""
+    """Followed keys that documents have written since, with their number."""
     edges: Mapping[Pair, Edge]
-    """All edges of the documents whose edges were read, as they are now."""
+    """Current edges of the documents whose edges were read."""
 
 
 def changes_since(
     connection: Connection, tenant_id: UUID, followed: Collection[Key], of: Collection[UUID], seen: str
 ) -> Changes:
-    """What has been committed since a snapshot, or written in this transaction, of what searches read after it."""
+    """Return changes since a snapshot, committed or in this transaction, of the data that searches read."""
     keys = list(followed)
     with connection.pipeline():
         changed = connection.execute(_CHANGED, {"tenant": tenant_id, "seen": seen, **columns(keys)})
@@ -499,7 +493,7 @@ def changes_since(
 
 
 Count = Callable[[], int]
-"""How many rows a statement changed: to be asked after the pipeline that it was sent in."""
+"""Returns the number of changed rows. It can be called after the pipeline of the statement."""
 
 
 def _counted(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Count:
@@ -508,14 +502,14 @@ def _counted(connection: Connection, statement: str, parameters: Mapping[str, An
 
 
 def delete_edges(connection: Connection, pairs: Collection[Pair]) -> Count:
-    """Delete edges, but none of a person's."""
+    """Delete edges, except for those of reviewers."""
     if not pairs:
         return int
     return _counted(connection, _DELETE_EDGES, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]})
 
 
 def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEdge], now: datetime) -> Count:
-    """Insert edges, or renew those that are there; a person's stay as they are."""
+    """Insert or update edges, except for those of reviewers."""
     if not made:
         return int
     return _counted(
@@ -536,7 +530,7 @@ def insert_edges(connection: Connection, tenant_id: UUID, made: Collection[NewEd
 
 
 Moves = Callable[[], list[tuple[UUID | None, UUID]]]
-"""For each document that changed its cluster, which one it was in and is in: to be asked as `Count`."""
+"""Returns old and new cluster of each document that changed it. It can be called like `Count`."""
 
 
 def own_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
@@ -545,32 +539,32 @@ def own_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
 
 
 def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
-    """Name the components anew that the seeds are in."""
+    """Rename the components of the seeds."""
     if not seeds:
         return list
     return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
 
 
 def clusters_of(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID]:
-    """The clusters that documents are in."""
+    """Return the clusters of documents."""
     return frozenset(id_ for (id_,) in connection.execute(_CLUSTERS_OF, {"ids": list(ids)}))
 
 
 def tell_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) -> None:
-    """Renew what documents that are done say about why they are alone."""
+    """Update the reasons of matched documents."""
     if reasons:
         connection.execute(_REASONS, {"ids": list(reasons), "reasons": list(reasons.values())})
 
 
 def note_alone(connection: Connection, ids: Collection[UUID]) -> None:
-    """Note on settled documents without any match that they have no partner."""
+    """Set the reason of matched documents without an edge to NO_PARTNER."""
     if ids:
         connection.execute(_ALONE, {"ids": list(ids), "reason": NO_PARTNER})
 
 
 def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
     if row is None:
-        message = "a statement that always has one row had none"
+        message = "a statement that always returns one row returned none"
         raise AssertionError(message)
     return row
 
@@ -578,7 +572,7 @@ def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
 Verdict = Literal["confirmed", "rejected"]
 State = Literal["open", "decided", "gone"]
 MAX_CANDIDATES = 20
-"""Candidates of a doubt that are kept with their evidence, the likeliest first: nobody looks at more."""
+"""Maximum candidates of an ambiguous match that are stored with evidence, the most probable first."""
 
 
 # -- the queue ------------------------------------------------------------------------------------------------------
@@ -611,7 +605,7 @@ class Changed(NamedTuple):
     """Documents whose reviews changed."""
 
     open: frozenset[UUID]
-    """In doubt otherwise than before."""
+    """Documents with a new or changed ambiguous match."""
     closed: frozenset[UUID]
 
 
@@ -621,9 +615,9 @@ def keep(
     now: datetime,
     decided: Collection[UUID],
 ) -> Callable[[], Changed]:
-    """Open, renew or close the reviews of documents that were decided again; `decided`: those that a person was at.
+    """Open, change or close the reviews of decided documents. Those of `decided` are closed by a reviewer.
 
-    Call the result after the pipeline of the statement: it returns the changes.
+    Call the result after the pipeline of the statement. It returns the changes.
     """
     doubtful = {id_: found for id_, choice in choices.items() if (found := open_doubts(choice))}
     settled = choices.keys() - doubtful.keys()
@@ -649,9 +643,9 @@ _HAS_MATCH = "SELECT FROM document_match WHERE document_a_id = %(id)s OR documen
 
 
 def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime) -> None:
-    """Open a review without candidates of a skipped document: a reviewer names its partner.
+    """Open a review without candidates for a skipped document, whose match a reviewer must choose.
 
-    A document with a match needs none, because a reviewer confirmed that match.
+    A document with a match needs no review, because a reviewer confirmed the match.
     """
     if connection.execute(_HAS_MATCH, {"id": id_}).fetchone() is not None:
         return
@@ -663,7 +657,7 @@ def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime
 def close(
     connection: Connection, ids: Collection[UUID], now: datetime, decided: Collection[UUID] = ()
 ) -> Callable[[], frozenset[UUID]]:
-    """Close the open reviews of documents. The result, called after the pipeline, returns which were open."""
+    """Close the open reviews of documents. The result returns their ids after the pipeline."""
     cursor = connection.execute(_CLOSE, {"ids": list(ids), "decided": list(decided), "now": now})
     return lambda: frozenset(id_ for (id_,) in cursor.fetchall())
 
@@ -698,9 +692,9 @@ class Review:
     type: str
     state: State
     doubts: Sequence[dict[str, Any]]
-    """Each with `kinds`, `number`, `reason`, `count` and `candidates`, which have `document`, `type`, `chance`, `bits`
-    and `evidence` (feature, level, bits); `others` are candidates beyond those, and `unasked` says why a language
-    model was not asked that could have been."""
+    """Each has `kinds`, `number`, `reason`, `count` and `candidates`, which have `document`, `type`, `chance`, `bits`
+    and `evidence` (feature, level, bits). `others` are further candidates. `unasked` is the reason why the LLM judge
+    was not used."""
     chance: float
     weights: str
     opened_at: datetime
@@ -709,7 +703,7 @@ class Review:
 
     @property
     def candidates(self) -> frozenset[UUID]:
-        """The documents that are in question."""
+        """The candidates of all ambiguous matches."""
         shown = {one["document"] for doubt in self.doubts for one in doubt["candidates"]}
         return frozenset(map(UUID, shown.union(*(doubt["others"] for doubt in self.doubts))))
 
@@ -721,7 +715,7 @@ FROM document_review WHERE document_id = ANY(%(ids)s)
 
 
 def reviews(connection: Connection, ids: Collection[UUID]) -> dict[UUID, Review]:
-    """The reviews of documents that have one."""
+    """Return the reviews by document."""
     return {row[0]: Review(*row) for row in connection.execute(_REVIEWS, {"ids": list(ids)})}
 
 
@@ -730,7 +724,7 @@ def reviews(connection: Connection, ids: Collection[UUID]) -> dict[UUID, Review]
 
 @dataclass(frozen=True)
 class Decision:
-    """A row of the trail."""
+    """A decision of a reviewer about a pair."""
 
     id: int
     pair: Pair
@@ -752,7 +746,7 @@ RETURNING id
 
 
 def decisions(connection: Connection, ids: Collection[UUID]) -> list[Decision]:
-    """All that people decided about documents, in the order in which they did; the last one about a pair stands."""
+    """Return the decisions about documents in order. The last one about a pair counts."""
     rows = connection.execute(_DECISIONS, {"ids": list(ids)})
     return [Decision(id_, Pair(a, b), verdict, by, reason, at) for id_, a, b, verdict, by, reason, at in rows]
 
@@ -760,7 +754,7 @@ def decisions(connection: Connection, ids: Collection[UUID]) -> list[Decision]:
 def record(
     connection: Connection, tenant_id: UUID, pair: Pair, verdict: Verdict, now: datetime, *, by: str, reason: str | None
 ) -> int:
-    """Add a decision to the trail. Returns its number."""
+    """Store a decision and return its number."""
     values = {"tenant": tenant_id, "a": pair.a, "b": pair.b, "verdict": verdict, "by": by, "reason": reason, "now": now}
     ((id_,),) = connection.execute(_DECIDE, values).fetchall()
     return int(id_)
@@ -775,21 +769,21 @@ SET score = excluded.score, confidence = excluded.confidence, evidence = exclude
     decided_by = excluded.decided_by, reasoning = excluded.reasoning, decided_at = excluded.decided_at
 """
 
-# What is left is decided by rules again, which see it as an edge that was there.
+# The rules decide again and see the edge as one of theirs.
 _RELEASE = """
 UPDATE document_match SET decided_by = 'rules'
 WHERE document_a_id = %(a)s AND document_b_id = %(b)s AND decided_by = 'person'
 """
 _UNLINK = "DELETE FROM document_match WHERE document_a_id = %(a)s AND document_b_id = %(b)s"
 
-# Nobody's partner, and not matched: in no cluster. Its keys are its own match's to write and to delete.
+# A document without an edge that cannot be matched has no cluster. Its keys change only with its own match.
 _LEAVE_ALONE = """
 UPDATE document d SET cluster_id = NULL
 WHERE id = ANY(%(ids)s) AND NOT EXISTS (SELECT FROM document_match WHERE document_a_id = d.id OR document_b_id = d.id)
 """
 
 
-def link(  # one for each column
+def link(
     connection: Connection,
     tenant_id: UUID,
     pair: Pair,
@@ -798,23 +792,23 @@ def link(  # one for each column
     reasoning: str,
     now: datetime,
 ) -> None:
-    """Write a person's edge, in the place of what there is."""
+    """Write the edge of a reviewer and replace an existing one."""
     values = {"tenant": tenant_id, "a": pair.a, "b": pair.b, "now": now}
     values |= {"score": score, "evidence": Jsonb(evidence), "reasoning": reasoning}
     connection.execute(_CONFIRM, values)
 
 
 def release(connection: Connection, pair: Pair) -> None:
-    """Leave a person's edge to rules."""
+    """Turn the edge of a reviewer into one of the rules."""
     connection.execute(_RELEASE, {"a": pair.a, "b": pair.b})
 
 
 def unlink(connection: Connection, pair: Pair) -> bool:
-    """Delete an edge, whoever decided it. Returns whether there was one."""
+    """Delete an edge. Returns True if it existed."""
     return connection.execute(_UNLINK, {"a": pair.a, "b": pair.b}).rowcount > 0
 
 
 def leave_alone(connection: Connection, ids: Collection[UUID]) -> None:
-    """Take documents that are not matched out of their cluster, where they have no edge."""
+    """Remove unmatched documents without an edge from their cluster."""
     if ids:
         connection.execute(_LEAVE_ALONE, {"ids": list(ids)})
