@@ -32,7 +32,7 @@ def test_every_question_is_answered_and_the_second_time_with_304(
 ) -> None:
     url = database.prepare(postgres, "polled", dead_letters.TENANTS)
     dead_letters.load(url, 500, datetime.now(UTC))
-    for name in ("DATABASE_URL", "SIGN_IN", "QUEUES"):
+    for name in ("DATABASE_URL", "SIGN_IN", "QUEUES", "READS_AT_ONCE"):
         monkeypatch.setenv(name, "")  # to be as it was behind the test
     endpoint.database.cache_clear()
     try:
