@@ -68,17 +68,17 @@ def test_what_is_accepted_again_and_again_is_proposed_with_its_evidence():
 
 
 def test_below_the_minimum_nothing_is_proposed_and_it_says_how_many_there_are():
-    assert why_not(labels(LEAST - 1)) == "19 documents accepted; it takes 20."
+    assert why_not(labels(LEAST - 1)) == "19 documents accepted; 20 are required."
     assert isinstance(propose(labels(LEAST), Tolerances())[0], Proposal)
 
 
 def test_many_lines_of_one_bill_are_accepted_once():
-    assert why_not(labels(60, document=7)) == "1 document accepted; it takes 20."
+    assert why_not(labels(60, document=7)) == "1 document accepted; 20 are required."
 
 
 def test_what_was_accepted_beyond_the_smallest_disputed_difference_does_not_count():
     found = [*labels(15, "1.2"), *labels(40, "3", first=20), label(99, "2", accepted=False)]
-    assert why_not(found) == "15 documents accepted, below 2 %, which was disputed; it takes 20."
+    assert why_not(found) == "15 documents accepted below the disputed 2 %; 20 are required."
 
 
 def test_a_single_large_difference_does_not_stretch_the_limit():
@@ -114,15 +114,15 @@ def test_a_supplier_is_the_same_however_its_number_is_written():
 
 def test_what_is_tolerated_already_is_not_proposed():
     wide = Tolerance(Key.PRICE, both_ways(percent=Decimal(3)), supplier=SELLER[1])
-    assert why_not(labels(20), wide) == "What is tolerated already covers what people accept."
-    assert why_not(labels(20, "0.5")) == "What is tolerated already covers what people accept."
+    assert why_not(labels(20), wide) == "The current tolerance covers the accepted differences."
+    assert why_not(labels(20, "0.5")) == "The current tolerance covers the accepted differences."
     nothing_held = Tolerance(Key.PRICE, Limits())
     assert propose(labels(20), Tolerances([nothing_held])) == []
 
 
 def test_what_is_tolerated_and_was_disputed_is_pointed_out():
     found = [*labels(20, "0.2"), label(99, "0.6", accepted=False)]
-    assert why_not(found).startswith("What is tolerated already covers a difference that was disputed")
+    assert why_not(found).startswith("The current tolerance covers a disputed difference")
 
 
 def test_quantities_of_which_nothing_is_tolerated_get_a_share():
@@ -134,7 +134,7 @@ def test_totals_of_which_an_amount_is_tolerated_get_an_amount_of_one_currency():
     found = labels(20, "0.3", code=Code.TOTAL_MISMATCH, line=None)
     assert one(found).limits == Limits(lower_absolute=Decimal("0.05"), upper_absolute=Decimal("0.30"))
     mixed = [*found, label(99, "0.3", code=Code.TOTAL_MISMATCH, line=None, measure="USD")]
-    assert why_not(mixed) == "What is tolerated is an amount, and these are in EUR and USD."
+    assert why_not(mixed) == "The tolerance is an amount, but the differences are in EUR and USD."
 
 
 def test_an_amount_that_holds_beside_a_share_stays():

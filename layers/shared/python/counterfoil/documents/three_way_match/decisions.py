@@ -1,15 +1,14 @@
-"""People's decisions about variances, and tolerances that follow from them. Pure.
+"""Decisions of reviewers about variances, and suggested tolerances. Pure.
 
-A verdict accepts or disputes a variance with its figures. After a document is read again or another one arrives, a
-variance with other figures has no verdict.
+A decision accepts or disputes a variance with its figures. If later data changes the figures, the variance has no
+decision.
 
-Suggestions follow from verdicts, for one key and one direction at a time: high prices say nothing about low prices. A
-person puts them in force, because they decide what is paid. With n documents whose difference was accepted, and none
-disputed that is as small, the limit is the 95th percentile (nearest rank) of the accepted differences, so that a single
-large one does not stretch it. Those from the smallest disputed one on do not count. At a confidence of 95 percent
-people then accept at least 0.05^(1/n) of such differences (Clopper and Pearson, The Use of Confidence or Fiducial
-Limits, 1934, for n of n; about 1 - 3/n: Hanley and Lippman-Hand, If Nothing Goes Wrong, Is Everything All Right?,
-1983).
+Tolerances are suggested for one key and one direction, because high prices say nothing about low prices. A person must
+accept a suggestion, because it decides about payments. The limit is the 95th percentile (nearest rank) of the accepted
+differences below the smallest disputed one, so that a single large difference has no effect. For n documents, reviewers
+then accept at least 0.05^(1/n) of such differences at a confidence of 95 percent (Clopper and Pearson, The Use of
+Confidence or Fiducial Limits, 1934, for n of n; about 1 - 3/n: Hanley and Lippman-Hand, If Nothing Goes Wrong, Is
+Everything All Right?, 1983).
 """
 
 from collections import defaultdict
@@ -26,17 +25,17 @@ from counterfoil.documents.three_way_match.model import Code, Variance
 from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances, as_json
 
 About = tuple[UUID, Code, str | None, Decimal, Decimal]
-"""A variance by its document, code and line, and what was expected and found."""
+"""Identifies a variance: document, code, line item, expected and actual value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a person said of a variance."""
+    """Decision of a reviewer about a variance."""
 
     id: int
     about: About
     measure: str | None
-    """What its figures are in: a currency, or a unit."""
+    """Currency or unit of the figures."""
     is_accepted: bool
     by: str
     at: datetime
@@ -44,28 +43,28 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """Who said it, when and why."""
+        """Sentence with person, date and reason."""
         why = f": {self.reason}" if self.reason else ""
         said = f"{'Accepted' if self.is_accepted else 'Disputed'} by {self.by} on {self.at.date().isoformat()}{why}"
         return said if said.endswith((".", "!", "?")) else f"{said}."
 
 
 def is_difference(variance: Variance) -> bool:
-    """Whether a variance is a difference between two figures that a tolerance is about."""
+    """Return True if a tolerance applies to the variance."""
     return (
         variance.limits is not None and isinstance(variance.expected, Decimal) and isinstance(variance.actual, Decimal)
     )
 
 
 def about(variance: Variance) -> About:
-    """What a verdict about this difference is about."""
+    """Return the identity of a difference for decisions."""
     assert isinstance(variance.expected, Decimal)
     assert isinstance(variance.actual, Decimal)
     return variance.document.id, variance.code, variance.line, variance.expected, variance.actual
 
 
 def hear(found: Iterable[Variance], verdicts: Collection[Verdict]) -> Iterator[Variance]:
-    """Variances with what people said of them; `verdicts` has one at most about each."""
+    """Apply decisions to variances. `verdicts` has at most one about each."""
     said = {verdict.about: verdict for verdict in verdicts}
     for variance in found:
         verdict = said.get(about(variance)) if said and is_difference(variance) else None
@@ -79,12 +78,12 @@ def hear(found: Iterable[Variance], verdicts: Collection[Verdict]) -> Iterator[V
 
 
 LEAST = 20
-"""Documents whose differences were accepted, for a proposal: fewer say little (20: at least 86 of 100 such)."""
+"""Minimum accepted documents for a suggestion: with 20, at least 86 % of such differences are accepted."""
 QUANTILE = Decimal("0.95")
 _DOUBT = 0.05
 _STEP, _FINEST = Decimal("0.01"), Decimal("0.000001")
 _EXACT = Context(prec=200)
-"""For what is rounded to a place: with the default's 28 digits a larger number, however senseless, cannot be."""
+"""Precision for rounding. The default of 28 digits fails for very large numbers."""
 
 Direction = Literal["more", "less"]
 Sort = Literal["percent", "absolute"]
@@ -101,43 +100,43 @@ _KEYS = {
 }
 _AMOUNTS = {Code.BILLED_BEYOND_ORDER, Code.TAX_MISMATCH}
 _ONCE_ONLY = {Code.PRICE_BASIS_MISMATCH, Code.REJECTED_GOODS_BILLED}
-"""Mistakes. To accept one says nothing of the next; to dispute one does."""
+"""Codes of mistakes. An accepted one does not support a tolerance, but a disputed one contradicts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a person said of a difference in a document of this seller."""
+    """Decision about a difference in a document of a supplier."""
 
     sellers: tuple[str, ...]
-    """Its VAT id and name, as far as they are stated."""
+    """VAT id and name of the supplier, if stated."""
     verdict: Verdict
 
     @property
     def key(self) -> Key | None:
-        """The tolerance that it is about; None for tax rates, which nobody may be lenient about.
+        """The tolerance of the difference. None for tax rates, which have no tolerance.
 
-        What no line is at fault for is an amount of the whole document.
+        Amounts without a line item are about the whole document.
         """
         _, code, line, _, _ = self.verdict.about
         return Key.TOTAL if line is None and code in _AMOUNTS else _KEYS.get(code)
 
     @property
     def expected(self) -> Decimal:
-        """What it should have been."""
+        """Expected value."""
         return self.verdict.about[3]
 
     @property
     def actual(self) -> Decimal:
-        """What it was."""
+        """Actual value."""
         return self.verdict.about[4]
 
     @property
     def direction(self) -> Direction:
-        """Whether it was more or less than expected."""
+        """Direction of the difference."""
         return "more" if self.actual > self.expected else "less"
 
     def size(self, sort: Sort) -> Decimal | None:
-        """How large the difference is; None where it is no share of what was expected, which is nothing."""
+        """Return the absolute or relative size of the difference. None for a percentage of zero."""
         difference = abs(self.actual - self.expected)
         if sort == "absolute":
             return difference
@@ -146,16 +145,16 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a proposal rests on. Sizes are percent or absolute, as its limit is."""
+    """Basis of a suggestion. Sizes are percent or absolute, like its limit."""
 
     accepted: int
-    """Documents whose differences were accepted, below the smallest disputed one."""
+    """Documents with accepted differences below the smallest disputed one."""
     largest_accepted: Decimal
     smallest_disputed: Decimal | None
     newly_tolerated: int
-    """Of the documents, those that would not have needed anybody."""
+    """Documents that would have been within the suggested tolerance."""
     at_least: float
-    """The share of such differences that people accept, at a confidence of 95 percent."""
+    """Share of such differences that reviewers accept, at a confidence of 95 percent."""
     people: tuple[str, ...]
     since: date
     until: date
@@ -163,40 +162,40 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A tolerance for a supplier, to be accepted by a person."""
+    """A suggested tolerance for a supplier."""
 
     supplier: str
-    """By VAT id where it is stated, else by name."""
+    """VAT id, or else the name."""
     supplier_name: str
     key: Key
     direction: Direction
     sort: Sort
     before: Limits
-    """What applies to the supplier now."""
+    """Current limits of the supplier."""
     limits: Limits
-    """What is proposed: as before, but for one limit of this direction."""
+    """Suggested limits, which differ in one limit of this direction."""
     evidence: Evidence
 
     @property
     def limit(self) -> Decimal:
-        """The one that is proposed."""
+        """The suggested limit."""
         found = getattr(self.limits, f"{'upper' if self.direction == 'more' else 'lower'}_{self.sort}")
         assert isinstance(found, Decimal)
         return found
 
     @property
     def id(self) -> str:
-        """What names it: another one where anything of it is otherwise."""
+        """Hash of the content."""
         return sha256(dumps(self._content, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
     def record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """JSON form."""
         return {"id": self.id, **self._content}
 
     @property
     def tolerance(self) -> Tolerance:
-        """The entry of the tenant's table that it comes to."""
+        """The tolerance that accepting it adds."""
         return Tolerance(self.key, self.limits, self.supplier)
 
     @property
@@ -224,7 +223,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """Why nothing is proposed for a supplier, a key and a direction about which people said something."""
+    """Reason why there is no suggestion for a supplier, key and direction with decisions."""
 
     supplier: str
     supplier_name: str
@@ -237,7 +236,7 @@ Found = Proposal | Withheld
 
 
 def propose(labels: Iterable[Label], tolerances: Tolerances) -> list[Found]:
-    """What follows from labels, beside the tolerances that apply now: by supplier, key and direction, in this order."""
+    """Return suggestions by supplier, key and direction, in this order."""
     groups: dict[tuple[str, Key, Direction], list[Label]] = defaultdict(list)
     for label in labels:
         if label.key is not None and label.actual != label.expected:
@@ -253,7 +252,7 @@ def propose(labels: Iterable[Label], tolerances: Tolerances) -> list[Found]:
 
 
 def _of(key: Key, direction: Direction, group: Sequence[Label], tolerances: Tolerances) -> Found | None:
-    """What follows for one supplier, key and direction; None where nothing has to."""
+    """Return the suggestion for one supplier, key and direction, or None without a basis."""
     newest = max(group, key=lambda label: label.verdict.id)
     before = tolerances.limits(key, suppliers=newest.sellers)
     sort = _sort(before, direction)
@@ -295,20 +294,20 @@ def _why_not(
     before: Limits,
     new: Collection[UUID],
 ) -> str | None:
-    """Why nothing is proposed, in a sentence; None where something is."""
+    """Return the reason for no suggestion, or None."""
     if any(_allow(before, one) for one in group if not one.verdict.is_accepted):
-        return "What is tolerated already covers a difference that was disputed: look whether it is too much."
+        return "The current tolerance covers a disputed difference: check whether it is too large."
     measures = sorted({label.verdict.measure or "no unit" for label in group})
     if sort == "absolute" and len(measures) > 1:
-        return f"What is tolerated is an amount, and these are in {' and '.join(measures)}."
+        return f"The tolerance is an amount, but the differences are in {' and '.join(measures)}."
     if len(sizes) < LEAST:
-        bound = f", below {told(cut, sort)}, which was disputed" if cut is not None else ""
-        return f"{len(sizes)} {'document' if len(sizes) == 1 else 'documents'} accepted{bound}; it takes {LEAST}."
-    return None if new else "What is tolerated already covers what people accept."
+        bound = f" below the disputed {told(cut, sort)}" if cut is not None else ""
+        return f"{len(sizes)} {'document' if len(sizes) == 1 else 'documents'} accepted{bound}; {LEAST} are required."
+    return None if new else "The current tolerance covers the accepted differences."
 
 
 def _sort(limits: Limits, direction: Direction) -> Sort | None:
-    """The sort of limit that has to be raised; None where there is no limit."""
+    """Return the kind of limit to raise, or None without a limit."""
     absolute, percent = _limits_of(limits, direction)
     if absolute is None and percent is None:
         return None
@@ -328,17 +327,17 @@ def _teaches(label: Label, sort: Sort, cut: Decimal | None) -> bool:
 
 
 def _by_document(labels: Collection[Label], sort: Sort) -> Mapping[UUID, Decimal]:
-    """The largest difference of each document: many lines of one bill were accepted once."""
+    """Return the largest difference of each document, because several line items were accepted at once."""
     found: dict[UUID, Decimal] = {}
     for label in labels:
         size = label.size(sort)
-        assert size is not None  # it teaches
+        assert size is not None  # see `_teaches`
         found[label.verdict.about[0]] = max(size, found.get(label.verdict.about[0], size))
     return found
 
 
 def _limit(sizes: Sequence[Decimal], cut: Decimal | None) -> Decimal:
-    """The 95th percentile by nearest rank, rounded up to a hundredth where that stays below what was disputed."""
+    """Return the 95th percentile by nearest rank, rounded up to 0.01 if that stays below the disputed one."""
     rank = int((QUANTILE * len(sizes)).to_integral_value(ROUND_CEILING))
     found = sizes[rank - 1]
     rounded = found.quantize(_STEP, ROUND_CEILING, _EXACT)
@@ -346,7 +345,7 @@ def _limit(sizes: Sequence[Decimal], cut: Decimal | None) -> Decimal:
 
 
 def _raised(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) -> Limits:
-    """Limits with one raised. One of nothing at all beside it, which would hold everything up, is lifted."""
+    """Raise one limit. A second limit of zero is removed, because it would prevent any tolerance."""
     absolute, percent = _limits_of(limits, direction)
     if sort == "absolute":
         absolute = limit if absolute is None else max(limit, absolute)
@@ -359,6 +358,6 @@ def _raised(limits: Limits, direction: Direction, sort: Sort, limit: Decimal) ->
 
 
 def told(size: Decimal, sort: Sort) -> str:
-    """A size for people: `0.84 %`, `0.05`."""
+    """Return the text of a size: `0.84 %`, `0.05`."""
     rounded = size.quantize(_FINEST, ROUND_FLOOR, _EXACT) if size < _STEP else size.quantize(_STEP, ROUND_FLOOR, _EXACT)
     return f"{format(rounded.normalize(_EXACT), 'f')}{' %' if sort == 'percent' else ''}"

@@ -1,10 +1,10 @@
-"""Data of a three-way match: documents with lines in decimals, units of measure, variances, the result. Pure.
+"""Data of a three-way match: documents, units of measure, variances and the result. Pure.
 
 Factors between units are exact by the definitions of the SI, of the international yard and pound (1959), and of time.
-What depends on the goods (pieces in a box, meters on a reel) is not converted.
+Factors that depend on the goods (pieces in a box, meters on a reel) are not converted.
 
-Freight, surcharges, fees, discounts and down payments bill no goods. Nobody orders them, and EN 16931 requires a unit
-on every line, so their words tell them apart. Words are those of `normalise.words`: folded, without accents.
+Freight, surcharges, fees, discounts and down payments are not goods and are not ordered. EN 16931 requires a unit on
+every line, so only their words distinguish them. Words are those of `normalise.words`: folded, without accents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,18 +55,18 @@ _WORDS = {
     "CMT": ("cm", "cm"), "MTR": ("m", "m"), "KMT": ("km", "km"), "MTK": ("m²", "m²"), "MLT": ("ml", "ml"),
     "LTR": ("l", "l"), "HLT": ("hl", "hl"), "MTQ": ("m³", "m³"), "KWH": ("kWh", "kWh"),
 }  # fmt: skip
-"""What people call a unit, of one and of several."""
+"""Names of units in sentences, singular and plural."""
 
 
 def spoken(unit: str | None, quantity: Decimal) -> str:
-    """A unit as a sentence names it; empty where none is stated, the code where people have no other word for it."""
+    """Return the name of a unit in a sentence: empty without a unit, and the code without a name."""
     if unit is None:
         return ""
     return _WORDS.get(unit, (unit, unit))[abs(quantity) != 1]
 
 
 def factor(unit: str | None, wanted: str | None) -> Decimal | None:
-    """How many of `wanted` one `unit` is; None where that is not certain. A unit that is not stated is the wanted one.
+    """Return how many `wanted` are one `unit`, or None if unknown. A missing unit counts as equal.
 
     >>> factor("TNE", "KGM")
     Decimal('1000')
@@ -80,7 +80,7 @@ def factor(unit: str | None, wanted: str | None) -> Decimal | None:
 
 
 def is_goods(unit: str | None) -> bool:
-    """Whether what is measured so is delivered: not time, and not a service."""
+    """Return True for units of goods, which are delivered, unlike services and time."""
     return unit is not None and unit not in _SERVICES
 
 
@@ -91,7 +91,7 @@ _ALONE, _ANYWHERE, _FIRST, _ENDINGS, _PHRASES = (
 
 
 def is_charge(said: str) -> bool:
-    """Whether a description, as `normalise.words` gives it, is of a charge.
+    """Return True if the words of a description name a charge.
 
     >>> is_charge("mindermengenzuschlag"), is_charge("transport box")
     (True, False)
@@ -109,16 +109,16 @@ def is_charge(said: str) -> bool:
 
 _DIGITS = Context(prec=18)
 _COMPARED_TEXT = 400
-"""Characters of a description that are compared: what tells articles apart is not behind them."""
+"""Maximum compared characters of a description, which distinguish articles."""
 _CENT = Decimal("0.01")
 _LEAST, _MOST = Decimal("0.2"), Decimal(2)
-"""Of a price, what a discount leaves at least, and what a surcharge makes of it at most."""
+"""Minimum share of a price after a discount, and maximum multiple with a surcharge."""
 LONGEST_TEXT = 80
-"""Characters of a description or a number that a sentence quotes."""
+"""Maximum characters of a description or number that a sentence quotes."""
 
 
 class Code(StrEnum):
-    """What can be wrong with a case."""
+    """Kinds of variances."""
 
     OVER_BILLED_QUANTITY = "over_billed_quantity"
     UNDER_DELIVERED = "under_delivered"
@@ -136,11 +136,11 @@ class Code(StrEnum):
 
 
 WAITING = frozenset({Code.UNDER_DELIVERED, Code.MISSING_DELIVERY, Code.MISSING_PURCHASE_ORDER})
-"""What a document that is still to come may put right."""
+"""Variances that a later document may resolve."""
 
 
 Decision = Literal["accepted", "disputed"]
-"""Decision of a person about a variance."""
+"""Decision of a reviewer about a variance."""
 
 
 class Outcome(StrEnum):
@@ -152,47 +152,47 @@ class Outcome(StrEnum):
     INCOMPLETE = "incomplete"
 
 
-# -- what is read ---------------------------------------------------------------------------------------------------
+# -- documents ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line as its document states it. Codes, words and units are in canonical forms, to be compared."""
+    """A line item of a document. Codes, words and units are in canonical form."""
 
     place: int
-    """From 0, in the order of the document."""
+    """Index in the document, from 0."""
     label: str
-    """How people find it: its position, else its place from 1."""
+    """Its position, or else its index from 1."""
     article: str | None
     buyer_article: str | None
     article_text: str | None
-    """One of the article numbers as written, for people."""
+    """An article number as written."""
     description: str | None
     words: str
     quantity: Decimal | None
     rejected: Decimal | None
     unit: str | None
     unit_price: Decimal | None
-    """For `price_basis` units."""
+    """Price of `price_basis` units."""
     price_basis: Decimal
     net: Decimal | None
     tax_rate: Decimal | None
     order: Reference | None
-    """The order that the line itself names."""
+    """Number of the purchase order that the line item names."""
     order_line: str | None
 
     @property
     def price(self) -> Decimal | None:
-        """For one unit: what is stated, else what the line's amount comes to."""
+        """Price of one unit: as stated, or else the amount divided by the quantity."""
         if self.unit_price is not None:
             return _DIGITS.divide(self.unit_price, self.price_basis)
         return _DIGITS.divide(self.net, self.quantity) if self.net is not None and self.quantity else None
 
     @property
     def cost(self) -> Decimal | None:
-        """For one unit, what the line comes to: its price less a discount, or with a surcharge, of the line.
+        """Amount for one unit, after discounts and surcharges of the line item.
 
-        The stated price where the amount is it but for rounding, for it has more places.
+        It is the stated price, which has more decimal places, if the amount differs only by rounding.
         """
         price = self.price
         if price is None or self.net is None or not self.quantity or self.unit_price is None:
@@ -204,12 +204,12 @@ class Line:
 
     @property
     def is_discount(self) -> bool:
-        """Whether what the line comes to can be its price after a discount or with a surcharge, or is its price."""
+        """True if `cost` is a plausible price after a discount or with a surcharge."""
         return not self.price or self.cost is None or _LEAST <= _DIGITS.divide(self.cost, self.price) <= _MOST
 
     @property
     def is_item(self) -> bool:
-        """Whether it is about goods or services, and not about freight, a discount or a down payment."""
+        """True for goods and services. False for freight, discounts and down payments."""
         if self.article is not None or self.buyer_article is not None:
             return True
         return self.unit is not None and not is_charge(self.words)
@@ -217,7 +217,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a case."""
+    """A document of a cluster."""
 
     id: UUID
     type: DocumentType
@@ -226,37 +226,37 @@ class Document:
     reference: Reference | None
     day: date | None
     sellers: tuple[str, ...]
-    """The seller's VAT id and name, as far as they are stated."""
+    """VAT id and name of the supplier, if stated."""
     names_supplier: bool
-    """Whether its supplier has any identifier; see `is_identified`."""
+    """Whether the supplier is identified; see `is_identified`."""
     currency: str | None
     net: Decimal | None
     tax: Decimal | None
     gross: Decimal | None
     named: Mapping[str, tuple[Reference, ...]]
-    """The numbers that it names, by the field that names them."""
+    """Named numbers of other documents by field."""
     lines: tuple[Line, ...]
     data: Mapping[str, Any] = field(repr=False)
-    """Its structured data as they are."""
+    """Its structured data."""
 
     @property
     def title(self) -> str:
-        """How a sentence calls it: `invoice RE-100`."""
+        """Name in sentences: `invoice RE-100`."""
         return f"{self.type.value.replace('_', ' ')} {short(self.number)}".rstrip()
 
     @property
     def heading(self) -> str:
-        """The same, at the beginning of a sentence."""
+        """Name at the beginning of a sentence."""
         return self.title[0].upper() + self.title[1:]
 
     @property
     def order_of_time(self) -> tuple[date, datetime, UUID]:
-        """Sorts documents by their own date, then by receipt."""
+        """Sort key: the document date, then the time of receipt."""
         return self.day or self.received_at.date(), self.received_at, self.id
 
 
 def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[str, Any]) -> Document:
-    """Read structured data, by the specification's field names. What nobody can read is left out.
+    """Read structured data by the field names of the specification. Unreadable values are skipped.
 
     Raises:
         KeyError: documents of this type have no roles (`other`).
@@ -290,7 +290,7 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
 
 
 def _whole(kind: DocumentType, data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """An invoice that states no lines bills one thing: its net total."""
+    """Return the net total of an invoice without line items as its only line item."""
     is_bill = kind is DocumentType.INVOICE and number_of(data.get("total_net")) is not None
     return [{"position": "total", "net_amount": data["total_net"]}] if is_bill else []
 
@@ -324,7 +324,7 @@ def _text(value: Any) -> str | None:
 
 
 def number_of(value: Any) -> Decimal | None:
-    """A decimal string as a number; None where there is none, or what nobody can compute with."""
+    """Return a decimal string as a number, or None if it is missing, invalid or too large."""
     if not isinstance(value, str):
         return None
     try:
@@ -346,16 +346,16 @@ def _references(value: Any) -> tuple[Reference, ...]:
     return tuple(found for text in texts if isinstance(text, str) and (found := reference(text)))
 
 
-# -- what is found --------------------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variance:
-    """One difference between what documents of a case state."""
+    """A difference between documents of a cluster."""
 
     code: Code
     document: Document
-    """The document that has to be looked at."""
+    """The document to check."""
     line: str | None = None
     expected: Decimal | str | None = None
     actual: Decimal | str | None = None
@@ -363,24 +363,24 @@ class Variance:
     unit: str | None = None
     currency: str | None = None
     limits: Limits | None = None
-    """The tolerance that it was held against; None where none applies."""
+    """The applied tolerance, if any."""
     is_tolerated: bool = False
     sentence: str
     settled_by: str | None = None
-    """What put it right since, in a sentence."""
+    """Sentence: how it was resolved."""
     awaits: str | None = None
-    """What is named and not here, and may put it right when it comes, in a sentence."""
+    """Sentence: which missing document may resolve it."""
     decision: Decision | None = None
-    """The last decision of a person about it."""
+    """Last decision of a reviewer."""
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody has to act."""
+        """True if someone must act."""
         return not self.is_tolerated and self.settled_by is None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a document that is still to come may put it right."""
+        """True if a later document may resolve it."""
         return self.code in WAITING or self.awaits is not None
 
     @property
@@ -408,21 +408,21 @@ class Variance:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one line of one document adds to a row."""
+    """A line item of a document in a row."""
 
     document: UUID
     line: str
     role: str
     """ordered, confirmed, delivered, received, billed or credited."""
     quantity: Decimal | None
-    """In the row's unit; None where the units cannot be compared."""
+    """In the unit of the row. None if the units cannot be converted."""
     unit_price: Decimal | None
-    """For one unit of the row."""
+    """Price of one unit of the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One article or service, side by side over all documents. A quantity is None where no document speaks of it."""
+    """An article or service in all documents. A quantity is None if no document states it."""
 
     order: UUID | None
     line: str
@@ -437,7 +437,7 @@ class Row:
     billed: Decimal | None
     credited: Decimal | None
     price: Decimal | None
-    """As ordered, for one unit."""
+    """Ordered price of one unit."""
     parts: tuple[Part, ...]
 
 
@@ -446,12 +446,12 @@ class ClusterStatus(StrEnum):
 
     | status | condition |
     |---|---|
-    | exception | an open variance that no person disputed, or a quantity that cannot be compared |
+    | exception | an open variance that is not disputed, or quantities that cannot be compared |
     | needs-review | a match is ambiguous, or a document without a confirmed match names no supplier |
-    | disputed | every open variance was disputed by a person |
-    | incomplete | a document is still missing |
-    | accepted | matched, because a person accepted variances |
-    | matched | nothing is open |
+    | disputed | reviewers disputed every open variance |
+    | incomplete | a document is missing |
+    | accepted | matched, because a reviewer accepted variances |
+    | matched | no variance is open |
     """
 
     EXCEPTION = "exception"
@@ -488,7 +488,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a case comes to, and why."""
+    """Result of a three-way match."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
@@ -496,13 +496,13 @@ class Result:
     variances: tuple[Variance, ...]
     rows: tuple[Row, ...]
     remarks: tuple[str, ...]
-    """Facts that changed what was compared: an order that was changed, a delivery note seen twice, a credit note."""
+    """Facts that affected the comparison: a changed order, a duplicate delivery note, a credit note."""
     summary: Summary
     """For lists. It is not part of `record`."""
 
     @property
     def record(self) -> dict[str, Any]:
-        """As JSON has it: stored with the case, and sent to its tenant's systems."""
+        """JSON form, which is stored and sent to destinations."""
         return {
             "outcome": self.outcome.value,
             "reasons": list(self.reasons),
@@ -513,19 +513,19 @@ class Result:
 
 
 def short(text: str) -> str:
-    """A text as a sentence quotes it: on one line, and not longer than is good for the sentence."""
+    """Return a text on one line and truncated to LONGEST_TEXT, for sentences."""
     plain = " ".join(text.split())
     return plain if len(plain) <= LONGEST_TEXT else plain[: LONGEST_TEXT - 3] + "..."
 
 
 def plain(number: Decimal) -> str:
-    """A number as people write it: no exponent, no zeros behind the point but those that amounts have."""
+    """Return a number without exponent and trailing zeros."""
     text = format(number.normalize(), "f")
     return "0" if text == "-0" else text
 
 
 def money(number: Decimal, currency: str | None) -> str:
-    """An amount as people write it: two places at least, and its currency."""
+    """Return an amount with at least two decimal places and its currency."""
     text = plain(number)
     whole, _, places = text.partition(".")
     return f"{whole}.{places:0<2} {currency or ''}".rstrip()
