@@ -1,4 +1,4 @@
-"""Checks of a case and their result: prices, quantities, totals. Pure: no clock, no I/O, no order of arrival."""
+"""Checks of prices, quantities and totals of a cluster, and their result. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,11 +38,11 @@ from counterfoil.documents.three_way_match.tolerances import Key, Tolerances
 
 _SHOWN = Decimal("0.0001")
 _EXACT = Context(prec=200)
-"""For what is rounded to a place: with the default's 28 digits a larger number, however senseless, cannot be."""
+"""Precision for rounding. The default of 28 digits fails for very large numbers."""
 
 
 def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance]:
-    """Prices and tax rates, line by line. Amounts in two currencies are not compared."""
+    """Compare prices and tax rates of line items. Different currencies are not compared."""
     for item in ledger.items:
         if not item.is_ordered:
             continue
@@ -55,7 +55,7 @@ def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance
 
 
 def currency_variances(ledger: Ledger, invoices: list[Document]) -> Iterator[Variance]:
-    """Invoices in another currency than their order's."""
+    """Find invoices in another currency than their order."""
     for invoice in invoices:
         for order in ledger.orders_of.get(invoice.id, ()):
             differing = _currencies(order, invoice)
@@ -111,7 +111,7 @@ def _price(item: Item, entry: Entry, tolerances: Tolerances) -> Iterator[Varianc
 
 
 def _too_high(item: Item, last: Entry) -> list[tuple[Entry, Decimal]]:
-    """The lines that bill more than was ordered, up to the last, and by how much for one unit."""
+    """Return the line items up to `last` with a higher price than ordered, and the excess per unit."""
     entries = item.of(DocumentType.INVOICE)
     until = next(place for place, entry in enumerate(entries) if entry is last)
     return [
@@ -122,14 +122,15 @@ def _too_high(item: Item, last: Entry) -> list[tuple[Entry, Decimal]]:
 
 
 def _billed_price(item: Item, entry: Entry) -> Decimal | None:
-    """What one unit is billed at. Of a price and an amount that no discount can explain, the one that is further off.
+    """Return the billed price of one unit.
 
-    Where the price is the order's very figure, it is the basis that is not stated, and the amount says which.
+    If price and amount differ more than a discount explains, it is the one that differs more from the order. If the
+    price equals that of the order, its basis is missing, and the amount counts.
     """
     line, expected = entry.line, item.price
     if line.is_discount or line.unit_price == item.line.unit_price or expected is None:
         return entry.price
-    assert line.price is not None  # else what it comes to is its price
+    assert line.price is not None  # otherwise `cost` is the price
     assert line.cost is not None
     assert entry.price is not None
     stated = _EXACT.divide(_EXACT.multiply(entry.price, line.price), line.cost) if line.cost else line.price
@@ -137,7 +138,7 @@ def _billed_price(item: Item, entry: Entry) -> Decimal | None:
 
 
 def _stated(line: Line, price: Decimal, currency: str | None) -> str:
-    """A price as its document states it: `12.50 EUR per 100 kg`; or what the line comes to, where that is another."""
+    """Return a price as stated, such as `12.50 EUR per 100 kg`, or the amount if that decides."""
     if line.unit_price is None:
         return money(_rounded(price), currency)
     if line.net is not None and line.quantity and price != line.price and price == line.cost:
@@ -154,7 +155,7 @@ def _percent(expected: Decimal, actual: Decimal) -> str:
 
 
 def _rounded(number: Decimal) -> Decimal:
-    """Enough places for the smallest price that anybody states, and no endless fractions."""
+    """Round to four decimal places, except for smaller numbers."""
     return number if abs(number) < _SHOWN else number.quantize(_SHOWN, context=_EXACT)
 
 
@@ -183,7 +184,7 @@ _ZERO = Decimal(0)
 
 
 def quantity_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance]:
-    """Everything that is wrong with quantities, item by item."""
+    """Compare quantities per article."""
     for item in ledger.items:
         if item.is_ordered:
             yield from _delivered(ledger, item, tolerances)
@@ -191,7 +192,7 @@ def quantity_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Varia
 
 
 def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
-    """Too little or too much delivered, told of the last delivery."""
+    """Find short and excess deliveries. The variance is about the last delivery."""
     delivered, ordered = ledger.delivered(item), item.ordered
     if delivered is None or ordered is None or not item.is_goods or delivered == ordered:
         return
@@ -218,7 +219,7 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What may be billed at most, and what it is called when more is billed."""
+    """Maximum billed quantity, and the variance if more is billed."""
 
     code: Code
     quantity: Decimal
@@ -236,7 +237,7 @@ def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
 
 
 def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
-    """Too much billed, told of the invoice that goes beyond."""
+    """Find excess quantities. The variance is about the first invoice beyond the maximum."""
     for bound in _bounds(ledger, item):
         crossing = _crossing(item, bound.quantity)
         if crossing is None:
@@ -260,7 +261,7 @@ def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> It
 
 
 def _crossing(item: Item, bound: Decimal) -> tuple[Entry, Decimal] | None:
-    """The entry of the first invoice that goes beyond the bound, and all that is billed in the end."""
+    """Return the line item of the first invoice beyond the maximum, and the total billed quantity."""
     billed, crossing = _ZERO, None
     for entry in item.of(DocumentType.INVOICE):
         billed = total((billed, entry.quantity or _ZERO))
@@ -280,9 +281,9 @@ def _beyond(item: Item, entry: Entry, billed: Decimal, bound: _Bound) -> str:
 
 
 def _awaited(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
-    """The deliveries that invoices over an item name and that are not here, where they can make up for what is missing.
+    """Return a sentence about missing deliveries that the invoices of an article name.
 
-    A delivery that is here and is named by nobody may be what a damaged number means.
+    A delivery that no invoice names may belong to a misread number, so it reduces the missing ones.
     """
     if item.ordered is None or billed > item.ordered:
         return None
@@ -308,13 +309,12 @@ def _is_among(one: Reference, others: Iterable[Reference]) -> bool:
 
 _HALF = Decimal("0.5")
 _CENT = Decimal("0.01")
-"""For what is rounded to a place: with the default's 28 digits a larger number, however senseless, cannot be."""
 
 
 def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
-    """Invoices whose lines do not come to their net total, or whose net and tax do not come to their gross total.
+    """Find invoices whose line items do not add up to the net total, or net and tax not to the gross total.
 
-    Each invoice is reported once, by its lines where they are at fault.
+    Each invoice has at most one variance, first of its line items.
     """
     for invoice in invoices:
         found = [variance for variance in _sums(invoice, tolerances) if variance is not None]
@@ -323,10 +323,10 @@ def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Ite
 
 
 def tax_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
-    """Invoices whose tax is not what the rates of their lines come to.
+    """Find invoices whose tax does not follow from the rates of their line items.
 
-    Only where each amount has its rate and all of them come to the net total; each line may have been rounded. The
-    tolerance is that of totals.
+    It requires a rate for each amount, and that the amounts add up to the net total. Each line item may be rounded. The
+    tolerance of totals applies.
     """
     for invoice in invoices:
         lines = [line for line in invoice.lines if line.net is not None]
@@ -366,7 +366,7 @@ def _sums(invoice: Document, tolerances: Tolerances) -> Iterator[Variance | None
 
 
 def _is_rounded(gross: Decimal, together: Decimal) -> bool:
-    """Whether the amount to pay was rounded to a whole unit of the currency (EN 16931, BT-114)."""
+    """Return True if the payable amount is rounded to a whole currency unit (EN 16931, BT-114)."""
     return gross == gross.to_integral_value() and abs(gross - together) <= _HALF
 
 
@@ -409,11 +409,11 @@ def examine(
     ambiguous: Collection[UUID] = (),
     confirmed: Collection[UUID] = (),
 ) -> Result:
-    """Hold the documents of a cluster against one another.
+    """Compare the documents of a cluster.
 
-    `documents` are the cluster's, and contracts that they are linked to; `edges` the links between them. Without
-    `tolerances` the defaults apply. `verdicts` are the last that people said of its differences, `ambiguous` the
-    documents with an open review, `confirmed` those with a match that a person confirmed.
+    `documents` are those of the cluster and their contracts, and `edges` the links between them. Without `tolerances`,
+    the defaults apply. `verdicts` are the last decisions about differences, `ambiguous` the documents with an open
+    review, and `confirmed` those with a confirmed match.
     """
     limits = tolerances or Tolerances()
     case = Case(sorted(documents, key=lambda one: one.order_of_time), edges)
@@ -454,7 +454,7 @@ def _place(variance: Variance) -> tuple[object, ...]:
     return variance.document.order_of_time, _ORDER[variance.code], variance.line or "", variance.sentence
 
 
-# -- documents too many, documents missing -----------------------------------------------------------------------------
+# -- duplicate and missing documents ----------------------------------------------------------------------------------
 
 
 def _duplicates(case: Case) -> Iterator[Variance]:
@@ -488,7 +488,7 @@ def _missing_orders(case: Case, ledger: Ledger, invoices: Sequence[Document]) ->
             for text, reference in named.items()
             if not any(order.reference and reference.folded & order.reference.folded for order in orders)
         ]
-        # An order that is here and is named by nobody may be what a damaged number means.
+        # An order that the invoice does not name may belong to a misread number.
         unnamed = [order for order in held if not names(invoice, order)]
         if unknown and len(unknown) > len(unnamed):
             numbers = ", ".join(map(short, unknown))
@@ -507,7 +507,7 @@ def _missing_deliveries(case: Case, ledger: Ledger, invoices: Sequence[Document]
             if order.type is not DocumentType.PURCHASE_ORDER or not billed or ledger.deliveries(order):
                 continue
             if any(order in ledger.orders_of.get(one.id, ()) for one in case.without_lines):
-                continue  # something was delivered, and nobody can read what
+                continue  # a delivery has unreadable line items
             first = f"{measured(_quantity(billed[0], invoice), billed[0])} of {naming(billed[0])}"
             more = f" and {len(billed) - 1} more" if len(billed) > 1 else ""
             yield Variance(
@@ -524,7 +524,7 @@ def _quantity(item: Item, invoice: Document) -> Decimal:
 
 
 def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Variance]:
-    """Goods and services that an invoice bills and no line of its orders has."""
+    """Find billed goods and services that its orders do not have."""
     for invoice in invoices:
         orders = ledger.orders_of.get(invoice.id, ())
         if not orders or any(one.type is not DocumentType.PURCHASE_ORDER or not one.lines for one in orders):
@@ -545,7 +545,7 @@ def _never_ordered(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[Var
 
 
 def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolerances) -> Iterator[Variance]:
-    """Invoices that name no article, and bill more than all of their orders are worth."""
+    """Find invoices without articles that bill more than their orders are worth."""
     for invoice in invoices:
         orders = ledger.orders_of.get(invoice.id, ())
         items = [item for order in orders for item in ledger.of_order(order)]
@@ -571,11 +571,11 @@ def _worth_more(ledger: Ledger, invoices: Sequence[Document], tolerances: Tolera
             )
 
 
-# -- what it comes to --------------------------------------------------------------------------------------------------
+# -- result -----------------------------------------------------------------------------------------------------------
 
 
 def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Outcome, list[str]]:
-    """The outcome, and why, the most important first."""
+    """Return the status and its reasons, the most important first."""
     wrong = [one.sentence for one in found if one.is_open and not one.is_waiting]
     wrong += [_incomparable(entry) for entry in ledger.incomparable]
     waiting = [f"{one.sentence} {one.awaits or ''}".rstrip() for one in found if one.is_open and one.is_waiting]
@@ -612,7 +612,7 @@ def _incomparable(entry: Entry) -> str:
 
 
 def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
-    """What a complete case would have and this one has not, where no variance says so."""
+    """Yield sentences about missing documents and quantities without a variance."""
     invoices = case.effective(DocumentType.INVOICE)
     orders = case.effective(DocumentType.PURCHASE_ORDER)
     if not invoices:
@@ -651,7 +651,7 @@ def _is_unordered(case: Case, ledger: Ledger, invoice: Document) -> bool:
 
 
 def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
-    """Whether an invoice for an order bills amounts alone, which no goods could be found for."""
+    """Return True for an invoice of an order whose amounts match no article."""
     return (
         order in ledger.orders_of.get(invoice.id, ())
         and len(ledger.loose.get(invoice.id, ())) == len(invoice.lines) > 0
@@ -681,7 +681,7 @@ def _remarks(case: Case, ledger: Ledger) -> Iterator[str]:
 
 
 def _extra(ledger: Ledger, invoice: Document) -> list[Line]:
-    """Freight, surcharges and the like that an invoice bills beside what was ordered."""
+    """Return freight, surcharges and similar line items that were not ordered."""
     loose = ledger.loose.get(invoice.id, ())
     if not ledger.orders_of.get(invoice.id) or len(loose) == len(invoice.lines):
         return []
