@@ -180,7 +180,7 @@ def test_units_that_cannot_be_converted_are_for_a_person():
     found = result(order(), delivery(), invoice(lines=[line(unit="BX", quantity="1", price="42"), TWO[1]]))
     assert (codes(found), found.outcome) == ([], Outcome.EXCEPTION)
     assert found.reasons[0] == (
-        "Invoice R-100, line 1: its unit XBX cannot be compared with the order's; look at the quantity."
+        "Invoice R-100, line 1: its unit XBX cannot be compared with the order's: check the quantity."
     )
 
 
@@ -364,7 +364,7 @@ def test_an_invoice_of_one_amount_that_no_goods_come_to_is_not_taken_for_them():
     found = result(order(), delivery(), invoice(lines=[], total_net="99.00", total_gross="99.00"))
     assert found.outcome is Outcome.INCOMPLETE
     assert found.reasons[-1] == (
-        "Invoice R-100 names no line of purchase order 4711: 99.00 EUR cannot be told apart by lines."
+        "Invoice R-100 names no line item of purchase order 4711: 99.00 EUR cannot be split by line item."
     )
 
 
@@ -378,7 +378,7 @@ def test_an_invoice_of_one_amount_beyond_its_order_s_worth():
 def test_a_delivery_note_without_lines_is_no_missing_delivery_and_nothing_that_was_counted():
     found = result(order(), delivery(lines=[]), invoice())
     assert (codes(found), found.outcome) == ([], Outcome.INCOMPLETE)
-    assert found.reasons == ("Delivery note L1 states no lines: what was delivered cannot be counted.",)
+    assert found.reasons == ("Delivery note L1 has no line items, so the delivered quantities are unknown.",)
 
 
 def test_an_order_alone_waits_for_its_invoice():
@@ -388,7 +388,7 @@ def test_an_order_alone_waits_for_its_invoice():
 
 def test_an_invoice_with_nothing_to_hold_it_against_says_so():
     found = result(invoice(po_reference=""))
-    assert found.reasons == ("Invoice R-100 names no order, and none was found that it could be held against.",)
+    assert found.reasons == ("Invoice R-100 names no order, and no matching order was found.",)
 
 
 # -- what counts ----------------------------------------------------------------------------------------------------

@@ -312,7 +312,7 @@ _CENT = Decimal("0.01")
 
 
 def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
-    """Find invoices whose line items do not add up to the net total, or net and tax not to the gross total.
+    """Find invoices whose line items do not add up to the net total, or net and tax to the gross.
 
     Each invoice has at most one variance, first of its line items.
     """
@@ -589,7 +589,7 @@ def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Out
         return Outcome.INCOMPLETE, waiting + rest
     if tolerated:
         return Outcome.WITHIN_TOLERANCE, rest
-    agreement = "Everything agrees." if ledger.items else "Nothing is wrong with it, and there is no order to compare."
+    agreement = "Everything agrees." if ledger.items else "No differences, but there is no order to compare with."
     return Outcome.MATCHED, rest or [agreement]
 
 
@@ -607,7 +607,7 @@ def _for_review(case: Case, ambiguous: Collection[UUID], confirmed: Collection[U
 def _incomparable(entry: Entry) -> str:
     return (
         f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be compared with the "
-        f"order's; look at the quantity."
+        f"order's: check the quantity."
     )
 
 
@@ -620,15 +620,14 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
         return
     for invoice in invoices:
         if _is_unordered(case, ledger, invoice) and not orders_named(invoice):
-            yield f"{invoice.heading} names no order, and none was found that it could be held against."
+            yield f"{invoice.heading} names no order, and no matching order was found."
     for delivery in case.without_lines:
-        yield f"{delivery.heading} states no lines: what was delivered cannot be counted."
+        yield f"{delivery.heading} has no line items, so the delivered quantities are unknown."
     for item in ledger.items:
         if item.is_goods and ledger.delivered(item) is None:
             for delivery in ledger.unsaid(item):
                 yield (
-                    f"{delivery.heading} states no quantity of {naming(item)}: what was delivered of it cannot be "
-                    "counted."
+                    f"{delivery.heading} states no quantity of {naming(item)}, so the delivered quantity is unknown."
                 )
     for order in orders:
         open_ = [
@@ -659,8 +658,8 @@ def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
 
 
 def _unnamed(invoice: Document, order: Document) -> str:
-    worth = money(invoice.net, invoice.currency) if invoice.net is not None else "what it bills"
-    return f"{invoice.heading} names no line of {order.title}: {worth} cannot be told apart by lines."
+    worth = money(invoice.net, invoice.currency) if invoice.net is not None else "its amount"
+    return f"{invoice.heading} names no line item of {order.title}: {worth} cannot be split by line item."
 
 
 def _remarks(case: Case, ledger: Ledger) -> Iterator[str]:
