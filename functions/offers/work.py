@@ -1,7 +1,7 @@
-"""One attempt at a shard: the offers of its users are computed from the pool as it was pinned, and written at once.
+"""An attempt at a shard: computes its offers from the pinned pool and writes them at once.
 
-Whatever is random or of the moment was settled before: who is in the pool, by what rules, and, at the first try, whom a
-user may not be offered. So each try computes the same.
+Every attempt computes the same result, because its input is fixed before: people and rules by the pool, and the
+excluded people by the first attempt.
 """
 
 import json
@@ -27,57 +27,57 @@ from counterfoil.offers.store import Given, Results, Written
 from counterfoil.webhooks.destinations import enqueue
 
 PARTS_FIRST = timedelta(minutes=1)
-"""Until then those wait who take the places that are left, while others of their pool are to come."""
+"""Delay of shards with late users while other shards of the pool are pending."""
 FETCH = "/api/users/{user_id}/offers?date="
-"""Where a user's offers of a date are."""
+"""URL of a user's offers of a date."""
 
 
 class Pools:
-    """The pool that was worked with last: the next shard is mostly one of the same."""
+    """Cache of the last pool, because the next shard usually has the same one."""
 
     def __init__(self) -> None:
         self._last: tuple[Any, Pool] | None = None
 
     def of(self, shard: Given, database: Database) -> Pool:
-        """The pool of a shard, read where it is not the last one.
+        """Return the pool of a shard, from the cache or the database.
 
         Raises:
-            InconsistentDataError: its people are not those that were pinned.
+            InconsistentDataError: its people differ from the pinned ones.
         """
         last = self._last
         if last is not None and last[0] == shard.pool_id:
             return last[1]
-        self._last = None  # two large ones need not be held at once
+        self._last = None  # avoids two large pools in memory
         with database.tenant(shard.tenant_id) as connection:
             people = store.pool_people(connection, shard.pool_id)
         if not people:
-            raise InconsistentDataError("The people of the pool are forgotten by now: there is nobody to be offered.")
+            raise InconsistentDataError("The people of the pool were deleted, so there are no candidates.")
         if sha256(people).digest() != shard.digest:
-            raise InconsistentDataError("The people of the pool are not those that were pinned.")
+            raise InconsistentDataError("The people of the pool differ from the pinned ones.")
         pool = Pool(People.read(people), shard.date)
         self._last = shard.pool_id, pool
         return pool
 
 
 def serve(attempt: TenantAttempt, pools: Pools) -> Outcome:
-    """Serve the users of one shard.
+    """Compute the offers of the users of one shard.
 
-    Users from whose records nothing can be computed are put aside: their jobs fail, and are tried once more in a shard
-    of their own, with their records as they are then. Where that serves none of them, it is up to a person.
+    Users with invalid records are quarantined: their jobs fail and are retried in a separate shard with their current
+    records. If that fails for all of them, the shard becomes a dead letter.
 
     Raises:
-        StaleClaimError: it is no more, or a newer claim exists.
-        DeferredError: its users came late, and those who were there before them are not served yet.
-        ConflictError: others were offered the same people meanwhile, and somebody would be offered to too many.
+        StaleClaimError: the shard no longer exists, or a newer claim exists.
+        DeferredError: its users are late, and other shards of the pool are pending.
+        ConflictError: offers of another shard would exceed the exposure cap.
         UnknownZoneError: its time zone does not exist.
-        NoSuchDateError: its date does not exist there.
-        InconsistentDataError: its people are not those that were pinned, or none of those put aside can be served.
+        NoSuchDateError: its date does not exist in the time zone.
+        InconsistentDataError: its people differ from the pinned ones, or all quarantined users have invalid records.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         shard = store.given(connection, attempt.work_id)
     if shard is None:
-        raise StaleClaimError(f"There is no shard {attempt.work_id} any more")
-    nine_oclock(shard.timezone, shard.date)  # a zone that is none has no time of its own
+        raise StaleClaimError(f"The shard {attempt.work_id} no longer exists")
+    nine_oclock(shard.timezone, shard.date)  # raises for an unknown zone or date
     pool = pools.of(shard, attempt.database)
     attempt.deadline.check()
     rules = Rules.from_json(dict(shard.rules))
@@ -89,7 +89,7 @@ def serve(attempt: TenantAttempt, pools: Pools) -> Outcome:
     attempt.deadline.check()
     if shard.is_aside and len(users) and len(computed.faults) == len(users):
         fault = next(iter(computed.faults.values()))
-        raise InconsistentDataError(f"Of its {len(users)} users none can be served. {fault}.")
+        raise InconsistentDataError(f"None of its {len(users)} users can be served. {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
     offered = None if rules.most_offered is None else (*_offered(pool, computed), rules.most_offered)
@@ -106,7 +106,7 @@ def serve(attempt: TenantAttempt, pools: Pools) -> Outcome:
 
 
 def _users(attempt: TenantAttempt, shard: Given) -> tuple[NDArray[np.int32], People]:
-    """Numbers of users in their shard, and their records: as they were pinned, or as they are."""
+    """Return the indexes of users in the shard and their pinned or current records."""
     if shard.people is not None:
         return np.arange(len(shard.users), dtype=np.int32), People.read(shard.people)
     with attempt.database.tenant(shard.tenant_id) as connection:
@@ -115,9 +115,9 @@ def _users(attempt: TenantAttempt, shard: Given) -> tuple[NDArray[np.int32], Peo
 
 
 def _excluded(attempt: TenantAttempt, shard: Given, rules: Rules, numbers: NDArray[np.int32]) -> NDArray[Any]:
-    """Who may not be offered to whom, by the number of a user among those who are there.
+    """Return the excluded candidates by index of the existing users.
 
-    What the first try of a revision found is kept for those that follow it.
+    The result of the first attempt of a revision is stored for later ones.
     """
     with attempt.database.tenant(shard.tenant_id) as connection:
         kept = store.excluded(connection, shard.id) if attempt.number > 1 else None
@@ -133,13 +133,12 @@ def _excluded(attempt: TenantAttempt, shard: Given, rules: Rules, numbers: NDArr
 
 
 def _taken(attempt: TenantAttempt, shard: Given, pool: Pool, rules: Rules) -> Ints | None:
-    """By position in the people of the pool, how many of the users to whom they may be offered are not this shard's.
+    """Return how much of the exposure cap this shard must not use, by index in the pool.
 
-    A part of the pool has places of its own, whatever the others do. Who comes late, or again, takes those that are
-    left; and after a shard that failed, so may its part have to. None where the rules do not bound it.
+    None without a cap. A pinned shard has a fixed share of the cap. Late or retried users use the rest.
 
     Raises:
-        DeferredError: it is not known yet which places are left.
+        DeferredError: other shards are pending, so the rest is unknown.
     """
     if rules.most_offered is None:
         return None
@@ -157,13 +156,13 @@ def _taken(attempt: TenantAttempt, shard: Given, pool: Pool, rules: Rules) -> In
 
 
 def _offered(pool: Pool, computed: Computed) -> tuple[store.UuidArray, store.IntegerArray]:
-    """Who is offered, and to how many users."""
+    """Return the offered candidates and their numbers of users."""
     candidates, numbers = np.unique(computed.candidates, return_counts=True)
     return store.uuids(pool.people.ids[candidates]), store.integers(numbers)
 
 
 def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], computed: Computed) -> Results:
-    """What is to be written, as PostgreSQL takes it: nothing is left to do while the transaction is open."""
+    """Return the results in binary format, so that the transaction is short."""
     served = np.ones(len(users), bool)
     served[list(computed.faults)] = False
     ids, candidates = users.ids, pool.people.ids[computed.candidates]
@@ -192,7 +191,7 @@ def _results(shard: Given, pool: Pool, users: People, hashes: Sequence[bytes], c
 
 
 def _told(shard: Given, written: Written) -> dict[str, Any]:
-    """What is told of a shard: numbers, and where its users' offers are."""
+    """Return the data of the webhook event of a shard."""
     return {
         "date": shard.date.isoformat(),
         "timezone": shard.timezone,
@@ -207,4 +206,4 @@ def _told(shard: Given, written: Written) -> dict[str, Any]:
 def _remark(written: Written) -> str | None:
     if not written.failed:
         return None
-    return f"{written.failed} of {written.failed + written.completed} users could not be served, and are put aside."
+    return f"{written.failed} of {written.failed + written.completed} users could not be served and are quarantined."

@@ -105,7 +105,7 @@ def test_one_broken_record_is_one_failed_job_and_the_others_are_served(day: Day,
     assert user(2) not in {candidate for some in offered(admin).values() for candidate in some}
     row = day.shard("0")
     assert (row["status"], row["completed"], row["failed"]) == ("succeeded", 7, 1)
-    assert row["reason"] == "1 of 8 users could not be served, and are put aside."
+    assert row["reason"] == "1 of 8 users could not be served and are quarantined."
 
 
 def test_who_is_put_aside_is_a_dead_letter_until_the_record_is_mended(day: Day, admin: Connection):
@@ -176,8 +176,8 @@ def test_a_zone_that_does_not_exist_is_a_dead_letter_that_names_it(day: Day, adm
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("UPDATE offer_pool SET digest = sha256('another')", "not those that were pinned"),
-        ("UPDATE offer_shard SET people = NULL", "forgotten"),
+        ("UPDATE offer_pool SET digest = sha256('another')", "differ from the pinned ones"),
+        ("UPDATE offer_shard SET people = NULL", "were deleted"),
     ],
 )
 def test_a_pool_that_is_not_what_was_pinned_is_not_computed_from(day: Day, admin: Connection, change: str, says: str):

@@ -70,7 +70,7 @@ def test_two_who_come_late_at_once_do_not_share_the_last_place(
     comes_first(day, second, monkeypatch)
     day.deliver(first)
     assert day.shard("late/5/0")["status"] == "pending"
-    assert "meanwhile" in day.shard("late/5/0")["error"]
+    assert "Another shard of the pool" in day.shard("late/5/0")["error"]
 
     day.clock.pass_(seconds=31)
     day.deliver(*[one for one in day.owed() if one.work_id == first.work_id])

@@ -1,9 +1,8 @@
-"""Shards of a day's offers in PostgreSQL: what one is about, whom its users are not offered, and what came of it.
+"""Shards of daily offers in PostgreSQL: input, excluded people and results.
 
-Each function is one step inside a transaction of the tenant's. Thousands of rows are written by one statement, from
-arrays in PostgreSQL's binary format. COPY into a temporary table and from there is as fast, within what measuring can
-tell (into the tables themselves it may not go: their rows are secured); but it makes the server's catalogue grow, and
-needs a right more.
+Each function is one step in a transaction of the tenant. One statement writes thousands of rows from arrays in
+PostgreSQL's binary format. COPY through a temporary table is not measurably faster, bloats the catalog, and needs
+another privilege. COPY into the tables is impossible because of row-level security.
 """
 
 import struct
@@ -30,7 +29,7 @@ _JSONB_VERSION = b"\x01"
 
 
 class BinaryArray(bytes):
-    """An array as the server takes it. Each subclass has the types of one kind of array, by their numbers there."""
+    """An array in binary format. Each subclass has the OIDs of one array type."""
 
     array: ClassVar[int]
     element: ClassVar[int]
@@ -77,27 +76,27 @@ class JsonbArray(BinaryArray):
 
 
 def uuids(ids: NDArray[Any]) -> UuidArray:
-    """Ids, 16 bytes each."""
+    """Return ids of 16 bytes as an array."""
     return _fixed(UuidArray, np.ascontiguousarray(ids).view(f"V{_UUID_BYTES}"))
 
 
 def smallints(numbers: NDArray[Any]) -> SmallintArray:
-    """Whole numbers that fit into two bytes."""
+    """Return integers of two bytes as an array."""
     return _fixed(SmallintArray, numbers.astype(">i2"))
 
 
 def integers(numbers: NDArray[Any]) -> IntegerArray:
-    """Whole numbers that fit into four bytes."""
+    """Return integers of four bytes as an array."""
     return _fixed(IntegerArray, numbers.astype(">i4"))
 
 
 def byteas(values: Sequence[bytes]) -> ByteaArray:
-    """Bytes of any length."""
+    """Return byte strings as an array."""
     return _varying(ByteaArray, values)
 
 
 def jsonbs(documents: Sequence[bytes]) -> JsonbArray:
-    """JSON as UTF-8."""
+    """Return JSON texts in UTF-8 as an array."""
     return _varying(JsonbArray, documents, _JSONB_VERSION)
 
 
@@ -120,7 +119,7 @@ def _varying(kind: type[A], values: Sequence[bytes], prefix: bytes = b"") -> A:
 
 
 def _head(kind: type[BinaryArray], length: int) -> bytes:
-    """One dimension, no NULL among the elements, the first of which has the number 1."""
+    """Return the header of an array with one dimension, no NULL and lower bound 1."""
     return struct.pack(">5i", 1, 0, kind.element, length, 1)
 
 
@@ -128,7 +127,7 @@ class _Dumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: BinaryArray) -> bytes:
-        """As it is."""
+        """Return the bytes unchanged."""
         return obj
 
 
@@ -143,7 +142,7 @@ _register()
 
 WORKER = "offers"
 ASIDE = "/failed"
-"""At the end of the name of a shard whose users could not be served with the others of their shard."""
+"""Suffix of the name of a shard with quarantined users of another shard."""
 
 _GIVEN = """
 SELECT s.tenant_id, s.pool_id, s.name, s.date, s.timezone, s.users, s.people, p.rules, p.people, p.digest, p.offered_at,
@@ -155,8 +154,8 @@ _READ_ANEW = """
 SELECT u.number::integer - 1, p.packed FROM unnest(%s::uuid[]) WITH ORDINALITY AS u (id, number)
 JOIN profile p ON p.user_id = u.id ORDER BY u.number
 """
-# Of the dates on which anybody was offered anything, before and (where this one is served late) after it, one look for
-# each user: OFFSET keeps PostgreSQL from reading the offers of everybody.
+# One lookup per user and date with offers, including later dates, because this one may be served late. OFFSET prevents
+# reading the offers of all users.
 _EXCLUDE = """
 UPDATE offer_shard SET excluded = coalesce((
     SELECT string_agg(int4send(number) || uuid_send(candidate_id), ''::bytea ORDER BY number, candidate_id) FROM (
@@ -180,7 +179,7 @@ WHERE id = %(id)s AND claim_token = %(token)s
 RETURNING excluded
 """
 _EXCLUDED = "SELECT excluded FROM offer_shard WHERE id = %s"
-# Who has been served by now, or is no more, is offered nothing.
+# Users who were served before or no longer exist get no offers.
 _COMPLETE = """
 WITH served AS (
     UPDATE matchmaking_jobs j SET status = 'completed', offers = w.document, inputs_hash = w.hash,
@@ -206,7 +205,7 @@ _PUT_ASIDE = """
 INSERT INTO offer_shard (id, tenant_id, pool_id, name, date, timezone, created_at, users, revision)
 VALUES (%(aside)s, %(tenant)s, %(pool)s, %(name)s, %(date)s, %(timezone)s, %(now)s, %(users)s, 1)
 """
-# Each candidate belongs to one pool of a date: no other pool offers them.
+# A candidate belongs to one pool per date, so no other pool offers the same person.
 _OFFERED = """
 SELECT o.candidate_id AS id, count(*)::integer AS number
 FROM (SELECT DISTINCT unnest(users) AS id FROM offer_shard WHERE pool_id = %(pool)s) AS u
@@ -225,14 +224,14 @@ _TO_COME = """
 SELECT count(*) FROM offer_shard WHERE pool_id = %s AND people IS NOT NULL AND status IN ('pending', 'in-progress')
 """
 ALREADY = np.dtype([("number", ">i4"), ("candidate", "S16")])
-"""To how many users somebody is offered."""
+"""Candidate, and the number of users with an offer of this person."""
 _LOCK_POOL = "SELECT pg_advisory_xact_lock(hashtextextended('offered/' || %s::text, 0))"
 _COUNT = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
 
 @dataclass(frozen=True)
 class Given:
-    """A shard, and what its pool says."""
+    """A shard with the data of its pool."""
 
     id: UUID
     tenant_id: UUID
@@ -241,85 +240,85 @@ class Given:
     date: date
     timezone: str
     users: Sequence[UUID]
-    """In order."""
+    """Ids in ascending order."""
     people: bytes | None
-    """Their records as they were pinned; None where they are to be read anew."""
+    """Pinned records of the users. None: current records are used."""
     rules: Mapping[str, Any]
     pool_people: int
-    """How many there are in the pool."""
+    """Number of people in the pool."""
     digest: bytes
-    """Of the people of the pool."""
+    """Hash of the people of the pool."""
     offered_at: datetime
     expires_at: datetime
     parts: int
-    """Shards that were pinned with the pool."""
+    """Number of shards that were pinned with the pool."""
 
     @property
     def is_aside(self) -> bool:
-        """Whether its users have failed before."""
+        """True for a shard of quarantined users."""
         return self.name.endswith(ASIDE)
 
     @property
     def part(self) -> int | None:
-        """Which of the parts of the pool it is; None where its users came late, or were put aside."""
+        """Index among the shards that were pinned with the pool. None for late or quarantined users."""
         return None if self.people is None else int(self.name)
 
 
 @dataclass(frozen=True)
 class Results:
-    """What is to be written of the users of a shard: arrays as PostgreSQL takes them."""
+    """Results of a shard as arrays in binary format."""
 
     version: int
-    """Of the algorithm."""
+    """Version of the algorithm."""
     users: UuidArray
     documents: JsonbArray
-    """Of each of these users, all of the offers."""
+    """JSON of all offers by user."""
     hashes: ByteaArray
-    """Of each of these users, a digest of all that the offers were made of."""
+    """Hash of the input by user."""
     whose: UuidArray
-    """Of each offer, the user to whom it is made."""
+    """User by offer."""
     candidates: UuidArray
     ids: UuidArray
     ranks: SmallintArray
     scores: IntegerArray
     faults: Mapping[UUID, str]
-    """By user who cannot be served: a sentence for people."""
+    """Error message by user without results."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """How many users were served, and how many were not."""
+    """Numbers of completed and failed users."""
 
     completed: int
     failed: int
     sends: Sequence[Send]
-    """Owed for those who were put aside."""
+    """Messages for the shard of quarantined users."""
 
 
 def given(connection: Connection, shard_id: UUID) -> Given | None:
-    """A shard; None where there is none any more."""
+    """Return a shard, or None if it no longer exists."""
     with connection.cursor(binary=True) as cursor:
         row = cursor.execute(_GIVEN, [shard_id]).fetchone()
     return None if row is None else Given(shard_id, *row)
 
 
 def pool_people(connection: Connection, pool_id: UUID) -> bytes:
-    """The records of all people of a pool, in the order of their ids; fewer where they are forgotten by now."""
+    """Return the pinned records of a pool in the order of ids, except for deleted ones."""
     with connection.cursor(binary=True) as cursor:
         return b"".join(people for (people,) in cursor.execute(_POOL, [pool_id]))
 
 
 def read_anew(connection: Connection, users: Sequence[UUID]) -> tuple[NDArray[np.int32], bytes]:
-    """The numbers of those of `users` who are there still, and their records as they are now, in the same order."""
+    """Return the indexes of existing users and their current records, in the same order."""
     with connection.cursor(binary=True) as cursor:
         rows = cursor.execute(_READ_ANEW, [list(users)]).fetchall()
     return np.array([number for number, _ in rows], np.int32), b"".join(packed for _, packed in rows)
 
 
 def pin_excluded(connection: Connection, shard: Given, repeat_days: int, token: int) -> bytes:
-    """Keep whom each user may not be offered as of now: whom either of them has blocked, and who was offered lately.
+    """Store the excluded people of each user: blocked in either direction, or offered recently.
 
-    Returns rows of the user's number (4 bytes) and the id of the candidate, sorted.
+    Returns sorted rows of the user's index (4 bytes) and the id of the candidate.
 
     Raises:
         StaleClaimError: a newer claim than `token` exists.
@@ -340,43 +339,45 @@ def pin_excluded(connection: Connection, shard: Given, repeat_days: int, token: 
 
 
 def excluded(connection: Connection, shard_id: UUID) -> bytes | None:
-    """What `pin_excluded` kept; None where it never did."""
+    """Return the stored result of `pin_excluded`, or None."""
     with connection.cursor(binary=True) as cursor:
         row = cursor.execute(_EXCLUDED, [shard_id]).fetchone()
     return row[0] if row else None
 
 
 def parts_to_come(connection: Connection, shard: Given) -> int:
-    """How many of the shards that were pinned with the pool of a shard are not served yet, and may be."""
+    """Return how many shards of the pinned pool are pending or in progress."""
     ((parts,),) = connection.execute(_TO_COME, [shard.pool_id]).fetchall()
     return int(parts)
 
 
 def already_offered(connection: Connection, shard: Given) -> NDArray[np.void]:
-    """To how many users the candidates of its pool are offered by its shards so far (`ALREADY`)."""
+    """Return the number of existing offers of each candidate of the pool (`ALREADY`)."""
     with of_many(connection), connection.cursor(binary=True) as cursor:
         ((rows,),) = cursor.execute(_ALREADY, {"pool": shard.pool_id, "date": shard.date}).fetchall()
     return np.frombuffer(rows, ALREADY)
 
 
 def hold_pool(connection: Connection, shard: Given, candidates: UuidArray, numbers: IntegerArray, most: int) -> None:
-    """Have no other shard of the pool write until this transaction ends, which offers `candidates` to so many users.
+    """Lock the pool for other shards until this transaction ends.
+
+    The transaction offers `candidates` to `numbers` users.
 
     Raises:
-        ConflictError: others were offered somebody meanwhile, who would be offered to more than `most` users.
+        ConflictError: offers of another shard would exceed the cap of `most` users for a candidate.
     """
     connection.execute(_LOCK_POOL, [shard.pool_id])
     values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": numbers, "most": most}
     with of_many(connection):
         ((too_many,),) = connection.execute(_TOO_MANY, values).fetchall()
     if too_many:
-        raise ConflictError("Others of the pool were offered the same people meanwhile: compute again")
+        raise ConflictError("Another shard of the pool has offered the same people: compute again")
 
 
 def write(connection: Connection, shard: Given, results: Results, now: datetime) -> Written:
-    """Write what came of a shard. Jobs that are completed already stay as they are.
+    """Write the results of a shard. Completed jobs do not change.
 
-    Those who cannot be served are put aside: their jobs have failed, and go on in a shard of their own, which is owed.
+    Jobs of users without results fail, and the users are quarantined in a new shard, whose message is enqueued.
     """
     values = {
         "shard": shard.id,
