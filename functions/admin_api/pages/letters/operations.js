@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
 import { ask, change, etagOf, LEADING_SECONDS, LIVE_SECONDS, STEADY_SECONDS, useAnswer } from "../api.js";
+import { MOST_A_SECOND } from "./bulk.js";
 import { ACTIONS } from "./changes.js";
 import { Dialog } from "../dialog.js";
 import { useKeys } from "../keys.js";
@@ -25,6 +26,7 @@ const SAYS = {
 };
 
 const REPROCESSING = { extract: "Extract", match: "Match" };
+const MOST_A_MINUTE = 1000; // documents
 const VERBS = { ...REPROCESSING, purge: "Purge", restore: "Restore", export: "Export" }; // of those that list no letters
 
 const verbOf = ({ action }) => ACTIONS[action]?.verb ?? VERBS[action] ?? action;
@@ -189,12 +191,15 @@ function Controls({ operation, path, again }) {
   const [said, setSaid] = useState(null);
   const [busy, setBusy] = useState(false);
   const [cancelling, setCancelling] = useState(false);
+  const [rate, setRate] = useState(operation.rate);
   const paused = operation.state === "paused";
+  const reprocesses = operation.action in REPROCESSING;
   const act = async (what, sentence) => {
     setBusy(true);
     setFailure(null);
     try {
-      await change("POST", `${path}/${what}`, null, { etag: etagOf(operation.version) });
+      const seen = { etag: etagOf(operation.version) };
+      await (what === "rate" ? change("PATCH", path, { rate: Number(rate) }, seen) : change("POST", `${path}/${what}`, null, seen));
       setSaid(sentence);
     } catch (error) {
       setFailure(error);
@@ -205,6 +210,10 @@ function Controls({ operation, path, again }) {
   };
   const pause = () => act("pause", "It is paused.");
   const resume = () => act("resume", "It goes on.");
+  const changeRate = (event) => {
+    event.preventDefault();
+    act("rate", "The rate is changed.");
+  };
   useKeys([{ key: "p", what: paused ? "Resume" : "Pause", act: paused ? resume : pause }]);
   return html`<div class="buttons actions">
       ${paused
@@ -212,6 +221,12 @@ function Controls({ operation, path, again }) {
         : html`<button type="button" disabled=${busy} onClick=${pause}>Pause</button>`}
       <button type="button" class="danger" disabled=${busy} onClick=${() => setCancelling(true)}>Cancel…</button>
     </div>
+    ${operation.rate !== null && may(reprocesses ? "admin" : "operator") &&
+    html`<form class="buttons" onSubmit=${changeRate}>
+      <label>At most <input type="number" min="1" max=${reprocesses ? MOST_A_MINUTE : MOST_A_SECOND} required value=${rate}
+        onInput=${(event) => setRate(event.target.value)} /> a ${reprocesses ? "minute" : "second"}</label>
+      <button disabled=${busy}>Change rate</button>
+    </form>`}
     ${failure && html`<p class="failure" role="alert">${failure.message}</p>`}
     ${said && html`<${Done}>${said}<//>`}
     ${cancelling &&
