@@ -1,6 +1,6 @@
 """What the tests of delivery share: a fake queue in the place of SQS, a clock, documents and tasks that wait."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.work import Message
 from counterfoil.tasks.store import read_task_message
-from tests.delivery.harness import Clock, Context, FakeSqs, event, record, settings, task_body
+from tests.delivery.harness import Clock, Context, FakeSqs, Flaky, event, record, settings, task_body
 from tests.delivery.requeued import ARN, CHANCE, QUEUE, RETRY_QUEUE, Run, Task
 from tests.factories import NOW, make_task
 
@@ -29,6 +29,14 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def flaky(database_url: str) -> Iterator[Flaky]:
+    database = Flaky(database_url)
+    database.fail_tenant, database.fail_delivery = [], []
+    yield database
+    database.close()
 
 
 @pytest.fixture

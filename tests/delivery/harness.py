@@ -3,7 +3,8 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from uuid import UUID, uuid4
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from counterfoil.db import Connection, Database
+from counterfoil.db import CommitUnknownError, Connection, Database
 from counterfoil.delivery import sql
 from counterfoil.delivery.attempt import BatchWorker, Effects, RoutingWorker, Succeeded, TenantAttempt, Worker
 from counterfoil.delivery.concurrency import Threads
@@ -20,7 +21,7 @@ from counterfoil.delivery.heartbeat import Visibility
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.delivery.sql import Claim
 from counterfoil.delivery.work import Intake, Message, read_message
-from counterfoil.errors import ServiceUnavailableError
+from counterfoil.errors import DatabaseUnavailableError, ServiceUnavailableError
 from counterfoil.kinds import KINDS
 from counterfoil.settings import Settings
 from tests.factories import NOW
@@ -81,6 +82,45 @@ class FakeSqs:
     def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         depths = {name: str(self.depths[QueueUrl]) for name in AttributeNames}
         return {"Attributes": depths | {"VisibilityTimeout": "720"}}
+
+
+class Flaky(Database):
+    """A database whose next transactions of one sort fail, before they begin, or at their commit."""
+
+    fail_tenant: list[Callable[[], Exception | None]]
+    fail_delivery: list[Callable[[], Exception | None]]
+    commit_then_fail: bool = False
+
+    @contextmanager
+    def tenant(self, tenant_id: UUID, **how: Any) -> Iterator[Connection]:
+        with self._failing(super().tenant(tenant_id, **how), self.fail_tenant) as connection:
+            yield connection
+
+    @contextmanager
+    def delivery(self, **how: Any) -> Iterator[Connection]:
+        with self._failing(super().delivery(**how), self.fail_delivery) as connection:
+            yield connection
+
+    @contextmanager
+    def _failing(self, transaction: Any, failures: list[Callable[[], Exception | None]]) -> Iterator[Connection]:
+        failure = failures.pop(0)() if failures else None
+        if failure is not None and not self.commit_then_fail:
+            with transaction as connection:
+                yield connection
+                raise failure  # rolled back
+        else:
+            with transaction as connection:
+                yield connection
+            if failure is not None:
+                raise failure  # committed, but the caller does not know
+
+
+def unknown() -> Exception:
+    return CommitUnknownError("lost")
+
+
+def away() -> Exception:
+    return DatabaseUnavailableError("away")
 
 
 class Context(LambdaContext):

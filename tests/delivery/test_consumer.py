@@ -196,12 +196,13 @@ def test_running_work_is_left_alone_until_its_lease_is_over(
     assert life_cycle(admin, message.work_id)["claim_token"] == 7
 
 
+@pytest.mark.parametrize("overdue", [0, 1])
 def test_work_whose_worker_died_is_taken_over_with_a_newer_token(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, overdue: float
 ) -> None:
     token = admin.execute("SELECT nextval('claim_token')").fetchall()[0][0]
     message = pending(
-        status="in-progress", attempts=1, claim_token=token, lease_expires_at=clock.now - timedelta(seconds=1)
+        status="in-progress", attempts=1, claim_token=token, lease_expires_at=clock.now - timedelta(seconds=overdue)
     )
 
     make_consumer(database, lambda attempt: DONE, clock).handle(event(record(message, receives=2)), Context())
@@ -310,6 +311,38 @@ def test_a_stale_try_writes_nothing_and_leaves_the_message_to_the_newer_one(
     assert sqs.visibility["stale"] == 300  # the protection, and nothing after it
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
     assert admin.execute("SELECT method FROM document WHERE id = %s", [message.work_id]).fetchall() == [(None,)]
+
+
+@pytest.mark.parametrize(
+    ("error", "receives"),
+    [
+        (ServiceUnavailableError("S3 is slow"), 1),
+        (ServiceUnavailableError("S3 is slow"), 3),
+        (InvalidDocumentError("It is damaged", code="damaged_pdf"), 1),
+    ],
+)
+def test_a_stale_try_that_fails_changes_nothing(
+    database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    pending: Pending,
+    error: Exception,
+    receives: int,
+) -> None:
+    message = pending()
+
+    def work(attempt: TenantAttempt) -> Succeeded:
+        admin.execute(
+            "UPDATE document SET matching_claim_token = nextval('claim_token') WHERE id = %s", [attempt.work_id]
+        )
+        raise error
+
+    response = make_consumer(database, work, clock).handle(event(record(message, receives=receives)), Context())
+
+    assert len(failed_ids(response)) == 1
+    assert life_cycle(admin, message.work_id)["status"] == "in-progress"
+    assert rows(admin, "outbox") == rows(admin, "dead_letter") == []
 
 
 @pytest.mark.parametrize(

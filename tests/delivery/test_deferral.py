@@ -1,7 +1,7 @@
 """Work that cannot go on through no fault of its own has its attempt back, and a new message waits in its place."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,24 +19,18 @@ from tests.delivery.harness import (
     Clock,
     Context,
     FakeSqs,
+    Flaky,
+    away,
     event,
     life_cycle,
     make_consumer,
     record,
     rows,
+    unknown,
 )
-from tests.delivery.test_unavailable import Flaky, away, unknown
 
 Pending = Callable[..., Message]
 Work = Callable[[TenantAttempt], Outcome]
-
-
-@pytest.fixture
-def flaky(database_url: str) -> Iterator[Flaky]:
-    database = Flaky(database_url)
-    database.fail_tenant, database.fail_delivery = [], []
-    yield database
-    database.close()
 
 
 @pytest.fixture
@@ -260,6 +254,19 @@ def test_a_stale_try_that_defers_changes_nothing(
     assert [life_cycle(admin, message.work_id)] == left
     assert rows(admin, "outbox") == []
     assert outcomes(capsys) == {"Stale": [1.0]}
+
+
+def test_deferred_work_without_obstacle_is_tried_at_once(
+    database: Database, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+
+    def work(attempt: TenantAttempt) -> Outcome:
+        raise DeferredError("Not yet", until=clock() + timedelta(hours=1), is_over=lambda connection: True)
+
+    make_consumer(database, work, clock).handle(event(record(message)), Context())
+
+    assert sent(sqs) == [(numbered(message, 2), 0)]
 
 
 def test_a_message_whose_acknowledgement_was_lost_is_recognised_as_older(

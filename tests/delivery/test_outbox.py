@@ -12,11 +12,11 @@ import pytest
 
 from counterfoil.db import Connection, Database
 from counterfoil.delivery import outbox
-from counterfoil.delivery.outbox import BATCH, Outbox
+from counterfoil.delivery.outbox import BATCH, CALL_SECONDS, Outbox
 from counterfoil.delivery.work import Message, Send, begin, enqueue, wake
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
 from counterfoil.kinds import KINDS
-from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, done
+from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, Flaky, away, done
 from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, later, put_off, sent
 from tests.factories import NOW
 
@@ -106,6 +106,43 @@ def test_where_it_cannot_be_told_which_queue_a_message_belongs_to_it_stays_in_th
     monkeypatch.setattr(Database, "delivery", away)
     assert outbox.send(sends) == 0
     assert sqs.sent == {}
+
+
+def unsent(admin: Connection) -> list[int]:
+    """Return the send numbers of unsent messages."""
+    return [number for (number,) in admin.execute("SELECT send_number FROM outbox WHERE sent_at IS NULL")]
+
+
+def test_without_time_left_messages_stay_in_the_outbox(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
+):
+    assert outbox.send(owed(admin, tenant, task()), time_left=lambda: CALL_SECONDS - 1) == 0
+    assert (sqs.sent, unsent(admin)) == ({}, [0])
+
+
+def test_a_message_that_sqs_fails_stays_owed(
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
+):
+    answer = {"Successful": [{"Id": "0"}], "Failed": [{"Id": "1", "Code": "InternalError"}]}
+    monkeypatch.setattr(sqs, "send_message_batch", lambda **_: answer)
+    sends = owed(admin, tenant, task(), task(attempts=0))
+    assert outbox.send(sends) == 1
+    assert admin.execute("SELECT id FROM outbox WHERE sent_at IS NULL").fetchall() == [(sends[1].id,)]
+
+
+def test_messages_that_could_not_be_marked_stay_owed(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task
+):
+    newest = pending(send_number=1)
+    named = [(newest.work_id, None, 1, number) for number in (0, 1)]
+    enqueue(admin, KINDS["matching"], named, NOW, NOW)
+    outbox = Outbox(flaky, {"matching": QUEUE_URL}, clock=clock)
+    flaky.fail_delivery = [lambda: None, away, away]  # reading succeeds, marking fails
+
+    assert outbox.send_unsent(created_before=clock()) == 2
+
+    assert [json.loads(entry["MessageBody"])["send_number"] for entry in sqs.sent[QUEUE_URL]] == [1]
+    assert sorted(unsent(admin)) == [0, 1]
 
 
 def test_a_message_that_a_newer_one_has_superseded_is_never_sent(

@@ -32,8 +32,18 @@ from counterfoil.errors import (
 )
 from functions.dead_letters.archiver import Archiver
 from functions.watchdog.recovery import Watchdog
-from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record, rows, settings
-from tests.delivery.test_unavailable import Flaky
+from tests.delivery.harness import (
+    QUEUE_URL,
+    Clock,
+    Context,
+    FakeSqs,
+    Flaky,
+    event,
+    make_consumer,
+    record,
+    rows,
+    settings,
+)
 
 WHY = Path(__file__).parents[2] / "docs" / "why.md"
 LEFT = timedelta(seconds=90)

@@ -1,8 +1,9 @@
 """The database away, a commit whose outcome is unknown, and the heartbeat."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
+from threading import Event
 from time import monotonic
 from typing import Any
 from uuid import UUID
@@ -12,13 +13,13 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from cli.local.postgres import Server
 from counterfoil import db
-from counterfoil.db import CommitUnknownError, Connection, Database
+from counterfoil.db import Connection, Database
 from counterfoil.delivery import claims
 from counterfoil.delivery.attempt import Attempt, Effects, Outcome, Skipped, Succeeded, TenantAttempt
 from counterfoil.delivery.concurrency import Threads
 from counterfoil.delivery.heartbeat import Heartbeat, Received, Visibility, bounded
-from counterfoil.delivery.work import Message
-from counterfoil.errors import ConflictError, DatabaseUnavailableError, StaleClaimError
+from counterfoil.delivery.work import Intake, Message
+from counterfoil.errors import ConflictError, DatabaseUnavailableError, InvalidMessageError, StaleClaimError
 from counterfoil.kinds import KINDS
 from tests import faulty
 from tests.delivery.harness import (
@@ -27,61 +28,18 @@ from tests.delivery.harness import (
     Clock,
     Context,
     FakeSqs,
+    Flaky,
+    away,
+    done,
     event,
     life_cycle,
     make_consumer,
     record,
     rows,
+    unknown,
 )
 
 Pending = Callable[..., Message]
-
-
-class Flaky(Database):
-    """A database whose next transactions of one sort fail, before they begin, or at their commit."""
-
-    fail_tenant: list[Callable[[], Exception]]
-    fail_delivery: list[Callable[[], Exception]]
-    commit_then_fail: bool = False
-
-    @contextmanager
-    def tenant(self, tenant_id: UUID, **how: Any) -> Iterator[Connection]:
-        with self._failing(super().tenant(tenant_id, **how), self.fail_tenant) as connection:
-            yield connection
-
-    @contextmanager
-    def delivery(self, **how: Any) -> Iterator[Connection]:
-        with self._failing(super().delivery(**how), self.fail_delivery) as connection:
-            yield connection
-
-    @contextmanager
-    def _failing(self, transaction: Any, failures: list[Callable[[], Exception]]) -> Iterator[Connection]:
-        failure = failures.pop(0)() if failures else None
-        if failure is not None and not self.commit_then_fail:
-            with transaction as connection:
-                yield connection
-                raise failure  # rolled back
-        else:
-            with transaction as connection:
-                yield connection
-            if failure is not None:
-                raise failure  # committed, but nobody heard it
-
-
-@pytest.fixture
-def flaky(database_url: str) -> Iterator[Flaky]:
-    database = Flaky(database_url)
-    database.fail_tenant, database.fail_delivery = [], []
-    yield database
-    database.close()
-
-
-def unknown() -> Exception:
-    return CommitUnknownError("lost")
-
-
-def away() -> Exception:
-    return DatabaseUnavailableError("away")
 
 
 def test_a_settlement_whose_commit_was_lost_after_all_is_made_again(
@@ -116,6 +74,24 @@ def test_a_settlement_that_was_committed_unheard_is_not_made_twice(
     assert response == {"batchItemFailures": []}
     assert runs == [1]
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
+
+
+def test_a_lost_commit_of_a_stale_try_changes_nothing(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending()
+
+    def take_over() -> None:
+        admin.execute("UPDATE document SET matching_claim_token = nextval('claim_token')")
+
+    def work(attempt: TenantAttempt) -> Succeeded:
+        flaky.fail_tenant, flaky.fail_delivery = [unknown], [take_over]
+        return DONE
+
+    response = make_consumer(flaky, work, clock).handle(event(record(message)), Context())
+
+    assert len(response["batchItemFailures"]) == 1
+    assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
 def test_a_claim_that_was_committed_unheard_is_known_by_its_token(
@@ -160,6 +136,38 @@ def test_without_a_database_messages_wait_by_their_receive_count(
     assert sqs.visibility["it"] == visible_in  # after the third receive, only the protection: SQS moves it then
 
 
+@pytest.mark.parametrize("named", [0, 2])
+def test_without_a_database_unclaimed_messages_are_kept(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, named: int
+) -> None:
+    messages = [pending() for _ in range(named)]
+    flaky.fail_delivery = [away] * 9
+
+    def read(body: str) -> Intake:
+        if not messages:
+            raise InvalidMessageError("It names no work")
+        return Intake(messages)
+
+    response = make_consumer(flaky, done, clock, read=read).handle(event(record("{}", handle="it")), Context())
+
+    assert len(response["batchItemFailures"]) == 1
+    assert sqs.visibility["it"] == 300
+    assert rows(admin, "outbox") == rows(admin, "dead_letter") == []
+
+
+def test_work_that_cannot_be_settled_keeps_its_message(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    consumer, good = make_consumer(flaky, done, clock), pending()
+    flaky.fail_tenant = [ZeroDivisionError] * 4  # of each: the success, and then the failure
+
+    response = consumer.handle(event(record(pending()), record(pending())), Context())
+
+    assert len(response["batchItemFailures"]) == 2
+    assert consumer.handle(event(record(good)), Context()) == {"batchItemFailures": []}  # the permits are free again
+    assert life_cycle(admin, good.work_id)["status"] == "succeeded"
+
+
 def test_a_settlement_that_lost_against_another_transaction_runs_again(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
@@ -199,14 +207,14 @@ def make_attempt(database: Database, message: Message, token: int, clock: Clock)
     )
 
 
-def make_heartbeat(database: Database, clock: Clock) -> Heartbeat:
+def make_heartbeat(database: Database, clock: Clock, every: float = 3600) -> Heartbeat:
     return Heartbeat(
         kind=KINDS["matching"],
         database=database,
         visibility=Visibility(QUEUE_URL),
         protection_seconds=lambda: 300,
         lease=timedelta(seconds=120),
-        every=3600,
+        every=every,
         clock=clock,
         concurrency=Threads(),
     )
@@ -249,6 +257,41 @@ def test_a_lease_is_not_renewed_when_its_message_could_not_be(
     heartbeat.beat()
 
     assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now
+
+
+def test_without_a_database_a_heartbeat_still_hides_messages(
+    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
+) -> None:
+    message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
+    received, attempt = (
+        Received(SQSRecord(record(message, handle="it")), clock.now),
+        make_attempt(flaky, message, 5, clock),
+    )
+    heartbeat = make_heartbeat(flaky, clock)
+    heartbeat.watch(received)
+    heartbeat.running(received, attempt)
+    flaky.fail_delivery = [away]
+
+    heartbeat.beat()
+
+    assert sqs.visibility == {"it": 300}
+    assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now
+    attempt.deadline.check()
+
+
+def test_heartbeat_continues_after_a_failed_beat(
+    database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heartbeat, beats, again = make_heartbeat(database, clock, every=0), count(), Event()
+
+    def beat() -> None:
+        if next(beats) == 0:
+            raise ZeroDivisionError
+        again.set()
+
+    monkeypatch.setattr(heartbeat, "beat", beat)
+    with heartbeat:
+        assert again.wait(10)
 
 
 def test_a_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
