@@ -16,6 +16,7 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from pydantic import StringConstraints
 
 from counterfoil.db import Database
+from counterfoil.dead_letters.actions import LONGEST_NOTE
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
 from counterfoil.validation import SLUG, UNASSIGNED
@@ -35,6 +36,11 @@ TenantOrUnassigned = Annotated[
     Annotated[str, StringConstraints(pattern=f"^(?:{UNASSIGNED}|{SLUG})$")] | None,
     Query(description="A tenant's slug; `-` for everything without a tenant, which requires all tenants."),
 ]
+Note = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=LONGEST_NOTE, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"),
+]
+"""Reason of a change, for the audit trail."""
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the resource as read; required.")]
 IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="The ETag of a previous response.")]
 VERSIONED: dict[str, OpenAPIResponseHeader] = {"ETag": {"description": "Its version.", "schema": {"type": "string"}}}

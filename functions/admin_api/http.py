@@ -21,6 +21,7 @@ from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
+from counterfoil.db import PageCursor
 from counterfoil.errors import RejectedRequestError, VersionError
 
 T = TypeVar("T")
@@ -138,44 +139,53 @@ def _unique(members: Sequence[tuple[str, Any]]) -> None:
 _NO_CURSOR = "cursor must be `next` of the previous page."
 
 
-def cursor(at: datetime | float, id_: UUID | str) -> str:
-    """Return the cursor of the page after an item that is ordered by a time, or a number, and an id."""
+def cursor(place: tuple[datetime | float, UUID | str] | None) -> str | None:
+    """Return the cursor of the page after a place, which is a time or a number, and an id."""
+    if place is None:
+        return None
+    at, id_ = place
     key = at.isoformat() if isinstance(at, datetime) else repr(at)
     return base64.urlsafe_b64encode(f"{key}|{id_}".encode()).decode()
 
 
-def cut(found: Sequence[T], limit: int, place: Callable[[T], tuple[datetime, UUID]]) -> tuple[Sequence[T], str | None]:
+def cut(
+    found: Sequence[T], limit: int, place: Callable[[T], tuple[datetime, UUID | str]]
+) -> tuple[Sequence[T], str | None]:
     """Split a page off items that were read with `limit` + 1; return it, and the cursor of the next page."""
     shown = found[:limit]
-    return shown, cursor(*place(shown[-1])) if len(found) > limit else None
+    return shown, cursor(place(shown[-1]) if len(found) > limit else None)
 
 
 @overload
-def after(text: str) -> tuple[datetime, UUID]: ...
+def after(text: str | None) -> PageCursor | None: ...
 @overload
-def after(text: str, read: Callable[[str], T]) -> tuple[datetime, T]: ...
-def after(text: str, read: Callable[[str], object] = UUID) -> tuple[datetime, object]:
-    """Decode a cursor; `read` parses its id.
+def after(text: str | None, read: Callable[[str], T]) -> tuple[datetime, T] | None: ...
+def after(text: str | None, read: Callable[[str], Any] = UUID) -> tuple[datetime, Any] | None:
+    """Decode a cursor, if any; `read` parses its id.
 
     Raises:
         RejectedRequestError: it is invalid.
     """
+    if text is None:
+        return None
     try:
         at, id_ = _parts(text)
         found = datetime.fromisoformat(at)
         if found.tzinfo is None or not id_.isprintable():
             raise ValueError
-        return found, read(id_)
+        return PageCursor(found, read(id_))
     except ValueError:
         raise RejectedRequestError(_NO_CURSOR) from None
 
 
-def after_number(text: str) -> tuple[float, UUID]:
-    """Decode the cursor of a list that is ordered by a number.
+def after_number(text: str | None) -> tuple[float, UUID] | None:
+    """Decode the cursor, if any, of a list that is ordered by a number.
 
     Raises:
         RejectedRequestError: it is invalid.
     """
+    if text is None:
+        return None
     try:
         number, id_ = _parts(text)
         if not isfinite(float(number)):

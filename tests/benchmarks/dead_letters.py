@@ -20,9 +20,9 @@ import psycopg
 import typer
 
 from cli.local.postgres import PostgresServer
-from counterfoil.db import Connection, Database
+from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.dead_letters import groups, search
-from counterfoil.dead_letters.search import STATUSES, DeadLetterCursor, DeadLetterFilter, Status
+from counterfoil.dead_letters.search import STATUSES, DeadLetterFilter, Status
 from tests.benchmarks import letters_export
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
@@ -201,7 +201,7 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
 
     def page(wanted: Callable[[], DeadLetterFilter], *, deep: bool = False) -> Call:
         return lambda connection: search.page(
-            connection, tenant, wanted(), limit=20, after=DeadLetterCursor(some_time(), UUID(int=0)) if deep else None
+            connection, tenant, wanted(), limit=20, after=PageCursor(some_time(), UUID(int=0)) if deep else None
         )
 
     def found(text: Callable[[], str], *, status: tuple[Status, ...] = STATUSES, deep: bool = False) -> Call:

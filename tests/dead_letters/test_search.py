@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from counterfoil.db import Connection, Database
+from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.dead_letters import search
-from counterfoil.dead_letters.search import DeadLetterCursor, DeadLetterFilter, Entry, Page
+from counterfoil.dead_letters.search import DeadLetterFilter, Entry, Page
 from counterfoil.delivery.dead_letter import words
 from counterfoil.kinds import KINDS
 from tests.dead_letters.conftest import NOON, Die
@@ -23,7 +23,7 @@ def page(
     wanted: DeadLetterFilter | None = None,
     *,
     limit: int = 20,
-    after: DeadLetterCursor | None = None,
+    after: PageCursor | None = None,
 ) -> Sequence[Entry]:
     with database.tenant(tenant_id) as connection:
         return search.page(connection, tenant_id, wanted or DeadLetterFilter(), limit=limit, after=after).entries
@@ -46,7 +46,7 @@ def test_pages_follow_one_another_and_leave_nothing_out(database: Database, tena
         settle(job_id, "retried")
     seen: list[Entry] = []
     while found := page(
-        database, tenant_id, limit=3, after=DeadLetterCursor(seen[-1].dlq_timestamp, seen[-1].job_id) if seen else None
+        database, tenant_id, limit=3, after=PageCursor(seen[-1].dlq_timestamp, seen[-1].job_id) if seen else None
     ):
         seen += found
     assert sorted(ids(seen)) == sorted(died)
@@ -84,7 +84,7 @@ def test_letters_of_one_fingerprint_make_a_page(database: Database, tenant_id: U
     first = die("Reading page 3 timed out")
     second = die("Reading page 4 timed out", minute=1)
     die("The disk is full", minute=2)
-    [letter] = page(database, tenant_id, limit=1, after=DeadLetterCursor(NOON + timedelta(minutes=2), UUID(int=0)))
+    [letter] = page(database, tenant_id, limit=1, after=PageCursor(NOON + timedelta(minutes=2), UUID(int=0)))
     alike = DeadLetterFilter(fingerprint=letter.fingerprint)
     assert ids(page(database, tenant_id, alike)) == [second, first]
 

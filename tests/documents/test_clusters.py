@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from counterfoil.db import Connection, Database
+from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.documents import clusters, diagnostics
 from counterfoil.documents.clusters import SORTS, ClusterFilter, ClusterSummary, Cursor, Sort
 from counterfoil.documents.three_way_match import ClusterStatus
@@ -167,10 +167,10 @@ def many(database: Database, admin: Connection) -> Office:
 
 def test_page_of_many_clusters_reads_an_index(many: Office):
     deep = NOW - timedelta(minutes=50_000)
-    asked = [
-        (ClusterFilter(sort="oldest"), Cursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
-        (ClusterFilter(sort="newest"), Cursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
-        (ClusterFilter(sort="amount"), Cursor(500.0, UUID(int=0)), "cluster_diagnostics_by_amount"),
+    asked: list[tuple[ClusterFilter, Cursor | None, str]] = [
+        (ClusterFilter(sort="oldest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
+        (ClusterFilter(sort="newest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
+        (ClusterFilter(sort="amount"), (500.0, UUID(int=0)), "cluster_diagnostics_by_amount"),
         (ClusterFilter(clusters.OPEN, sort="amount"), None, "cluster_diagnostics_by_amount"),
         (ClusterFilter(supplier="firm 77"), None, "cluster_diagnostics_by"),
     ]

@@ -64,7 +64,7 @@ def list_chat_sessions(
     request: Request, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> ChatSessionPage:
     """List the caller's own conversations. `POST /api/tasks` sends a message to one or begins one."""
-    after = None if cursor is None else http.after(cursor)
+    after = http.after(cursor)
     slug = request.slug(tenant)
     request.check(Role.VIEWER, slug)
     if not request.caller.subject:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from counterfoil.documents import clusters
 from counterfoil.documents.clusters import COUNTED, ClusterEdge, ClusterFilter, ClusterSummary, Sort
-from counterfoil.documents.document_list import DocumentSummary, Place
+from counterfoil.documents.document_list import DocumentSummary
 from counterfoil.documents.three_way_match import ClusterStatus
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
@@ -61,9 +61,7 @@ def list_clusters(  # a query is this many parameters
     cursor: Cursor = None,
 ) -> ClusterPage:
     """Return a page of a tenant's clusters, and the number of clusters of each status."""
-    after: clusters.Cursor | None = None
-    if cursor is not None:
-        after = clusters.Cursor(*(http.after_number if sort == "amount" else http.after)(cursor))
+    after = (http.after_number if sort == "amount" else http.after)(cursor)
     if status is None:
         statuses = tuple(ClusterStatus)
     else:
@@ -75,7 +73,7 @@ def list_clusters(  # a query is this many parameters
         counts = clusters.counts(connection, tenant_id)
     return ClusterPage(
         clusters=list(found.clusters),
-        next=None if found.next is None else http.cursor(found.next.key, found.next.id),
+        next=http.cursor(found.next),
         counts=counts,
     )
 
@@ -182,7 +180,7 @@ class Cluster(BaseModel):
 )
 def show_cluster(request: Request, cluster_id: Id, limit: Limit = PAGE, cursor: Cursor = None) -> Cluster:
     """Return linked documents and their comparison, by the id of the cluster or of any document in it."""
-    after = None if cursor is None else Place(*http.after(cursor))
+    after = http.after(cursor)
     tenant_id, slug, id_ = owned(request, cluster_id)
     with request.database.tenant(tenant_id) as connection:
         found = clusters.show(connection, tenant_id, id_, limit=limit, after=after)
@@ -191,6 +189,6 @@ def show_cluster(request: Request, cluster_id: Id, limit: Limit = PAGE, cursor: 
     record: dict[str, Any] = {
         **found._asdict(),
         "tenant": slug,
-        "next": None if found.next is None else http.cursor(found.next.received_at, found.next.id),
+        "next": http.cursor(found.next),
     }
     return Cluster.model_validate(record)

@@ -24,13 +24,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, S
 from counterfoil import audit
 from counterfoil.db import Connection
 from counterfoil.dead_letters import actions, groups, history, search
-from counterfoil.dead_letters.actions import LONGEST_NOTE, Done, PayloadEdit, Wish
+from counterfoil.dead_letters.actions import Done, PayloadEdit, Wish
 from counterfoil.dead_letters.redaction import redact, without_traceback
 from counterfoil.dead_letters.search import (
     LONGEST_TEXT,
     LONGEST_TYPE,
     STATUSES,
-    DeadLetterCursor,
     DeadLetterFilter,
     Details,
     Entry,
@@ -52,6 +51,7 @@ from functions.admin_api.endpoint import (
     IfMatch,
     IfNoneMatch,
     Limit,
+    Note,
     Routes,
     TenantOrUnassigned,
     unless_known,
@@ -69,10 +69,6 @@ NO_LETTER = "There is no such dead letter."
 
 routes = Routes()
 Pointers = Annotated[list[str], Field(description="JSON pointers (RFC 6901) to hidden values.")]
-Note = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=LONGEST_NOTE, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"),
-]
 States = Annotated[
     list[Status] | None, Query(description="Repeated, or several separated by commas. All states if omitted.")
 ]
@@ -271,7 +267,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
     cursor: Cursor = None,
 ) -> LetterPage:
     """Return a page of a tenant's dead letters."""
-    after = None if cursor is None else DeadLetterCursor(*http.after(cursor))
+    after = http.after(cursor)
     wanted = DeadLetterFilter(
         status=tuple(status or STATUSES),
         task_type=task_type,
@@ -288,7 +284,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
         found = search.page(connection, scope.tenant_id, wanted, limit=limit, after=after, offset=offset)
     return LetterPage(
         letters=[summary(one, scope.slug, request.caller) for one in found.entries],
-        next=None if found.next is None else http.cursor(*found.next),
+        next=http.cursor(found.next),
     )
 
 
@@ -336,13 +332,12 @@ def list_groups(
     limit: Limit = PAGE,
 ) -> LetterGroupPage:
     """Return a page of groups that have letters in one of the states."""
-    after = None if cursor is None else http.after(cursor, str)
+    after = http.after(cursor, str)
     scope = request.scope(tenant)
     wanted = tuple(status or STATUSES)
     with scope.transaction(request.database) as connection:
         found = groups.page(connection, scope.tenant_id, wanted, request.now, limit=limit + 1, after=after)
-    shown = found[:limit]
-    last = shown[-1] if len(found) > limit else None
+    shown, following = http.cut(found, limit, lambda one: (one.last_seen, one.fingerprint))
     return LetterGroupPage(
         groups=[
             LetterGroup.model_validate(
@@ -355,7 +350,7 @@ def list_groups(
             )
             for one in shown
         ],
-        next=None if last is None else http.cursor(last.last_seen, last.fingerprint),
+        next=following,
     )
 
 

@@ -18,7 +18,7 @@ from counterfoil.documents.document_detail import (
     Document,
     DocumentEvent,
 )
-from counterfoil.documents.document_list import STAGES, STATES, DocumentSummary, Place, Wanted
+from counterfoil.documents.document_list import STAGES, STATES, DocumentSummary, Wanted
 from counterfoil.documents.files import File
 from counterfoil.documents.matching import judge
 from counterfoil.documents.structured import DocumentType
@@ -95,7 +95,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
     cursor: Cursor = None,
 ) -> DocumentPage:
     """Return a page of a tenant's documents."""
-    after = None if cursor is None else Place(*http.after(cursor))
+    after = http.after(cursor)
     at = {} if state is None else dict(zip(("stage", "state"), state.split(":"), strict=True))
     wanted = Wanted(type=type_ and type_.value, since=since, until=until, **at)  # type: ignore[arg-type]
     tenant_id, _ = request.tenant(tenant)
@@ -103,7 +103,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
         found = document_list.page(connection, tenant_id, wanted, text=text, limit=limit, after=after)
     return DocumentPage(
         documents=list(found.documents),
-        next=None if found.next is None else http.cursor(found.next.received_at, found.next.id),
+        next=http.cursor(found.next),
     )
 
 

@@ -14,11 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from counterfoil.db import Connection
 from counterfoil.delivery.work import Send
 from counterfoil.documents.mail import holds
-from counterfoil.documents.mail.holds import Decision, DmarcPolicy, HeldMail, Hold, MailCursor
+from counterfoil.documents.mail.holds import Decision, DmarcPolicy, HeldMail, Hold
 from functions.admin_api import http
-from functions.admin_api.api.reviews import LONGEST_NAME, Reason
-from functions.admin_api.auth import Request, Role
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
+from functions.admin_api.auth import LONGEST_ACTOR, Request, Role
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, Note, OneTenant, Routes
 from functions.admin_api.http import ConflictError, responses
 
 routes = Routes()
@@ -57,7 +56,7 @@ class MailDecision(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Reason | None = None
+    reason: Note | None = None
 
 
 class MailDecided(BaseModel):
@@ -83,7 +82,7 @@ def list_mail(
 ) -> HeldMailPage:
     """Return a page of mail that failed DMARC, in one state."""
     tenant_id, slug = request.tenant(tenant)
-    after = None if cursor is None else MailCursor(*http.after(cursor))
+    after = http.after(cursor)
     with request.database.tenant(tenant_id) as connection:
         found = holds.page(connection, tenant_id, hold, after, limit + 1)
     shown, following = http.cut(found, limit, lambda mail: (mail.received_at, mail.id))
@@ -115,7 +114,7 @@ def change_mail_policy(
     """Change a tenant's policy for mail that fails DMARC. It applies to mail that is acquired from now on."""
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing the mail policy", slug, role=Role.ADMIN)
-    by = request.caller.named()[:LONGEST_NAME]
+    by = request.caller.named()[:LONGEST_ACTOR]
     if not request.commit(
         tenant_id,
         lambda connection: holds.set_policy(
@@ -150,7 +149,7 @@ def _decide(
 ) -> MailDecided:
     tenant_id, slug, id_ = request.owned(mail_id, "source", NO_MAIL)
     request.admit("Deciding about mail", slug, tenant_id)
-    decision = Decision(id_, request.caller.named()[:LONGEST_NAME], request.now, asked.reason if asked else None)
+    decision = Decision(id_, request.caller.named()[:LONGEST_ACTOR], request.now, asked.reason if asked else None)
     sends = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, decision))
     if sends is None:
         raise ConflictError("The mail is not on hold: it was released or rejected before.")

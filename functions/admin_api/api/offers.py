@@ -19,7 +19,7 @@ from counterfoil import aws
 from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError
 from counterfoil.offers import pool_list
-from counterfoil.offers.pool_list import MOST_SHARDS, FailedUser, OfferPool, OfferShard, Place, PoolState, Wanted
+from counterfoil.offers.pool_list import MOST_SHARDS, FailedUser, OfferPool, OfferShard, PoolState, Wanted
 from counterfoil.offers.profiles import JobState
 from counterfoil.offers.schedule import NoSuchDateError, NotDueError, UnknownZoneError, requested
 from counterfoil.settings import settings
@@ -120,7 +120,7 @@ def list_pools(  # a query has this many parameters
     limit: Limit = PAGE,
 ) -> OfferPoolPage:
     """Return a page of a tenant's pools, each for one date of one time zone, and their progress."""
-    wanted = Wanted(since, until, timezone, state, None if cursor is None else Place(*http.after(cursor)))
+    wanted = Wanted(since, until, timezone, state, http.after(cursor))
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         found = pool_list.page(connection, tenant_id, wanted, request.now, limit + 1)
@@ -178,9 +178,9 @@ def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
 )
 def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> FailedUsers:
     """Return a page of the users of a pool whose offers failed, and why."""
-    _, after = (None, None) if cursor is None else http.after(cursor)
+    after = http.after(cursor)
     with _pool(request, pool_id) as (connection, tenant_id, pool):
-        found = pool_list.failed(connection, tenant_id, pool, after, limit + 1)
+        found = pool_list.failed(connection, tenant_id, pool, after and after.id, limit + 1)
     shown, following = http.cut(found, limit, lambda one: (pool.offered_at, one.user_id))
     return FailedUsers(users=list(shown), next=following)
 

@@ -39,7 +39,7 @@ from counterfoil.operations.store import (
 )
 from counterfoil.validation import IN_UTC, UNASSIGNED, Moment
 from functions.admin_api import http
-from functions.admin_api.api.dead_letters import LetterSummary, Note, Pointers, hide_secrets, summary
+from functions.admin_api.api.dead_letters import LetterSummary, Pointers, hide_secrets, summary
 from functions.admin_api.auth import ONE_BY_ONE, Caller, Owned, Request, Role, TenantSlug
 from functions.admin_api.endpoint import (
     PAGE,
@@ -48,6 +48,7 @@ from functions.admin_api.endpoint import (
     Id,
     IfMatch,
     Limit,
+    Note,
     OneTenant,
     Routes,
     answer,

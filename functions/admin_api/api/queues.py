@@ -15,7 +15,7 @@ from uuid import UUID
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.circuit_breaker import DESTINATION
 from counterfoil.db import Connection, Database
@@ -37,13 +37,12 @@ from counterfoil.queues import (
 )
 from counterfoil.settings import Queue, settings
 from functions.admin_api.auth import EVERY_TENANT, Request, Role
-from functions.admin_api.endpoint import VERSIONED, IfMatch, OneTenant, Routes, versioned
+from functions.admin_api.endpoint import VERSIONED, IfMatch, Note, OneTenant, Routes, versioned
 from functions.admin_api.http import NotFoundError, required_version, responses
 
 DEPTHS_SECONDS = 3.0
 """Cache TTL of queue depths."""
 ALARMS_SECONDS = 30.0
-LONGEST_REASON = 2000
 T = TypeVar("T")
 
 
@@ -52,12 +51,7 @@ class QueueSwitch(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Annotated[
-        str,
-        StringConstraints(
-            min_length=1, max_length=LONGEST_REASON, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$"
-        ),
-    ]
+    reason: Note
 
 
 class PausedBy(BaseModel):

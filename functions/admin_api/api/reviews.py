@@ -17,14 +17,14 @@ from counterfoil.documents import differences, review
 from counterfoil.documents.differences import Said, Which, Word
 from counterfoil.documents.matching.evidence import Step
 from counterfoil.documents.matching.sql import State
-from counterfoil.documents.review import Answer, Done, Refused, ReviewFilter, Who
+from counterfoil.documents.review import Answer, Done, Refused, ReviewDocument, ReviewFilter, Who
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import Code
 from counterfoil.errors import RejectedRequestError
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT
-from functions.admin_api.auth import Request, Role, item_id
-from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, OneTenant, Routes
+from functions.admin_api.auth import LONGEST_ACTOR, Request, Role, item_id
+from functions.admin_api.endpoint import PAGE, Cursor, Id, Limit, Note, OneTenant, Routes
 from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 routes = Routes()
@@ -33,19 +33,12 @@ MOST_AT_ONCE = 50
 """Candidates that one request may reject."""
 
 
-LONGEST_NAME = 254
-"""Characters of a caller's name that the trail keeps."""
-Reason = Annotated[
-    str, StringConstraints(min_length=1, max_length=2000, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
-]
-
-
 class Deciding(BaseModel):
     """Fields of every decision."""
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Reason | None = None
+    reason: Note | None = None
     supersedes: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
         default=[],
         max_length=MOST_AT_ONCE,
@@ -96,26 +89,10 @@ class Difference(Deciding):
     actual: _Figure | None = None
 
 
-class Paper(BaseModel):
-    """Summary of a document; only the id of a deleted one."""
-
-    id: UUID
-    type: str | None = None
-    file: str | None = None
-    number: str | None = None
-    date: str | None = None
-    seller: str | None = None
-    buyer: str | None = None
-    total: str | None = None
-    missing: list[str] = Field(
-        default=[], description="Expected facts that were not read: number, date, supplier, buyer, total."
-    )
-
-
 class Candidate(BaseModel):
     """A document that another one may belong to."""
 
-    document: Paper
+    document: ReviewDocument
     chance: float
     bits: float
     evidence: list[Step]
@@ -152,7 +129,7 @@ class Review(BaseModel):
     opened_at: datetime
     changed_at: datetime
     closed_at: datetime | None
-    document: Paper
+    document: ReviewDocument
     doubts: list[Doubt]
     decisions: list[Decision]
 
@@ -204,7 +181,7 @@ def list_reviews(  # a query has this many parameters
     limit: Limit = PAGE,
 ) -> ReviewPage:
     """Return a page of the documents in doubt."""
-    after = None if cursor is None else http.after(cursor)
+    after = http.after(cursor)
     if tenant is not None:
         request.check(Role.VIEWER, tenant, "Reading")
     slugs = request.visible_tenants() if tenant is None else [tenant]
@@ -218,11 +195,11 @@ def list_reviews(  # a query has this many parameters
     )
     with request.database.delivery() as connection:
         places = review.places(connection, wanted, limit + 1)
-    found = review.items(request.database, places[:limit])
-    last = places[limit - 1] if len(places) > limit else None
+    shown, following = http.cut(places, limit, lambda place: (place.opened_at, place.document_id))
+    found = review.items(request.database, shown)
     return ReviewPage(
         reviews=[Review.model_validate(item.record) for item in found],
-        next=None if last is None else http.cursor(last.opened_at, last.document_id),
+        next=following,
     )
 
 
@@ -344,7 +321,7 @@ def _decide(
     """
     tenant_id, slug, _ = request.owned(id_, "document", NO_DOCUMENT)
     request.admit("Deciding", slug, tenant_id)
-    who = Who(request.caller.subject[:LONGEST_NAME] or "unknown", asked.reason, asked.supersedes)
+    who = Who(request.caller.subject[:LONGEST_ACTOR] or "unknown", asked.reason, asked.supersedes)
     answer = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, who))
     if isinstance(answer, Refused):
         raise (NotFoundError if answer.why == "gone" else ConflictError)(answer.sentence)

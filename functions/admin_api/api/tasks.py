@@ -113,7 +113,7 @@ def list_tasks(  # a query has this many parameters
     limit: Limit = PAGE,
 ) -> TaskPage:
     """Return a page of a tenant's tasks: the caller's own, or all for an admin."""
-    after = None if cursor is None else http.after(cursor)
+    after = http.after(cursor)
     tenant_id, _ = request.tenant(tenant)
     user = None if request.caller.role >= Role.ADMIN else request.caller.subject
     with request.database.tenant(tenant_id) as connection:

@@ -18,9 +18,8 @@ from counterfoil.documents import tolerances
 from counterfoil.documents.three_way_match import Key, Limits, Tolerance
 from counterfoil.documents.three_way_match.decisions import Found, Proposal
 from counterfoil.documents.three_way_match.tolerances import DEFAULTS, as_json
-from functions.admin_api.api.reviews import Reason
 from functions.admin_api.auth import Request
-from functions.admin_api.endpoint import Routes, TenantPath, answer
+from functions.admin_api.endpoint import Note, Routes, TenantPath, answer
 from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 SECONDS_LEFT = 8.0
@@ -74,7 +73,7 @@ class ToleranceForm(LimitsBody):
     key: Key
     supplier: Scope | None = Field(default=None, description="VAT id or name. Default: every supplier.")
     article: Scope | None = Field(default=None, description="Article number. Default: every article.")
-    reason: Reason | None = None
+    reason: Note | None = None
 
 
 class Acceptance(BaseModel):
@@ -82,7 +81,7 @@ class Acceptance(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Reason | None = None
+    reason: Note | None = None
 
 
 class Recompared(BaseModel):
@@ -173,7 +172,7 @@ def remove_tolerance(
     key: Annotated[Key, Query()],
     supplier: Annotated[Scope | None, Query(description="As it was set.")] = None,
     article: Annotated[Scope | None, Query(description="As it was set.")] = None,
-    reason: Annotated[Reason | None, Query()] = None,
+    reason: Annotated[Note | None, Query()] = None,
 ) -> Response[Recompared]:
     """Remove a tolerance. A more general one applies again."""
     unwanted = Tolerance(key, DEFAULTS[key], supplier, article)

@@ -12,17 +12,16 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from counterfoil.documents import files, removal, upload_list
-from counterfoil.documents.document_list import Place
 from counterfoil.documents.files import File, UploadForm
 from counterfoil.documents.filetype import MAX_FILE_BYTES
 from counterfoil.documents.upload_list import Upload
 from counterfoil.errors import RejectedRequestError
 from counterfoil.settings import settings
-from counterfoil.validation import UNASSIGNED, PrintableText
+from counterfoil.validation import UNASSIGNED
 from functions.admin_api import http
 from functions.admin_api.api.documents import NO_DOCUMENT
 from functions.admin_api.auth import LONGEST_ACTOR, Request, Scope, Slug
-from functions.admin_api.endpoint import PAGE, Cursor, Limit, Routes, TenantOrUnassigned, answer
+from functions.admin_api.endpoint import PAGE, Cursor, Limit, Note, Routes, TenantOrUnassigned, answer
 from functions.admin_api.http import NotFoundError, responses
 
 routes = Routes()
@@ -43,9 +42,7 @@ class UploadRequest(BaseModel):
     replaces: UUID | None = Field(
         default=None, description="A document of the tenant, which is removed when the file has been extracted."
     )
-    reason: Annotated[PrintableText, Field(min_length=1, max_length=2000)] | None = Field(
-        default=None, description="Why the document is replaced."
-    )
+    reason: Note | None = Field(default=None, description="Why the document is replaced.")
 
 
 @routes.post(
@@ -108,7 +105,7 @@ def list_uploads(
         if tenant is not None or cursor is not None:
             raise RejectedRequestError("key cannot be combined with tenant or cursor.")
         return UploadPage(uploads=_of_key(request, key), next=None)
-    after = None if cursor is None else Place(*http.after(cursor))
+    after = http.after(cursor)
     tenant_id, slug = request.scope(tenant)
     if tenant_id is None:
         with request.database.delivery() as connection:
@@ -118,7 +115,7 @@ def list_uploads(
             found = upload_list.page(connection, tenant_id, slug, limit=limit, after=after)
     return UploadPage(
         uploads=list(found.uploads),
-        next=None if found.next is None else http.cursor(found.next.received_at, found.next.id),
+        next=http.cursor(found.next),
     )
 
 

@@ -259,7 +259,7 @@ def list_blocks(
 ) -> BlockedUsers:
     """List the users that this user has blocked. Nothing shows the users that have blocked this one."""
     tenant_id, _ = request.tenant(tenant)
-    id_, after = _id_of(user_id), None if cursor is None else http.after(cursor)
+    id_, after = _id_of(user_id), http.after(cursor)
     with request.database.tenant(tenant_id) as connection:
         found = profiles.blocks(connection, tenant_id, id_, after, limit + 1)
     if found is None:

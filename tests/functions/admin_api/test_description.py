@@ -149,7 +149,7 @@ def _cursor(given: str) -> str:
     at = (NOW, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))[number % 3]
     known = [*_known["job_id"], *_known["session_id"], *_known["document_id"], *_known["letter"]]
     id_ = (known[number // 3 % len(known)], str(UUID(int=number % 2**128)))[number // 2 % 2]
-    return cursor(at, id_)
+    return cursor((at, id_)) or ""
 
 
 def _parameters(query: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:

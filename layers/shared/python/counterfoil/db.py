@@ -124,6 +124,13 @@ def retry_conflicts(action: Callable[[], T]) -> T:
     return action()
 
 
+class PageCursor(NamedTuple):
+    """Position in a list ordered by time and id."""
+
+    at: datetime
+    id: UUID
+
+
 class Opening(NamedTuple):
     """Settings of a new transaction."""
 

@@ -15,11 +15,10 @@ from typing import Any, Literal
 from uuid import UUID
 
 from counterfoil import audit
-from counterfoil.db import Connection, Database
+from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.dead_letters import actions, search
 from counterfoil.dead_letters.actions import LONGEST_NOTE, NoLetterError, NotPendingError, NotRetriableError, Wish
 from counterfoil.dead_letters.search import (
-    DeadLetterCursor,
     DeadLetterFilter,
     Entry,
     Status,
@@ -120,7 +119,7 @@ def _select(connection: Connection, operation: Operation) -> Operation:
     """Select the next dead letters of an operation, whose row is locked. It runs once all are selected."""
     wanted = DeadLetterFilter(**operation.filter or {}).pending.before(operation.requested_at)
     at, last = operation.cursor_at, operation.cursor_id
-    after = None if at is None or last is None else DeadLetterCursor(at, last)
+    after = None if at is None or last is None else PageCursor(at, last)
     values = {"operation": operation.id, "tenant": operation.tenant_id, "selected": operation.selected}
     if wanted.text is not None:
         found = search.page(connection, operation.tenant_id, wanted, limit=SEARCHED, after=after)

@@ -27,10 +27,10 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from counterfoil import audit, aws
-from counterfoil.db import Connection, Database
+from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.dead_letters import search
 from counterfoil.dead_letters.redaction import redact, without_traceback
-from counterfoil.dead_letters.search import ALL_COLUMNS, DeadLetterCursor, DeadLetterFilter, Details
+from counterfoil.dead_letters.search import ALL_COLUMNS, DeadLetterFilter, Details
 from counterfoil.delivery.outbox import TimeLeft
 from counterfoil.errors import ConflictError, InvalidSettingsError, RejectedRequestError
 from counterfoil.http import within
@@ -69,7 +69,7 @@ class Batch(NamedTuple):
     """Letters that are behind one another."""
 
     letters: Sequence[Details]
-    after: DeadLetterCursor
+    after: PageCursor
     """Behind which the next ones are."""
 
 
@@ -87,21 +87,21 @@ ORDER BY dlq_timestamp DESC, job_id DESC
 
 
 def batches(
-    begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: DeadLetterCursor | None = None
+    begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: PageCursor | None = None
 ) -> Iterator[Batch]:
     """A tenant's letters behind a place, the newest first. A batch holds MOST_BYTES of JSON, or one letter.
 
     Raises:
         ConflictError, DatabaseUnavailableError: go on behind the last batch.
     """
-    next_: DeadLetterCursor | None = after
+    next_: PageCursor | None = after
     while True:
         with begin() as connection:
             found, next_ = search.page_cursors(connection, tenant_id, selection, limit=PAGE, after=next_)
-            sizes: dict[UUID, int] = dict(connection.execute(_SIZES, [[place.job_id for place in found]]).fetchall())
+            sizes: dict[UUID, int] = dict(connection.execute(_SIZES, [[place.id for place in found]]).fetchall())
         for few in _portions(found, sizes):
             with begin() as connection:
-                values = {"ids": [place.job_id for place in few], "tenant": tenant_id}
+                values = {"ids": [place.id for place in few], "tenant": tenant_id}
                 letters = [Details(*row) for row in connection.execute(_WHOLE.encode(), values)]
             yield Batch(letters, few[-1])
         if next_ is None:
@@ -109,11 +109,11 @@ def batches(
         yield Batch((), next_)
 
 
-def _portions(found: Sequence[DeadLetterCursor], sizes: Mapping[UUID, int]) -> Iterator[Sequence[DeadLetterCursor]]:
-    few: list[DeadLetterCursor] = []
+def _portions(found: Sequence[PageCursor], sizes: Mapping[UUID, int]) -> Iterator[Sequence[PageCursor]]:
+    few: list[PageCursor] = []
     size = 0
     for place in found:
-        more = sizes.get(place.job_id, 0)
+        more = sizes.get(place.id, 0)
         if few and size + more > MOST_BYTES:
             yield few
             few, size = [], 0
@@ -340,7 +340,7 @@ class _Part(NamedTuple):
     lease: datetime
     file: ExportFile
     letters: int = 0
-    cursor: DeadLetterCursor | None = None
+    cursor: PageCursor | None = None
     is_last: bool = False
     reason: str | None = None
     """Why the export stops."""
@@ -402,7 +402,7 @@ class ExportSteps(Definition):
 
     def _read(
         self, database: Database, operation: Operation, slug: str, time_left: TimeLeft
-    ) -> tuple[bytes, int, DeadLetterCursor | None, bool] | None:
+    ) -> tuple[bytes, int, PageCursor | None, bool] | None:
         """Return the next part: content, number of dead letters, end, and whether it is the last.
 
         None: there was too little time to upload it.
@@ -410,7 +410,7 @@ class ExportSteps(Definition):
         file = ExportFile.of(operation)
         wanted = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)
         at, id_ = operation.cursor_at, operation.cursor_id
-        cursor = None if at is None or id_ is None else DeadLetterCursor(at, id_)
+        cursor = None if at is None or id_ is None else PageCursor(at, id_)
         content, letters = bytearray() if file.parts else bytearray(head(file.format)), 0
         tenant_id = operation.tenant_id
         for batch in batches(lambda: database.tenant(tenant_id), tenant_id, wanted, cursor):
@@ -428,7 +428,7 @@ class ExportSteps(Definition):
         file: ExportFile,
         content: bytes,
         letters: int,
-        cursor: DeadLetterCursor | None,
+        cursor: PageCursor | None,
         is_last: bool,
         time_left: TimeLeft,
     ) -> _Part:

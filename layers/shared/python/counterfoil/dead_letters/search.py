@@ -20,7 +20,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from counterfoil.db import Connection, Database
+from counterfoil.db import Connection, Database, PageCursor
 from counterfoil.delivery.dead_letter import words
 from counterfoil.kinds import KINDS
 from counterfoil.validation import DECEPTIVE, IN_UTC, Moment, PrintableText
@@ -57,9 +57,9 @@ class Entry:
     """Name of the file that the work item processed; None if it processed no file."""
 
     @property
-    def cursor(self) -> "DeadLetterCursor":
-        """DeadLetterCursor in the order of lists."""
-        return DeadLetterCursor(self.dlq_timestamp, self.job_id)
+    def cursor(self) -> PageCursor:
+        """Position in lists."""
+        return PageCursor(self.dlq_timestamp, self.job_id)
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,6 @@ class Details(Entry):
     payload: Mapping[str, Any]
     lineage: Sequence[Mapping[str, Any]]
     """Earlier failures, oldest first."""
-
-
-class DeadLetterCursor(NamedTuple):
-    """DeadLetterCursor of a dead letter in the order of lists: the newest first."""
-
-    dlq_timestamp: datetime
-    job_id: UUID
 
 
 class DeadLetterFilter(BaseModel):
@@ -152,9 +145,7 @@ _CONDITIONS = {
 }
 
 
-def filter_values(
-    tenant_id: UUID | None, wanted: DeadLetterFilter, after: DeadLetterCursor | None = None
-) -> dict[str, Any]:
+def filter_values(tenant_id: UUID | None, wanted: DeadLetterFilter, after: PageCursor | None = None) -> dict[str, Any]:
     """Parameters of `with_conditions`."""
     return {
         "tenant": tenant_id,
@@ -163,8 +154,8 @@ def filter_values(
         "fingerprint": wanted.fingerprint,
         "since": wanted.from_date,
         "until": wanted.to_date,
-        "after_at": after and after.dlq_timestamp,
-        "after_id": after and after.job_id,
+        "after_at": after and after.at,
+        "after_id": after and after.id,
     }
 
 
@@ -230,7 +221,7 @@ class Page(NamedTuple):
 
     entries: Sequence[Entry]
     """The newest first."""
-    next: DeadLetterCursor | None
+    next: PageCursor | None
     """Cursor of the next page; None: this page is the last. A page of a search may be short."""
 
 
@@ -240,7 +231,7 @@ def page(
     wanted: DeadLetterFilter,
     *,
     limit: int,
-    after: DeadLetterCursor | None = None,
+    after: PageCursor | None = None,
     offset: int = 0,
 ) -> Page:
     """Return at most `limit` dead letters behind `after`. Without a text, `offset` skips others behind it.
@@ -266,14 +257,14 @@ def page_cursors(
     wanted: DeadLetterFilter,
     *,
     limit: int,
-    after: DeadLetterCursor | None = None,
-) -> tuple[Sequence[DeadLetterCursor], DeadLetterCursor | None]:
+    after: PageCursor | None = None,
+) -> tuple[Sequence[PageCursor], PageCursor | None]:
     """Return the positions of `page` and its `next`. Without a text, only an index is read."""
     if wanted.text is not None:
         found, following = page(connection, tenant_id, wanted, limit=limit, after=after)
         return [entry.cursor for entry in found], following
     query = _Query(connection, tenant_id, wanted, limit, after)
-    more = [DeadLetterCursor(*row) for row in query.rows(_PAGE, "d.dlq_timestamp, d.job_id", offset=0)]
+    more = [PageCursor(*row) for row in query.rows(_PAGE, "d.dlq_timestamp, d.job_id", offset=0)]
     return more, more[-1] if len(more) == limit else None
 
 
@@ -302,7 +293,7 @@ def _cut(found: Sequence[Entry], limit: int) -> Page:
     return Page(shown, shown[-1].cursor if len(found) > limit else None)
 
 
-def _cursor(entry: Entry) -> DeadLetterCursor:
+def _cursor(entry: Entry) -> PageCursor:
     return entry.cursor
 
 
@@ -363,7 +354,7 @@ class _Query:
     tenant_id: UUID | None
     wanted: DeadLetterFilter
     limit: int
-    after: DeadLetterCursor | None
+    after: PageCursor | None
 
     def rows(self, statement: str, columns: str = "", **values: object) -> list[tuple[Any, ...]]:
         values = {**filter_values(self.tenant_id, self.wanted, self.after), "limit": self.limit, **values}
@@ -375,13 +366,13 @@ class _Query:
     def of_ids(self, ids: Sequence[UUID]) -> list[Entry]:
         return self.entries(_OF_IDS, ids=list(ids)) if ids else []
 
-    def with_words(self, sought: Sequence[str]) -> tuple[list[Entry], DeadLetterCursor | None]:
+    def with_words(self, sought: Sequence[str]) -> tuple[list[Entry], PageCursor | None]:
         """Return dead letters that have all words, and the last cursor read if there are more."""
         if not sought:
             return [], None
         shared: dict[str, list[str]] = dict(self.rows(_GROUPS, sought=list(sought)))
         found = self._of_groups([fingerprint for fingerprint, has in shared.items() if set(has).issuperset(sought)])
-        until: DeadLetterCursor | None = None
+        until: PageCursor | None = None
         for word, is_rare in self._leads(sought, frozenset().union(*shared.values())):
             for most in (RARE,) if is_rare else SCANNED:
                 ids, end = self._having(sought, word, most)
@@ -425,11 +416,11 @@ class _Query:
         leads = [min(own, key=lambda word: frequency.get(word, 0))] if own else list(frequency)
         return [(word, frequency[word] <= RARE) for word in leads if word in frequency]
 
-    def _having(self, sought: Sequence[str], word: str, most: int) -> tuple[list[UUID], DeadLetterCursor | None]:
+    def _having(self, sought: Sequence[str], word: str, most: int) -> tuple[list[UUID], PageCursor | None]:
         """Return dead letters with all words among the newest `most` with `word`, and where it stopped."""
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
-        scanned = [DeadLetterCursor(*row) for row in self.rows(scan, word=word, most=most)]
-        ids = [cursor.job_id for cursor in scanned]
+        scanned = [PageCursor(*row) for row in self.rows(scan, word=word, most=most)]
+        ids = [cursor.id for cursor in scanned]
         others = [other for other in sought if other != word]
         if ids and others:
             lacking = {id_ for (id_,) in self.rows(_LACKING, ids=ids, words=others)}

@@ -15,9 +15,9 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 from pydantic import Field
 
-from counterfoil.db import Connection
+from counterfoil.db import Connection, PageCursor
 from counterfoil.documents import differences, document_list
-from counterfoil.documents.document_list import DocumentSummary, Place
+from counterfoil.documents.document_list import DocumentSummary
 from counterfoil.documents.matching.evidence import Step, waterfall
 from counterfoil.documents.matching.normalise import words
 from counterfoil.documents.three_way_match import ClusterStatus
@@ -73,7 +73,7 @@ class ClusterDetail(NamedTuple):
     documents: Sequence[DocumentSummary]
     """Those received first, first."""
     documents_total: int
-    next: Place | None
+    next: PageCursor | None
     """Where the next page begins; None where there is nothing more."""
     edges: Sequence[ClusterEdge]
     """Of these documents, the strongest."""
@@ -116,7 +116,7 @@ FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
 
 
 def show(
-    connection: Connection, tenant_id: UUID, document_id: UUID, *, limit: int, after: Place | None = None
+    connection: Connection, tenant_id: UUID, document_id: UUID, *, limit: int, after: PageCursor | None = None
 ) -> ClusterDetail | None:
     """The cluster of a document, with at most `limit` of its documents behind `after`; None where it is in none.
 
@@ -128,11 +128,11 @@ def show(
     about: dict[str, Any] = {
         "tenant": tenant_id,
         "cluster": row[0],
-        "after_at": after and after.received_at,
+        "after_at": after and after.at,
         "after_id": after and after.id,
         "most": limit + 1,
     }
-    places = [Place(at, id_) for id_, at in connection.execute(_MEMBERS, about)]
+    places = [PageCursor(at, id_) for id_, at in connection.execute(_MEMBERS, about)]
     shown = [place.id for place in places[:limit]]
     edges, edges_total = _edges(connection, shown)
     others = {end for edge in edges for end in (edge.document_a_id, edge.document_b_id)} - set(shown)
@@ -235,11 +235,8 @@ class ClusterSummary:
     is_being_computed: Annotated[bool, Field(description="Whether the cluster has changed since it was computed.")]
 
 
-class Cursor(NamedTuple):
-    """Position in a list, by the sort's own key."""
-
-    key: datetime | float
-    id: UUID
+Cursor = PageCursor | tuple[float, UUID]
+"""Position in a list, by the sort's own key."""
 
 
 @dataclass(frozen=True)
@@ -308,7 +305,7 @@ def page(
     found = [
         ClusterSummary(id_, slug, ClusterStatus(status), *columns) for id_, slug, status, *columns, _ in rows[:limit]
     ]
-    return Page(found, Cursor(rows[limit - 1][-1], found[-1].id) if len(rows) > limit else None)
+    return Page(found, (rows[limit - 1][-1], found[-1].id) if len(rows) > limit else None)
 
 
 def _statement(
@@ -319,7 +316,7 @@ def _statement(
     conditions = []
     if after is not None:
         conditions.append(_AFTER.format(**order._asdict()))
-        values |= after._asdict()
+        values["key"], values["id"] = after
     if wanted.supplier is not None:
         conditions.append(_SUPPLIER)
         begin = words(wanted.supplier)

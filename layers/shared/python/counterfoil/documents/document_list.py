@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from counterfoil.db import Connection
+from counterfoil.db import Connection, PageCursor
 from counterfoil.documents import files
 from counterfoil.documents.matching.normalise import KINDS, reference
 from counterfoil.documents.structured import ROLES, DocumentType, is_identified
@@ -100,13 +100,6 @@ class DocumentSummary:
     ]
 
 
-class Place(NamedTuple):
-    """Where a page ends, or begins behind."""
-
-    received_at: datetime
-    id: UUID
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Which documents."""
@@ -130,7 +123,7 @@ class Found(NamedTuple):
 
     documents: Sequence[DocumentSummary]
     """The newest first."""
-    next: Place | None
+    next: PageCursor | None
     """Where the next page begins; None where there is nothing more. A page may be short, and another one follow."""
 
 
@@ -239,7 +232,7 @@ def of_ids(
     wanted: Wanted = Wanted(),  # it is frozen
     *,
     limit: int | None = None,
-    after: Place | None = None,
+    after: PageCursor | None = None,
 ) -> list[DocumentSummary]:
     """Of the documents of these ids, those that are wanted, the newest first."""
     if not ids:
@@ -251,11 +244,11 @@ def of_ids(
     return [_summary(row) for row in connection.execute(statement.encode(), values)]
 
 
-def _values(tenant_id: UUID, wanted: Wanted, after: Place | None) -> dict[str, Any]:
+def _values(tenant_id: UUID, wanted: Wanted, after: PageCursor | None) -> dict[str, Any]:
     return {
         "tenant": tenant_id,
         **vars(wanted),
-        "after_at": after and after.received_at,
+        "after_at": after and after.at,
         "after_id": after and after.id,
     }
 
@@ -309,7 +302,7 @@ def page(
     *,
     text: str | None = None,
     limit: int,
-    after: Place | None = None,
+    after: PageCursor | None = None,
 ) -> Found:
     """Return at most `limit` documents after `after`, and files that failed before they became a document.
 
@@ -342,7 +335,7 @@ _FILE_STATES: Mapping[StageName, StageState] = {"source": "failed"}
 
 
 def _failed_files(
-    connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: Place | None
+    connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: PageCursor | None
 ) -> list[DocumentSummary]:
     """Return the next `limit` + 1 failed files whose dead letter is stored.
 
@@ -373,7 +366,7 @@ def _failed_files(
 
 
 def _documents(
-    connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: Place | None
+    connection: Connection, tenant_id: UUID, wanted: Wanted, text: str | None, limit: int, after: PageCursor | None
 ) -> Found:
     if text is not None and (id_ := _id(text)) is not None:
         return _cut(of_ids(connection, tenant_id, [id_], wanted, limit=limit + 1, after=after), limit)
@@ -383,7 +376,7 @@ def _documents(
     lead = None if words is None else _lead(connection, tenant_id, words)
     if words is not None and lead is None:  # no document has one of the words
         return _cut(found, limit)
-    until: Place | None = None
+    until: PageCursor | None = None
     for most in SCANNED if wanted.is_narrow or lead is not None else (limit + 1,):
         ids, until = _walked(connection, tenant_id, wanted, after, most, lead, words or [])
         more = of_ids(connection, tenant_id, ids, wanted, limit=limit + 1)
@@ -399,11 +392,11 @@ def _walked(  # a walk is this many facts
     connection: Connection,
     tenant_id: UUID,
     wanted: Wanted,
-    after: Place | None,
+    after: PageCursor | None,
     most: int,
     lead: str | None,
     words: Sequence[str],
-) -> tuple[list[UUID], Place | None]:
+) -> tuple[list[UUID], PageCursor | None]:
     """The next documents, at most so many, that may be wanted; and where it stopped, if there may be more."""
     values = _values(tenant_id, wanted, after) | {"most": most, "word": lead}
     conditions = " ".join(_CONDITIONS[name] for name in _TIMES if values[name] is not None)
@@ -415,7 +408,7 @@ def _walked(  # a walk is this many facts
         values["others"] = [word for word in words if word != lead]
         places = connection.execute(_WALK_WORD.format(conditions=named).encode(), values).fetchall()
         ids = [id_ for _, id_, has_all in places if has_all]
-    return ids, Place(*places[-1][:2]) if len(places) == most else None
+    return ids, PageCursor(*places[-1][:2]) if len(places) == most else None
 
 
 def _cut(found: Sequence[DocumentSummary], limit: int) -> Found:
@@ -423,8 +416,8 @@ def _cut(found: Sequence[DocumentSummary], limit: int) -> Found:
     return Found(shown, _place(shown[-1]) if len(found) > limit else None)
 
 
-def _place(document: DocumentSummary) -> Place:
-    return Place(document.received_at, document.id)
+def _place(document: DocumentSummary) -> PageCursor:
+    return PageCursor(document.received_at, document.id)
 
 
 # -- words and numbers -----------------------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
+
+from pydantic import Field
 
 from counterfoil import audit
 from counterfoil.audit import Operation
@@ -270,19 +272,20 @@ def places(connection: Connection, wanted: ReviewFilter, limit: int) -> list[Rev
 
 @dataclass(frozen=True)
 class ReviewDocument:
-    """Summary of a document for reviewers."""
+    """Summary of a document for reviewers; only the id of a deleted one."""
 
     id: UUID
-    type: str
-    file: str
-    number: str | None
-    date: str | None
-    seller: str | None
-    buyer: str | None
-    total: str | None
-    """Gross if stated, otherwise net, with the currency."""
-    missing: tuple[str, ...]
-    """Expected facts that were not read."""
+    type: str | None = None
+    file: str | None = None
+    number: str | None = None
+    date: str | None = None
+    seller: str | None = None
+    buyer: str | None = None
+    total: Annotated[str | None, Field(description="Gross if stated, otherwise net, with the currency.")] = None
+    missing: Annotated[
+        tuple[str, ...],
+        Field(description="Expected facts that were not read: number, date, supplier, buyer, total."),
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -336,9 +339,8 @@ class Item:
             "evidence": [asdict(step) for step in waterfall(candidate["evidence"])],
         }
 
-    def _document(self, id_: UUID) -> dict[str, Any]:
-        found = self.documents.get(id_)
-        return {"id": id_} if found is None else asdict(found)
+    def _document(self, id_: UUID) -> ReviewDocument:
+        return self.documents.get(id_, ReviewDocument(id_))
 
 
 def items(database: Database, found: Iterable[ReviewCursor]) -> list[Item]:

@@ -20,9 +20,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from counterfoil.db import Connection
+from counterfoil.db import Connection, PageCursor
 from counterfoil.documents import document_list
-from counterfoil.documents.document_list import Place
 from counterfoil.documents.removal import STAYS
 from counterfoil.documents.structured import ROLES
 
@@ -81,7 +80,7 @@ class Page(NamedTuple):
     """One page of uploads."""
 
     uploads: Sequence[Upload]
-    next: Place | None
+    next: PageCursor | None
     """None on the last page."""
 
 
@@ -138,24 +137,24 @@ class Owned(NamedTuple):
     jobs: Sequence[UUID]
 
 
-def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, after: Place | None = None) -> Page:
+def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, after: PageCursor | None = None) -> Page:
     """Return the documents of up to `limit` uploads of a tenant, in the order of arrival.
 
     Runs in a transaction of the tenant, whose slug is `tenant`.
     """
     rows = connection.execute(_PLACES.encode(), {"tenant": tenant_id, "limit": limit + 1, **_after(after)}).fetchall()
-    shown = [Place(*row) for row in rows[:limit]]
+    shown = [PageCursor(*row) for row in rows[:limit]]
     return Page(of_jobs(connection, tenant, [place.id for place in shown]), shown[-1] if len(rows) > limit else None)
 
 
-def unassigned(connection: Connection, *, limit: int, after: Place | None = None, key: str | None = None) -> Page:
+def unassigned(connection: Connection, *, limit: int, after: PageCursor | None = None, key: str | None = None) -> Page:
     """Return up to `limit` uploads and mails without a tenant, as the delivery role.
 
     A mail that was passed on belongs to its tenants only.
     """
     rows = connection.execute(_UNASSIGNED.encode(), {"key": key, "limit": limit + 1, **_after(after)}).fetchall()
     found = [_upload(None, (*row, *[None] * 14)) for row in rows[:limit]]
-    return Page(found, Place(found[-1].received_at, found[-1].id) if len(rows) > limit else None)
+    return Page(found, PageCursor(found[-1].received_at, found[-1].id) if len(rows) > limit else None)
 
 
 def owners(connection: Connection, bucket: str, keys: Collection[str]) -> list[Owned]:
@@ -169,8 +168,8 @@ def of_jobs(connection: Connection, tenant: str, jobs: Sequence[UUID]) -> list[U
     return [_upload(tenant, row) for row in rows]
 
 
-def _after(place: Place | None) -> dict[str, Any]:
-    return {"after_at": place and place.received_at, "after_id": place and place.id}
+def _after(place: PageCursor | None) -> dict[str, Any]:
+    return {"after_at": place and place.at, "after_id": place and place.id}
 
 
 def _upload(tenant: str | None, row: tuple[Any, ...]) -> Upload:

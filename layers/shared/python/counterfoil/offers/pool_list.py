@@ -8,12 +8,12 @@ delivery role, which sees how many people a shard has and not who they are.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field, JsonValue
 
-from counterfoil.db import Connection
+from counterfoil.db import Connection, PageCursor
 from counterfoil.offers.kinds import OFFERS
 from counterfoil.offers.profiles import JobState, internal_id, withdrawn
 
@@ -56,13 +56,6 @@ class OfferPool:
     ]
 
 
-class Place(NamedTuple):
-    """Where a page ends, or begins behind."""
-
-    offered_at: datetime
-    id: UUID
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Which pools. None: whatever it is."""
@@ -72,7 +65,7 @@ class Wanted:
     """Inclusive: days are meant."""
     timezone: str | None = None
     state: PoolState | None = None
-    after: Place | None = None
+    after: PageCursor | None = None
 
 
 # Whoever was put aside is of another shard, and counts there. A shard of late-comers is on time within an hour.

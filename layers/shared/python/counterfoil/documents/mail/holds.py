@@ -6,14 +6,14 @@ of the job, so the mail is acquired exactly once. Functions run in a transaction
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Annotated, Literal, cast
 from uuid import UUID
 
 from pydantic import Field
 
 from counterfoil import audit
 from counterfoil.audit import Operation
-from counterfoil.db import Connection
+from counterfoil.db import Connection, PageCursor
 from counterfoil.delivery.work import Send, begin
 from counterfoil.documents.mail.message import REFUSALS, Refusal
 
@@ -66,13 +66,6 @@ def set_policy(
     return True
 
 
-class MailCursor(NamedTuple):
-    """Position of the last mail of a page."""
-
-    received_at: datetime
-    id: UUID
-
-
 @dataclass(frozen=True)
 class HeldMail:
     """A mail that failed DMARC."""
@@ -95,7 +88,7 @@ ORDER BY received_at DESC, id DESC LIMIT %(limit)s
 """
 
 
-def page(connection: Connection, tenant_id: UUID, hold: Hold, after: MailCursor | None, limit: int) -> list[HeldMail]:
+def page(connection: Connection, tenant_id: UUID, hold: Hold, after: PageCursor | None, limit: int) -> list[HeldMail]:
     """Return the next mails in this state, the newest first."""
     at, id_ = after or (None, None)
     values = {"tenant": tenant_id, "hold": hold, "at": at, "id": id_, "limit": limit}
