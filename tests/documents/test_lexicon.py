@@ -69,6 +69,20 @@ def test_no_group_of_a_meaning_has_the_users_of_another() -> None:
         assert [entry for entry, count in counted.items() if count > 1] == []
 
 
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [("rechnungs-nr. 17", "rechnungs-nr"), ("rechnungs-nr:17", "rechnungs-nr"), ("rechnungs #17", "rechnungs #")],
+)
+def test_a_number_word_ends_before_the_number(text: str, label: str) -> None:
+    found = lexicon.pattern(["rechnungs *"]).search(text)
+    assert found is not None
+    assert found[0] == label
+
+
+def test_digits_directly_after_a_number_word_are_part_of_the_word() -> None:
+    assert lexicon.pattern(["rechnungs *"]).search("rechnungs-nr17") is None
+
+
 def test_the_layer_packs_the_files() -> None:
     packed = files_under(ROOT / "layers" / "shared", ["python"])
     assert {f"python/counterfoil/documents/lexicon/{file}.toml" for file in FILES} <= packed.keys()
