@@ -330,5 +330,5 @@ def wait_until_blocked(admin: Connection) -> None:
 def test_a_match_of_a_removed_document_says_so(opened: Callable[[Sequence[Paper]], Office]):
     office = opened(CASE)
     remove(office, 0)
-    with pytest.raises(PermanentError, match="not there any more"):
+    with pytest.raises(PermanentError, match="no longer exists"):
         office.match(0)
