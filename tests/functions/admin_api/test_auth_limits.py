@@ -171,6 +171,7 @@ def bulk_bodies(office: Office) -> dict[str, tuple[str, Any]]:
         f"POST {path}/bulk-retry": (f"{path}/bulk-retry", {"filter": {}}),
         f"POST {path}/bulk-resolve": (f"{path}/bulk-resolve", {"filter": {}, "notes": "Mended"}),
         f"POST {path}/bulk-ignore": (f"{path}/bulk-ignore", {"filter": {}, "reason": "A trial"}),
+        "PATCH /api/admin/operations/{operation_id}": (f"/api/admin/operations/{operation}", {"rate": 2}),
         **{
             f"POST /api/admin/operations/{{operation_id}}/{how}": (f"/api/admin/operations/{operation}/{how}", {})
             for how in ("pause", "resume", "cancel")
@@ -269,6 +270,7 @@ def bodies(office: Office, job_id: str, session: str) -> dict[str, tuple[str, An
             "/api/admin/mail/policy",
             {"dmarc_policy": "hold", "previous": "hold"},
         ),
+        "POST /api/admin/offers": ("/api/admin/offers", {"timezone": "UTC", "tenant": "acme"}),
         "POST /api/uploads": ("/api/uploads", {"tenant": "acme", "file_name": "a.pdf"}),
         "POST /api/tasks": ("/api/tasks", {"task_type": "echo", "payload": {}}),
         "POST /api/tasks/{job_id}/cancel": (f"/api/tasks/{job_id}/cancel", {}),

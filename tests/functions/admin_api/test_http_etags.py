@@ -74,6 +74,7 @@ def test_a_change_is_made_whatever_is_known_of_its_answer(ask: Ask, acme: UUID) 
 
 MAKES_SOMETHING = {
     "POST /api/uploads",
+    "POST /api/admin/offers",
     "POST /api/admin/operations",
     "POST /api/tasks",
     *(f"POST /api/admin/dlq/bulk-{word}" for word in ("retry", "resolve", "ignore")),

@@ -312,7 +312,7 @@ _MAX_TEXT = 200
 _MAX_ITEMS = 25
 _MAX_REASONING = 600
 
-PROMPT_VERSION = "matching-1"
+PROMPT_VERSION = "matching-2"
 """Part of the key of each answer. A change of SYSTEM, of cases or of the answer format needs a new version."""
 
 SYSTEM = """\
