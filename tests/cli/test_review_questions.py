@@ -36,7 +36,7 @@ def test_a_question_is_shown_with_its_candidates_and_the_answer(office: Office, 
     scripted.then(answer(CHOICE))
     office.match(2)
     shown = run("questions", office.ids[2])
-    assert "2026-06-01 00:00  the-model  prompt matching-1, temperature 0, 120 tokens in, 30 out" in shown
+    assert "2026-06-01 00:00  the-model  prompt matching-2, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
     assert f"It chose A1, {str(office.ids[0])[-8:]} (high): Both lines are the same." in shown
     assert "<case>" not in shown
@@ -48,7 +48,7 @@ def test_what_was_sent_can_be_sent_again(office: Office, scripted: Server) -> No
     (request,) = scripted.requests
     (question,) = questions(office)
     assert (question["system"], question["user"]) == (request.system, request.user)
-    assert (question["prompt"], question["model"], question["temperature"]) == ("matching-1", "the-model", 0)
+    assert (question["prompt"], question["model"], question["temperature"]) == ("matching-2", "the-model", 0)
     assert question["answer"] == {"matches": [CHOICE]}
     candidates = [(label, paper["id"]) for label, paper in question["candidates"].items()]
     assert candidates == [("A1", str(office.ids[0])), ("A2", str(office.ids[1]))]
