@@ -1,4 +1,4 @@
-# What can be done with this project. Each line calls one thing; everything begins with `setup`, which is quick the second time.
+# Tasks of this project. Every target runs `setup` first, which is fast after the first time.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up down test test-unit soak lint format check bench-extraction bench-splitting bench-matching bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
 PYTHON := python3
@@ -6,15 +6,15 @@ SEED := 1
 SECONDS := 600
 LETTERS := 1000000
 HISTORIES := 10000
-# Folders of tests with databases, clouds, servers or much computation.
+# Test folders with databases, clouds, servers or long computations.
 SLOW := benchmarks e2e fuzz golden infra migrations tools
-# Works without the product, which does not import it.
+# A separate package, which the product does not import.
 PACKAGE := packages/powertools-postgres-idempotency
-# Tests that `make test` runs in a short form: load for 30 seconds, 200 simulated histories, 8 orders of arrival, ...
+# Tests that `make test` runs in a short form: 30 seconds of load, 200 simulated histories, 8 orders of arrival, ...
 SOAK := $(foreach name,chaos offers replay tasks,tests/e2e/test_$(name).py) \
 	tests/tools/simulation/test_simulation.py tests/tools/test_delivery_model.py \
 	tests/documents/matching/test_order_of_arrival.py tests/functions/test_mail_crashes.py
-# Without compiled modules, every process starts several seconds later.
+# Without byte code files, every process starts several seconds later.
 unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## Show this list
@@ -26,19 +26,19 @@ setup:  ## Prepare the environment: .venv and node_modules
 demo: setup  ## Process sample documents in a local cloud and show the results (SEED=1)
 	@.venv/bin/counterfoil demo --seed $(SEED)
 
-up: setup  ## Bring the local cloud up and leave it up
+up: setup  ## Start the local cloud
 	@.venv/bin/counterfoil up
 
-down: setup  ## Take the local cloud down and delete all that it holds
+down: setup  ## Stop the local cloud and delete all its data
 	@.venv/bin/counterfoil down
 
-test: setup  ## Run every test, end-to-end tests on a local cloud of their own among them
+test: setup  ## Run all tests, including end-to-end tests in separate local clouds
 	@.venv/bin/python -m pytest --numprocesses auto
 
-test-unit: setup  ## Run the quick tests: no database, no cloud, nothing that takes a second
+test-unit: setup  ## Run the fast tests: no database, no cloud, nothing slower than a second
 	@.venv/bin/python -m pytest --numprocesses 2 -m "not database and not slow" $(SLOW:%=--ignore=tests/%) --ignore=packages
 
-soak: setup  ## Run the tests under load and kills (SECONDS=600 for each), and the simulation (HISTORIES=10000)
+soak: setup  ## Run load and crash tests (SECONDS=600 each), and the simulation (HISTORIES=10000)
 	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) COUNTERFOIL_HISTORIES=$(HISTORIES) COUNTERFOIL_ORDERS=40 .venv/bin/python -m pytest $(SOAK)
 
 lint: setup  ## Check style, types, import contracts, spelling and dependencies
@@ -51,38 +51,38 @@ lint: setup  ## Check style, types, import contracts, spelling and dependencies
 	@cd tools && ../.venv/bin/deptry .
 	@cd $(PACKAGE) && $(CURDIR)/.venv/bin/mypy && $(CURDIR)/.venv/bin/deptry .
 
-format: setup  ## Put the code into its format
+format: setup  ## Format the code
 	@.venv/bin/ruff format
 
-check: lint test  ## Everything that has to hold before a change is handed in
+check: lint test  ## Run all checks required before a change is submitted
 
-bench-extraction: setup  ## Measure what is read from pages against the XML inside hybrid PDFs (DATA=folder)
+bench-extraction: setup  ## Compare extraction from pages with the XML in hybrid PDFs (DATA=folder)
 	@.venv/bin/python -m tests.benchmarks.extraction $(DATA)
 
-bench-splitting: setup  ## Measure how files of many documents are taken apart, on real PDFs glued at random (DATA=folder)
+bench-splitting: setup  ## Measure splitting of files with several documents, on random combinations of real PDFs (DATA=folder)
 	@.venv/bin/python -m tests.benchmarks.splitting $(DATA)
 
-bench-matching: setup  ## Measure matching on labelled sets, beside others (DATA=folder), and among a million documents
+bench-matching: setup  ## Measure matching on labeled sets, next to other tools (DATA=folder), and among a million documents
 	@.venv/bin/python -m tests.benchmarks.matching $(DATA)
 	@.venv/bin/python -m tests.benchmarks.scale
 
-bench-dead-letters: setup  ## Ask for pages, searches and groups of ten million dead letters that are made up, and export a million
+bench-dead-letters: setup  ## Measure lists, searches, groups and exports of ten million generated dead letters
 	@.venv/bin/python -m tests.benchmarks.dead_letters
 
-bench-bulk-retry: setup  ## Try a million dead letters again while those who do it are killed (LETTERS=1000000)
+bench-bulk-retry: setup  ## Retry a million dead letters while processes are killed (LETTERS=1000000)
 	@.venv/bin/python -m tests.benchmarks.bulk_retry --letters $(LETTERS)
 
-bench-offers: setup  ## Compute offers of 100,000 people beside plain Python and SQL; then a day of a million, stored
+bench-offers: setup  ## Compute offers of 100,000 people, next to plain Python and SQL, and store a day of a million
 	@.venv/bin/python -m tests.benchmarks.offers
 	@.venv/bin/python -m tests.benchmarks.offers_day
 
-bench-console: setup  ## Load the console in a browser that has nothing of it yet; then ask what its open pages ask
+bench-console: setup  ## Load the console in a browser with an empty cache, then poll like its open pages
 	@.venv/bin/python -m tests.benchmarks.console
 	@.venv/bin/python -m tests.benchmarks.polled
 
-fuzz: setup  ## Feed every parser of foreign bytes with what a fuzzer makes up (SECONDS=600 for each)
+fuzz: setup  ## Fuzz every parser of external data (SECONDS=600 each)
 	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS)
 
-clean:  ## Delete everything that was made
+clean:  ## Delete all generated files
 	@test ! -x .venv/bin/counterfoil || .venv/bin/counterfoil down
 	@rm -rf build cdk.out node_modules .venv

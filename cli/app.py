@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the table: where it is, and the line about it in the help, which begins its docstring too."""
+    """A command of the table: its module, and its help summary, the first line of its docstring."""
 
     target: str
     summary: str
@@ -21,11 +21,13 @@ class Command:
 CLOUD, WORK, TASKS = "The local cloud", "Documents", "Tasks"
 READ, ACCOUNT = "Without a cloud", "A real account"
 COMMANDS = {
-    "up": Command("cli.local.commands:up", "Bring the local cloud up and deploy the app into it.", CLOUD),
-    "down": Command("cli.local.commands:down", "Take the local cloud down and delete all that it holds.", CLOUD),
-    "status": Command("cli.local.commands:status", "Show whether the local cloud is up, and what waits in it.", CLOUD),
+    "up": Command("cli.local.commands:up", "Start the local cloud and deploy the app into it.", CLOUD),
+    "down": Command("cli.local.commands:down", "Stop the local cloud and delete all its data.", CLOUD),
+    "status": Command(
+        "cli.local.commands:status", "Show whether the local cloud is running, and its pending messages.", CLOUD
+    ),
     "console": Command(
-        "cli.local.console:console", "Show where the console of the local cloud is, and who may sign in.", CLOUD
+        "cli.local.console:console", "Show the URL of the local cloud's console, and who may sign in.", CLOUD
     ),
     "demo": Command("tools.demo.command:demo", "Process sample documents and show the results.", CLOUD),
     "replay": Command("tools.replay.command:replay", "Replay many invoices in one file, few at once.", CLOUD),
@@ -36,48 +38,48 @@ COMMANDS = {
     ),
     "people": Command("cli.commands.people:app", "Invite people, and change their roles and tenants.", WORK),
     "ingest": Command(
-        "cli.commands.ingest:ingest", "Upload files for a tenant, or mail for the tenants that it names.", WORK
+        "cli.commands.ingest:ingest", "Upload files for a tenant, or mail for its recipients' tenants.", WORK
     ),
     "documents": Command(
         "cli.commands.documents:app",
-        "Show the state of every upload; list, show, delete and replace documents.",
+        "Show uploads; list, show, delete and replace documents.",
         WORK,
     ),
     "clusters": Command(
         "cli.commands.clusters:app",
-        "List clusters by status: what needs a person. Show one with its variances, accept or dispute them.",
+        "List clusters by status. Show one with its variances; accept or dispute them.",
         WORK,
     ),
     "mail": Command("cli.commands.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
-    "review": Command("cli.commands.review:app", "Decide what matching left in doubt, or decided wrongly.", WORK),
+    "review": Command("cli.commands.review:app", "Decide about ambiguous matches, and correct wrong ones.", WORK),
     "reprocess": Command(
         "cli.commands.reprocess:reprocess",
-        "Extract or match a tenant's documents again, after a release that changes the results.",
+        "Extract or match a tenant's documents again, for example after a release.",
         WORK,
     ),
     "tasks": Command("cli.commands.tasks:app", "Submit tasks for the workers; show, list and cancel them.", TASKS),
-    "chat": Command("cli.commands.chat:talk", "Talk to the language model, message by message.", TASKS),
+    "chat": Command("cli.commands.chat:talk", "Chat with the language model.", TASKS),
     "offers": Command(
-        "cli.commands.offers:app", "List the daily offers by date and time zone, and queue those of a date.", TASKS
+        "cli.commands.offers:app", "List daily offers by date and time zone; queue the offers of a date.", TASKS
     ),
     "dlq": Command(
-        "cli.commands.dlq:app", "Find, show, retry, settle and export dead letters, which are failed work.", TASKS
+        "cli.commands.dlq:app", "Find, show, retry, close and export dead letters (failed work items).", TASKS
     ),
     "operations": Command(
         "cli.commands.operations:app",
-        "List operations on dead letters and documents; show and steer one, and change its rate.",
+        "List operations on dead letters and documents; show, pause, resume or cancel one.",
         TASKS,
     ),
-    "queues": Command("cli.commands.queues:app", "Show depth and work of the queues; pause and resume them.", TASKS),
+    "queues": Command("cli.commands.queues:app", "Show queue depths and outcomes; pause and resume queues.", TASKS),
     "audit": Command("cli.commands.audit:app", "Verify that the audit trail is unchanged.", TASKS),
-    "openapi": Command("cli.local.openapi:openapi", "Print the description of the HTTP API, OpenAPI 3.1.", READ),
+    "openapi": Command("cli.local.openapi:openapi", "Print the OpenAPI 3.1 description of the HTTP API.", READ),
     "login": Command("cli.commands.login:login", "Sign in to a deployment with the browser.", ACCOUNT),
     "logout": Command("cli.commands.login:logout", "Revoke and delete a stored login.", ACCOUNT),
-    "cdk": Command("cli.local.deployment:app", "Run the CDK command line: for a real account.", ACCOUNT),
-    "extract": Command("tools.extract:extract", "Read documents from files and show their fields.", READ),
+    "cdk": Command("cli.local.deployment:app", "Run the CDK command line for a real account.", ACCOUNT),
+    "extract": Command("tools.extract:extract", "Extract documents from files and show their fields.", READ),
     "simulate": Command(
         "tools.simulation.command:simulate",
-        "Try delivery in simulated worlds, where messages come twice and processes die.",
+        "Simulate delivery with duplicate messages, crashes and outages.",
         READ,
     ),
     "evaluate": Command(
@@ -88,10 +90,10 @@ COMMANDS = {
 
 
 class _LazyGroup(TyperGroup):
-    """Knows names and summaries of its commands; imports the one that is called. So `--help` takes no time."""
+    """A group that knows names and summaries of its commands, and imports only the called one."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` begins with, imported now."""
+        """Return the command that `args` starts with, imported now."""
         command = COMMANDS.get(args[0])
         if command is not None:
             self.commands[args[0]] = _imported(command.target, args[0])
@@ -135,9 +137,9 @@ def counterfoil(
         ),
     ] = None,
 ) -> None:
-    """Match business documents: invoices, orders, delivery notes and their kin.
+    """Match business documents: invoices, orders, delivery notes and related types.
 
-    What is made for machines (--json) goes to standard output, what is made for people is shown beside it.
-    Exit codes: 0 all well, 1 something came out otherwise than wanted, 2 wrong call, 3 no local cloud, 130 interrupted.
+    Output for programs (--json) goes to standard output, messages for people to standard error. Exit codes: 0 success,
+    1 an unexpected result, 2 wrong usage, 3 no local cloud, 130 interrupted.
     """
     context.obj = local

@@ -1,8 +1,8 @@
-"""The HTTP API as commands ask it: the local cloud's, or that of a deployment on AWS.
+"""Client of the HTTP API, of the local cloud or of a deployment on AWS.
 
-The environment names a deployment, `COUNTERFOIL_URL`, and holds an ID token of its issuer, `COUNTERFOIL_TOKEN`, whose
-roles apply. Without a token, a stored login is used (`counterfoil login`), by default the last one. Without a login, a
-command signs in to the local cloud (`cli.local.sign_in`), as an admin of all tenants.
+The environment selects a deployment with `COUNTERFOIL_URL`, and contains an ID token of its issuer in
+`COUNTERFOIL_TOKEN`, whose roles apply. Without a token, a stored login is used (`counterfoil login`), by default the
+last one. Without a login, a command signs in to the local cloud (`cli.local.sign_in`) as an admin of all tenants.
 """
 
 import getpass
@@ -19,36 +19,36 @@ import typer
 from cli import ids
 from cli.failures import CommandError, UsageError
 
-URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of variables
+URL, TOKEN = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of environment variables
 PATIENCE = 60.0
-"""Seconds for an answer: in the local cloud, the first one waits for a process to start."""
+"""Timeout of a response in seconds: in the local cloud, the first one waits for a process to start."""
 AWAY_SECONDS = 300.0
-"""For how long who waits asks again."""
+"""Seconds for which a waiting command retries."""
 PAGE = 100
-"""The most that a page has."""
+"""Maximum items per page."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 READER = "counterfoil"
-"""Who looks, where the system does not know its user."""
+"""Person for reads, if the system does not know its user."""
 UNASSIGNED = "-"
 """Slug of dead letters without a tenant."""
 PROBLEM = "application/problem+json"
 LONGEST_NAME, LONGEST_REASON = 254, 2000
-"""Characters of the audit trail."""
+"""Maximum characters in the audit trail."""
 Kind = Literal["letter", "operation", "group", "task", "document"]
 T = TypeVar("T")
 Query = Mapping[str, Any]
 
 
 class NotAllowedError(UsageError):
-    """Who asks may not see or do it."""
+    """The caller lacks a permission."""
 
 
 class TooOftenError(UsageError):
-    """It is asked too often."""
+    """The rate limit is exceeded."""
 
 
 class NotNowError(CommandError):
-    """The API cannot answer just now."""
+    """The API is temporarily unavailable."""
 
 
 class Bearer(httpx.Auth):
@@ -65,11 +65,11 @@ class Bearer(httpx.Auth):
 
 @dataclass(frozen=True)
 class Api:
-    """The API of one deployment, asked as one person."""
+    """The API of one deployment, for one person."""
 
     client: httpx.Client
     name_of: Callable[[str], str] = str
-    """What people call whoever has this subject."""
+    """Returns the displayed name of a subject."""
 
     def send(
         self, method: str, path: str, *, query: Query | None = None, body: object = None, seen: int = -1
@@ -77,15 +77,15 @@ class Api:
         """Return a successful response. `seen` is the version to change.
 
         Raises:
-            UsageError: the API refuses the request; the message gives the reason.
-            CommandError: it cannot answer.
+            UsageError: the API rejects the request; the message states the reason.
+            CommandError: the API is unavailable.
         """
         given = {name: _written(value) for name, value in (query or {}).items() if value is not None}
         headers = {} if seen < 0 else {"If-Match": f'"{seen}"'}
         try:
             answer = self.client.request(method, path, params=given, json=body, headers=headers)
         except httpx.TimeoutException:
-            raise NotNowError("The API has not answered in time, and may have done it all the same.") from None
+            raise NotNowError("The API timed out. The change may have been applied; check before retrying.") from None
         except httpx.HTTPError as error:
             raise NotNowError(f"The API does not answer: {type(error).__name__}.") from None
         _check(answer)
@@ -134,24 +134,26 @@ class Api:
         return [*found, UNASSIGNED] if unassigned and pages[0]["unassigned"] else found
 
     def one_tenant(self, slug: str | None) -> str:
-        """The tenant that is named, or the only one.
+        """Return the given tenant, or the only one.
 
         Raises:
-            UsageError: there is none, or it has to be said which.
+            UsageError: no tenant exists, or several do.
         """
         found = self.tenants(slug)
         if not found:
-            raise UsageError("There is no tenant yet: counterfoil tenants add acme")
+            raise UsageError("No tenant exists. To add one: counterfoil tenants add acme")
         if len(found) > 1:
             shown = ", ".join(found[:10]) + (", ..." if len(found) > 10 else "")
-            raise UsageError(f"Say for whom, with --tenant: {shown}")
+            raise UsageError(f"Choose a tenant with --tenant: {shown}")
         return found[0]
 
     def named(self, kind: Kind, text: str, list_: str) -> str:
-        """The id that this is, or the end of; of a group, the fingerprint. `list_` is the command that shows them.
+        """Return the full id for an id or its end; for a group, the fingerprint.
+
+        `list_` is the command that lists them.
 
         Raises:
-            UsageError: there is none, or more than one.
+            UsageError: no id matches, or several do.
         """
         part = text.strip().lower()
         if ids.WHOLE.fullmatch(part) and kind != "group":
@@ -169,11 +171,11 @@ class Api:
 
 
 def reach(context: typer.Context, by: str | None = None) -> Api:
-    """The API that a command asks, until it ends; in the local cloud as who `by` is, or as the system's user.
+    """Return the API for a command until it ends; in the local cloud as `by`, or as the system's user.
 
     Raises:
-        CloudError: the local cloud is not up.
-        UsageError: what the environment says of a deployment cannot be used, or is not all that is said.
+        CloudError: the local cloud is not running.
+        UsageError: the environment's settings for a deployment are invalid or incomplete.
     """
     url, local = os.environ.get(URL), context.obj
     if url is not None and local is not None:
@@ -196,7 +198,7 @@ def reach(context: typer.Context, by: str | None = None) -> Api:
 
 
 def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
-    """Return address and authentication for `url` or for the last login. None: there is no login."""
+    """Return address and authentication for `url` or for the last login; None without a login."""
     from cli.logins import Logins, StoredLogin  # imports this module
 
     if url is not None:
@@ -218,13 +220,13 @@ def after(
     sleep: Callable[[float], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """What `look` finds in so many seconds, of something that goes on by itself.
+    """Return the first result of `look` after waiting some seconds.
 
-    An API that cannot answer then, or that is asked too often, is asked again for AWAY_SECONDS.
+    If the API is unavailable or the rate limit is exceeded, it retries for AWAY_SECONDS.
 
     Raises:
-        NotNowError, TooOftenError: it did not answer in all that time.
-        and as `look`.
+        NotNowError, TooOftenError: it did not respond in that time.
+        Other errors of `look`.
     """
     sleep(seconds)
     began = clock()
@@ -253,7 +255,7 @@ def read(answer: httpx.Response, *names: str) -> dict[str, Any]:
 
 
 def _check(answer: httpx.Response) -> None:
-    if answer.status_code == 401:  # no token is told
+    if answer.status_code == 401:  # the message must not contain the token
         raise UsageError(
             "The API does not take the token: it has expired, or is not an ID token of its issuer. "
             f"Run 'counterfoil login', or renew {TOKEN}."
@@ -272,7 +274,7 @@ def _check(answer: httpx.Response) -> None:
 
 
 def _sentence(answer: httpx.Response) -> str:
-    """Return the reason of a refusal by the API or by its gateway."""
+    """Return the reason of a rejection by the API or by its gateway."""
     try:
         if answer.headers.get("Content-Type", "").startswith(PROBLEM):
             return str(read(answer, "detail")["detail"])
@@ -293,10 +295,10 @@ def _written(value: Any) -> Any:
 
 
 def address(url: str, name: str) -> str:
-    """Return the address of an API in one spelling, given that of the API or of its console.
+    """Return the normalized address of an API, given that of the API or of its console.
 
     Raises:
-        UsageError: a token must not be sent there. `name` says where the address comes from.
+        UsageError: a token must not be sent there. `name` is the source of the address.
     """
     parts = httpx.URL(url.strip()) if is_private(url.strip()) else None
     if parts is None or parts.userinfo or parts.query or parts.fragment:
@@ -323,7 +325,7 @@ def _token() -> str:
 
 
 def user() -> str:
-    """The name of the system's user.
+    """Return the name of the system's user.
 
     Raises:
         UsageError: the system does not know it.

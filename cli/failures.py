@@ -1,11 +1,11 @@
-"""What can go wrong for whoever uses the command line: always a sentence and an exit code, never a traceback.
+"""Errors of the command line: always a message and an exit code, never a traceback.
 
 | exit code | meaning |
 |---|---|
-| 0 | everything is as asked for |
-| 1 | the command ran, and what came out is not what was wanted: a file failed, a document is not where it belongs |
-| 2 | the command was called wrongly: an unknown option, tenant or file |
-| 3 | there is no local cloud, or it could not be brought up |
+| 0 | success |
+| 1 | the command ran with an unexpected result: a file failed, a document is not in the expected state |
+| 2 | wrong usage: an unknown option, tenant or file |
+| 3 | the local cloud does not exist or could not start |
 | 4 | a defect in Counterfoil itself |
 | 130 | interrupted |
 """
@@ -15,7 +15,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """How the command ended, for scripts."""
+    """Exit code of a command, for scripts."""
 
     OK = 0
     UNWANTED = 1
@@ -26,18 +26,18 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot do what was asked. The sentence says why, and the way out."""
+    """A command failed. The message states the reason and what to do next."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.UNWANTED
 
 
 class UsageError(CommandError):
-    """The command was called with something that does not exist or does not fit."""
+    """An argument does not exist or is invalid."""
 
     exit_code = ExitCode.USAGE
 
 
 class CloudError(CommandError):
-    """The local cloud is not up, or cannot be brought up."""
+    """The local cloud is not running, or cannot start."""
 
     exit_code = ExitCode.NO_CLOUD

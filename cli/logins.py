@@ -20,7 +20,7 @@ from cli.client import PATIENCE, NotNowError
 from cli.failures import CommandError, UsageError
 
 LEAST_SECONDS = 60
-"""Remaining lifetime below which a token is refreshed."""
+"""Minimum remaining lifetime of a token before it is refreshed."""
 _JWT = re.compile(r"[\w-]+\.([\w-]+)\.[\w-]+", re.ASCII)
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
@@ -56,7 +56,7 @@ class Tokens(BaseModel):
 
 
 class Login(Tokens):
-    """One login, with all that its refresh needs."""
+    """A login, with the data needed to refresh it."""
 
     client: str
     token_endpoint: str
@@ -76,7 +76,7 @@ class Logins(BaseModel):
 
     @classmethod
     def read(cls) -> "Logins":
-        """Read the stored logins, none if the file is missing.
+        """Read the stored logins; none if the file is missing.
 
         Raises:
             CommandError: the file is damaged.
@@ -90,7 +90,7 @@ class Logins(BaseModel):
 
 
 class RefusedError(CommandError):
-    """The issuer refuses a request."""
+    """The issuer rejected a request."""
 
 
 class StoredLogin(httpx.Auth):
@@ -104,7 +104,7 @@ class StoredLogin(httpx.Auth):
 
         Raises:
             UsageError: the user must log in again.
-            CommandError: the issuer cannot answer, or the new token cannot be stored.
+            CommandError: the issuer is unavailable, or the new token cannot be stored.
         """
         if self._login.expires_soon(self._now()):
             self._login = _refreshed(self._url, self._now())
@@ -114,7 +114,7 @@ class StoredLogin(httpx.Auth):
 
 @contextmanager
 def changed() -> Iterator[Logins]:
-    """Change the stored logins while other commands wait.
+    """Change the stored logins under a lock.
 
     Raises:
         CommandError: the file is damaged, or cannot be written.
@@ -141,7 +141,7 @@ def changed() -> Iterator[Logins]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file in one step. Only its owner can read it, from its creation on."""
+    """Replace a file atomically. Only its owner can ever read it."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates it with mode 0600
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -156,8 +156,8 @@ def request_tokens(endpoint: str, form: Mapping[str, str]) -> Tokens:
     """Request tokens from a token endpoint.
 
     Raises:
-        RefusedError: the issuer refuses the code or the refresh token.
-        CommandError: the issuer cannot answer, or returns no ID token.
+        RefusedError: the issuer rejected the code or the refresh token.
+        CommandError: the issuer is unavailable, or returned no ID token.
     """
     answer = post(endpoint, form)
     try:
@@ -172,8 +172,8 @@ def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
     """Return a successful response of an issuer.
 
     Raises:
-        RefusedError: the issuer refuses the request.
-        NotNowError: the issuer cannot answer.
+        RefusedError: the issuer rejected the request.
+        NotNowError: the issuer is unavailable.
     """
     host = httpx.URL(endpoint).host
     try:
@@ -221,7 +221,7 @@ def _refreshed(url: str, now: float) -> Login:
 
 def _path() -> Path:
     base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    if not base.is_absolute():  # the specification ignores relative paths
+    if not base.is_absolute():  # the XDG specification ignores relative paths
         base = Path.home() / ".config"
     return base / "counterfoil" / "logins.json"
 

@@ -1,4 +1,4 @@
-"""The entry point of `counterfoil`, and the one place where errors become sentences and exit codes."""
+"""Entry point of `counterfoil`, which turns errors into messages and exit codes."""
 
 import errno
 import os
@@ -12,10 +12,8 @@ from cli.failures import CommandError, ExitCode
 
 
 def run() -> None:
-    """Run the command line. Every failure becomes a sentence and an exit code."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_DFL
-    )  # Ctrl-C while modules are imported: there is nothing to clear away yet
+    """Run the command line. Every failure becomes a message and an exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during imports: no cleanup is needed yet
     try:
         from cli.app import app
 
@@ -28,7 +26,7 @@ def run() -> None:
     except OSError as error:
         _fail(_sentence(error), ExitCode.UNWANTED)
     except Exception as error:  # noqa: BLE001 - the last resort: users get a sentence, maintainers the traceback
-        errors = sys.modules.get("counterfoil.errors")  # commands that only ask the API never import it
+        errors = sys.modules.get("counterfoil.errors")  # commands that only use the API never import it
         if errors is not None and isinstance(error, errors.CounterfoilError):
             _fail(str(error), ExitCode.UNWANTED)
         _fail(f"Counterfoil has failed unexpectedly. Please report it with this file: {_report()}", ExitCode.DEFECT)

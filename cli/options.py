@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -9,7 +9,7 @@ from cli.failures import UsageError
 
 
 def moment(text: str) -> datetime:
-    """Read a time as the API does: UTC unless it names an offset.
+    """Parse a time like the API: UTC unless it has an offset.
 
     Raises:
         UsageError: it is invalid.

@@ -1,4 +1,4 @@
-"""How the command line speaks: tables and JSON on standard output, progress and remarks on standard error."""
+"""Output of the command line: results on standard output, progress and notes on standard error."""
 
 import json
 import re
@@ -22,14 +22,14 @@ DONE = Text("✓", "green")
 FAILED = Text("✗", "red")
 BARS = " ▁▂▃▄▅▆▇█"
 NARROWEST = 100
-"""Columns of a page that is no terminal: a table in a file need not be folded."""
+"""Minimum width without a terminal, so that tables in a file are not wrapped."""
 
 
 class Screen(Console):
-    """A console that shows control characters of what it is given as such: documents give a terminal no commands."""
+    """A console that escapes control characters in data, so that documents cannot control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """The segments of what is to be shown, without the control characters that are not the console's own."""
+        """Yield the segments to display, without control characters from data."""
         for segment in super().render(renderable, options):
             harmless = segment.control or all(letter.isprintable() or letter == "\n" for letter in segment.text)
             yield segment if harmless else Segment(_harmless(segment.text), segment.style)
@@ -43,23 +43,23 @@ def _harmless(text: str) -> str:
 
 
 def page() -> Console:
-    """Standard output, for tables."""
+    """Return the console of standard output, for tables."""
     width = None if sys.stdout.isatty() else max(NARROWEST, Console().width)
     return Screen(width=width, highlight=False, markup=False)
 
 
 def aside() -> Console:
-    """Standard error, for progress and remarks."""
+    """Return the console of standard error, for progress and notes."""
     return Screen(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on standard output."""
+    """Print a JSON value to standard output."""
     sys.stdout.write(_json(value))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """One JSON value in a file, whose folder is made."""
+    """Write a JSON value to a file, and create its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_json(value), encoding="utf-8")
 
@@ -70,10 +70,10 @@ def _json(value: Any) -> str:
 
 
 class Checklist:
-    """Steps that are done one after the other, each with the time that it took; on a terminal the current one moves."""
+    """Sequential steps with their durations. On a terminal, the current step is animated."""
 
     def __init__(self) -> None:
-        """Nothing is shown before the first step."""
+        """Create it without output."""
         self._console = aside()
         self._progress = Progress(
             SpinnerColumn(),
@@ -90,18 +90,18 @@ class Checklist:
         self._task: TaskID | None = None
 
     def begin(self, title: str) -> None:
-        """A step begins; the one before it has ended well."""
+        """Start a step. The previous one has succeeded."""
         self._finish(DONE)
         self._title, self._began = title, time.monotonic()
         self._task = self._progress.add_task(title, total=None)
 
     def progress(self, done: int, of: int) -> None:
-        """The step that is under way has come so far."""
+        """Update the progress of the current step."""
         if self._task is not None:
             self._progress.update(self._task, completed=done, total=of)
 
     def note(self, sentence: str) -> None:
-        """Something that people should know."""
+        """Print a note for people."""
         self._console.print(f"{sentence}.", style="yellow")
 
     def _finish(self, sign: Text) -> None:
@@ -113,7 +113,7 @@ class Checklist:
 
     @contextmanager
     def shown(self) -> Iterator["Checklist"]:
-        """Show the steps of the block. The last one has ended well when the block ends without an exception."""
+        """Show the steps of the block. The last one has succeeded when the block ends without an exception."""
         with self._progress:
             try:
                 yield self
@@ -124,12 +124,15 @@ class Checklist:
 
 
 class Counters:
-    """Bars for the stages that a known number of things goes through; plain lines, now and then, without a terminal."""
+    """Progress bars for the stages of a known number of items.
+
+    Occasional plain lines without a terminal.
+    """
 
     LINE_SECONDS = 5
 
     def __init__(self, names: Sequence[str], total: int) -> None:
-        """A bar for each name, of `total` each."""
+        """Create a bar for each name, with `total` items each."""
         self._console = aside()
         self._names, self._total = names, total
         self._progress = Progress(
@@ -144,7 +147,7 @@ class Counters:
         self._line, self._next = "", 0.0
 
     def show(self, counts: Sequence[int]) -> None:
-        """They have come so far."""
+        """Update the counts."""
         for task, count in zip(self._tasks, counts, strict=True):
             self._progress.update(task, completed=count)
         line = ", ".join(f"{name} {count}/{self._total}" for name, count in zip(self._names, counts, strict=True))
@@ -154,7 +157,7 @@ class Counters:
             self._line, self._next = line, time.monotonic() + self.LINE_SECONDS
 
     def __enter__(self) -> "Counters":
-        """Begin to show."""
+        """Start the display."""
         self._progress.start()
         return self
 
@@ -176,7 +179,7 @@ def of_tenants(whose: Sequence[str], *columns: Column) -> tuple[Table, Callable[
 
 
 def label(type_: str | None) -> str:
-    """A type of document in words."""
+    """Return the name of a document type."""
     return (type_ or "").replace("_", " ")
 
 

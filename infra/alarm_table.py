@@ -1,7 +1,7 @@
 """The table of alarms: metric, threshold and severity of each. It imports no CDK.
 
-A new alarm is one value here and one section of docs/operations.md under its name. Those about the health of a function
-or a dead-letter queue are in the row of their worker (`infra.worker_table.Alarm`).
+A new alarm is one value here, one page in docs/runbook under its name, and one line in the table of its README. Alarms
+about the health of a function or a dead-letter queue are in the row of their worker (`infra.worker_table.Alarm`).
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from infra.worker_table import Row
 
 NAMESPACE = "Counterfoil"
 LEAST_ENDED = 20
-"""Least volume of a failure rate: below it, one damaged file is a high rate."""
+"""Minimum volume for a failure rate, because one damaged file would be a high rate."""
 ENDED = "FILL(m0, 0) + FILL(m1, 0)"
-"""Work items that failed or succeeded. CloudWatch has no data point where a count is zero."""
+"""Failed or succeeded work items. CloudWatch has no data point for a count of zero."""
 LONGEST_TRY = 0.8
-"""Share of the time-out at which a duration is too long. No attempt outlives its function."""
+"""Share of the timeout at which a duration is too long. No attempt outlives its function."""
 
 
 class Severity(StrEnum):
@@ -42,21 +42,22 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """One alarm: it goes off when the value is above the threshold for `periods` in a row.
+    """One alarm. It fires when the value exceeds the threshold for `periods` in a row.
 
-    "For 5 minutes" is one period of 5 minutes and the statistic Minimum: a missed run of the watchdog hides nothing.
+    "For 5 minutes" is one period of 5 minutes with the statistic Minimum, so that a missed run of the watchdog hides
+    nothing.
     """
 
     name: str
-    """Name, also of the threshold and the page of the runbook. CloudWatch shows `counterfoil-{worker}-{name}`."""
+    """Name, also of the threshold and the runbook section. CloudWatch shows `counterfoil-{worker}-{name}`."""
     says: str
-    """A sentence; {worker} and {threshold} are put in."""
+    """Sentence with the placeholders {worker} and {threshold}."""
     scope: Scope
     metrics: tuple[str, ...]
     statistic: str
     threshold: float
     requeued: float | None = None
-    """The threshold for workers with a queue for retries, where it differs. Those whose waits are fixed have few."""
+    """Threshold for workers with a queue for retries, if different. Those with fixed delays have few."""
     expression: str = "m0"
     """Metric math on `metrics`, which are m0, m1, ...; for Scope.SUM m0 is the sum."""
     minutes: int = 1
@@ -64,10 +65,10 @@ class Watch:
     periods: int = 1
     severity: Severity = Severity.WARNING
     silence_counts: bool = False
-    """Whether it goes off when nothing is measured, too."""
+    """Whether missing data fires the alarm as well."""
     grace_minutes: int = 0
-    """Time after a deployment during which it notifies no one. Required where silence counts: nothing is measured until
-    the new functions run."""
+    """Time after a deployment without notifications. Required if missing data fires the alarm: until
+    the new functions run, nothing is measured."""
 
     def threshold_for(self, row: Row | None, chosen: float | None) -> float:
         """Return the threshold of `row`'s alarm. The deployment's choice, if any, replaces the default."""
@@ -75,7 +76,7 @@ class Watch:
         if self.requeued is not None and row is not None and row.has_retry_queue and not row.retry_waits:
             default = self.requeued
         threshold = default if chosen is None else chosen
-        if row is not None and "JobSeconds" in self.metrics:
+        if row is not None and "AttemptSeconds" in self.metrics:
             return min(threshold, LONGEST_TRY * row.timeout)
         return threshold
 
@@ -83,7 +84,7 @@ class Watch:
 WATCHES: tuple[Watch, ...] = (
     Watch(
         name="stuck-in-progress",
-        says="Work of {worker} is in progress for more than 10 minutes with its lease over: its worker crashed.",
+        says="Work items of {worker} have been in progress for more than 10 minutes with an expired lease.",
         scope=Scope.WORKER,
         metrics=("StuckInProgress",),
         statistic="Maximum",
@@ -91,7 +92,7 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="waiting-for-retry",
-        says="More than {threshold} pieces of work of {worker} wait for another try.",
+        says="More than {threshold} work items of {worker} are waiting for a retry.",
         scope=Scope.WORKER,
         metrics=("WaitingForRetry",),
         statistic="Minimum",
@@ -100,7 +101,7 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="oldest-pending",
-        says="Work of {worker} is due for more than {threshold} s and was not started.",
+        says="A work item of {worker} has been due for more than {threshold} s.",
         scope=Scope.WORKER,
         metrics=("OldestPendingSeconds",),
         statistic="Minimum",
@@ -137,9 +138,9 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="job-duration",
-        says="Of 100 attempts of {worker}, 5 take longer than {threshold} s.",
+        says="The 95th percentile of attempts of {worker} exceeds {threshold} s.",
         scope=Scope.WORKER,
-        metrics=("JobSeconds",),
+        metrics=("AttemptSeconds",),
         statistic="p95",
         threshold=300,
         minutes=5,
@@ -147,7 +148,7 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="attempts-before-success",
-        says="Work of {worker} that succeeds takes more than {threshold} attempts on average.",
+        says="Successful work items of {worker} take more than {threshold} attempts on average.",
         scope=Scope.WORKER,
         metrics=("AttemptsBeforeSuccess",),
         statistic="Average",
@@ -156,7 +157,7 @@ WATCHES: tuple[Watch, ...] = (
         minutes=15,
     ),
     Watch(
-        name="retries",
+        name="retry-rate",
         says="More than {threshold} attempts failed within a minute and will be retried.",
         scope=Scope.ALL,
         metrics=("Retries",),
@@ -164,25 +165,25 @@ WATCHES: tuple[Watch, ...] = (
         threshold=500,
     ),
     Watch(
-        name="unsettled-dead-letters",
-        says="More than {threshold} dead letters wait for a decision.",
+        name="pending-dead-letters",
+        says="More than {threshold} dead letters are pending.",
         scope=Scope.SUM,
-        metrics=("UnsettledDeadLetters",),
+        metrics=("PendingDeadLetters",),
         statistic="Maximum",
         threshold=100,
     ),
     Watch(
-        name="unsettled-dead-letters-for-an-hour",
-        says="More than {threshold} dead letters have waited for a decision for an hour.",
+        name="pending-dead-letters-sustained",
+        says="More than {threshold} dead letters have been pending for an hour.",
         scope=Scope.SUM,
-        metrics=("UnsettledDeadLetters",),
+        metrics=("PendingDeadLetters",),
         statistic="Maximum",
         threshold=500,
         minutes=5,
         periods=12,
     ),
     Watch(
-        name="dead-letters-per-minute",
+        name="dead-letter-spike",
         says="More than {threshold} work items were dead-lettered within one of the last five minutes.",
         scope=Scope.ALL,
         metrics=("DeadLettersPerMinute",),
@@ -201,10 +202,10 @@ WATCHES: tuple[Watch, ...] = (
         severity=Severity.CRITICAL,
     ),
     Watch(
-        name="kept-dead-letters",
-        says="Messages stay in dead-letter queues, for the function that settles them fails on them.",
+        name="dlq-consumer-failing",
+        says="Messages stay in dead-letter queues because the consumer fails on them.",
         scope=Scope.ALL,
-        metrics=("Kept",),
+        metrics=("DlqRetained",),
         statistic="Sum",
         threshold=0,
         # The next attempt is after 5 minutes, and a shorter outage needs no operator.
@@ -213,7 +214,7 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="returned-unattempted",
-        says="Messages reach a dead-letter queue without an attempt: its worker may crash at start.",
+        says="Messages reach a dead-letter queue without an attempt. The worker may crash at startup.",
         scope=Scope.ALL,
         metrics=("ReturnedUnattempted",),
         statistic="Sum",
@@ -221,10 +222,10 @@ WATCHES: tuple[Watch, ...] = (
         minutes=5,
     ),
     Watch(
-        name="unsent-outbox",
-        says="Messages that are due stay unsent, or the watchdog, which sends and counts them, does not run.",
+        name="outbox-overdue",
+        says="Due messages are unsent, or the watchdog does not run.",
         scope=Scope.ALL,
-        metrics=("UnsentOutbox",),
+        metrics=("OutboxOverdue",),
         statistic="Maximum",
         threshold=0,
         periods=5,
@@ -242,7 +243,7 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="upload-listing",
-        says="The bucket was last listed completely more than {threshold} s ago, so lost uploads are found late.",
+        says="The last complete listing of the bucket is older than {threshold} s, so lost uploads are found late.",
         scope=Scope.ALL,
         metrics=("UploadListingSeconds",),
         statistic="Maximum",
@@ -250,7 +251,7 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="notification-failures",
-        says="Notifications of failed work cannot be sent.",
+        says="Notifications of failed work items cannot be sent.",
         scope=Scope.ALL,
         metrics=("NotificationFailures",),
         statistic="Sum",
@@ -258,7 +259,7 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="failed-offers",
-        says="The offers of people have failed permanently for the day that it is where they are.",
+        says="Offers for the current day have failed permanently.",
         scope=Scope.ALL,
         metrics=("OffersFailed",),
         statistic="Maximum",
@@ -276,27 +277,27 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="offers-duration",
-        says="The offers of 5 of 100 users take longer than {threshold} s.",
+        says="The 95th percentile of the time of a user's offers exceeds {threshold} s.",
         scope=Scope.ALL,
         metrics=("OffersUserSeconds",),
         statistic="Maximum",
         threshold=30,
     ),
     Watch(
-        name="late-offers",
-        says="It is past 10:00, and more than {threshold} people are still without the offers of their day.",
+        name="offers-overdue",
+        says="After 10:00, more than {threshold} people have no offers for their day.",
         scope=Scope.ALL,
-        metrics=("OffersLate",),
+        metrics=("OffersOverdue",),
         statistic="Minimum",
         threshold=0,
         minutes=5,
         severity=Severity.CRITICAL,
     ),
     Watch(
-        name="unpinned-offers",
-        says="For two hours, days of offers that are due could not be queued, or the scheduler of offers did not run.",
+        name="offers-not-scheduled",
+        says="For two hours, due offers could not be queued, or their scheduler did not run.",
         scope=Scope.ALL,
-        metrics=("PoolsLeft",),
+        metrics=("PoolsNotPinned",),
         statistic="Maximum",
         threshold=0,
         minutes=60,
@@ -307,7 +308,7 @@ WATCHES: tuple[Watch, ...] = (
     ),
     Watch(
         name="duplicate-offers",
-        says="A user has an offer twice on a day, or two sets of offers, which must never happen.",
+        says="A user has a duplicate offer, or two sets of offers for a day.",
         scope=Scope.ALL,
         metrics=("DuplicateOffers",),
         statistic="Maximum",

@@ -1,4 +1,4 @@
-"""The constructs of alarms and of the topics that they notify."""
+"""Constructs of alarms and their SNS topics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,36 +15,36 @@ from infra.data import output
 from infra.worker import Worker, WorkerResources
 from infra.worker_table import Alarm, Row, queue_rows
 
-RUNBOOK = "docs/operations.md"
+RUNBOOK = "docs/runbook"
 SUPPRESSOR_WAIT = Duration.minutes(2)
-"""How long an alarm with a grace period waits for the deployment's metric, which CloudWatch shows with a delay."""
+"""How long an alarm with a grace period waits for the deployment's metric, which CloudWatch publishes with a delay."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """When an alarm goes off, and how it is called."""
+    """Condition and name of an alarm."""
 
     name: str
     page: str
-    """Heading of the runbook, as a link names it."""
+    """Name of the runbook page."""
     says: str
     severity: Severity = Severity.WARNING
     threshold: float = 0
     periods: int = 1
     datapoints: int = 1
-    """How many of the periods have to be above the threshold."""
+    """Number of periods that must exceed the threshold."""
     silence_counts: bool = False
     grace_minutes: int = 0
-    """Time after a deployment during which it notifies no one."""
+    """Time after a deployment without notifications."""
 
     @property
     def description(self) -> str:
-        """The sentence, and where to read on."""
-        return f"{self.says} What to do: {RUNBOOK}#{self.page}"
+        """The sentence, and a link to the runbook."""
+        return f"{self.says} What to do: {RUNBOOK}/{self.page}.md"
 
 
 class AlarmTopics(Construct):
-    """One topic for each severity, to which only alarms of this account may publish."""
+    """One topic per severity, to which only alarms of this account may publish."""
 
     def __init__(self, scope: Construct, id_: str, *, enforce_tls: bool) -> None:
         """Create the topics."""
@@ -109,11 +109,11 @@ class Alarms(Construct):
 
     def _of_worker(self, worker: Worker, alarm: Alarm) -> None:
         row, minute = worker.row, Duration.minutes(1)
-        name = f"{row.name}-{alarm}"
+        name, page = f"{row.name}-{alarm}", row.runbook_page(alarm)
         metric: cloudwatch.IMetric
         if alarm is Alarm.DEAD_LETTERS:
             queue = self._around.queues[row.name].dead_letters
-            # A message that is being settled is invisible for minutes, so that one that stays is hardly ever visible.
+            # A message that is being settled is invisible for minutes, so a message that stays is rarely visible.
             parts: dict[str, cloudwatch.IMetric] = {
                 "visible": queue.metric_approximate_number_of_messages_visible(period=minute, statistic="Maximum"),
                 "hidden": queue.metric_approximate_number_of_messages_not_visible(period=minute, statistic="Maximum"),
@@ -121,22 +121,22 @@ class Alarms(Construct):
             metric = cloudwatch.MathExpression(
                 expression="visible + hidden", using_metrics=parts, period=minute, label=name
             )
-            says = f"Dead letters of {row.name} wait in {row.resource_name}-dlq, and nothing settles them."
-            rule = Rule(name=name, page=name, says=says, periods=15, datapoints=12)
+            says = f"Messages in {row.resource_name}-dlq are not settled."
+            rule = Rule(name=name, page=page, says=says, periods=15, datapoints=12)
         elif alarm is Alarm.MESSAGE_AGE:
             threshold = self._around.stage.thresholds.get("oldest-pending", THRESHOLDS["oldest-pending"])
             metric = self._around.queues[row.name].source.metric_approximate_age_of_oldest_message(
                 period=minute, statistic="Maximum"
             )
             says = f"A message is in the queue of {row.name} for more than {threshold:g} s."
-            rule = Rule(name=name, page=name, says=says, threshold=threshold, periods=5, datapoints=3)
+            rule = Rule(name=name, page=page, says=says, threshold=threshold, periods=5, datapoints=3)
         else:
             metric = worker.function.metric_errors(period=minute, statistic="Sum")
             says = f"Invocations of {row.resource_name} fail."
-            periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # a failed hourly call is one too many
+            periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # a single failed hourly call is too many
             rule = Rule(
                 name=name,
-                page=name,
+                page=page,
                 says=says,
                 severity=Severity.CRITICAL,
                 periods=periods,

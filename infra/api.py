@@ -1,15 +1,14 @@
 """The HTTP API: one gateway in front of one function.
 
-The tokens are those of a Cognito user pool that the deployment makes, or of any other OpenID Connect issuer that its
-context names. The gateway checks signature, issuer, audience and expiry, and the function all but the signature once
-more. Groups say what a person may do: `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or
-`tenant:*`.
+Tokens are issued by a Cognito user pool of the deployment, or by any other OpenID Connect issuer in the context. The
+gateway validates signature, issuer, audience and expiry, and the function validates all but the signature again. Groups
+grant permissions: `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`.
 
-The pages of the console, under `/console`, are public: they hold no data, and send the user's token to the API. The
-console and `counterfoil login` share a client without a secret: authorization code with PKCE.
+The console, under `/console`, is public: it contains no data, and sends the user's token to the API. The console and
+`counterfoil login` share a client without a secret: authorization code with PKCE.
 
-It is an HTTP API: what it refuses by itself (no valid token, too many requests, no room for the function) it says in
-its own form, which cannot be changed. The description of the API has both.
+The gateway rejects some requests itself (no valid token, too many requests, no capacity of the function), in its own
+format, which cannot be changed. The OpenAPI description contains both formats.
 """
 
 from collections.abc import Sequence
@@ -29,38 +28,38 @@ from infra.context import Issuer
 ROLES = ("viewer", "operator", "admin")
 REQUESTS_PER_SECOND = 50
 BURST = 100
-"""What the gateway lets through: a database connection is what each request takes."""
+"""Rate limit of the gateway, because each request takes a database connection."""
 CONSOLE_PATHS = ("/console", "/console/{path+}")
-"""Without a token, and read alone."""
+"""Read-only routes without a token."""
 COMMAND_LINE = tuple(f"http://localhost:{port}/callback" for port in (18400, 18401, 18402))
-"""Callback URLs of `counterfoil login`. Cognito allows http for localhost only, and compares the whole URL."""
+"""Callback URLs of `counterfoil login`. Cognito permits HTTP for localhost only, and compares the whole URL."""
 DISCOVERY = "/.well-known/openid-configuration"
 WORKDAY_HOURS = 12
-"""How long a browser stays signed in without a password; a token of its own lasts for an hour."""
+"""How long a browser stays signed in without a password. Each token expires after an hour."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where browsers reach a deployment, as far as that is not said by AWS."""
+    """Public addresses of a deployment that AWS does not provide."""
 
     emulator: str | None = None
-    """The emulator of a local cloud, which serves all of AWS at one place."""
+    """URL of the emulator of a local cloud, which serves all of AWS."""
     console: str | None = None
-    """A domain of the console's own, and the path there."""
+    """Custom domain and path of the console."""
 
 
 @dataclass(frozen=True)
 class SignIn:
-    """What the console has to know, for its people to sign in, and the function to check their tokens."""
+    """Settings of the console for signing in, and of the function for validating tokens."""
 
     issuer: str
     client: str
     discovery: str
-    """Address of the issuer's description of itself."""
+    """URL of the issuer's discovery document."""
     origins: Sequence[str]
-    """What a browser has to reach for it."""
+    """Origins that a browser contacts to sign in."""
     audience: Sequence[str] = field(default_factory=list)
-    """Whose tokens are taken besides the client's."""
+    """Further accepted audiences besides the client's."""
     pool: str | None = None
     """Id of the built-in user pool."""
 
@@ -133,7 +132,7 @@ class Api(Construct):
         )
         for role in ROLES:
             pool.add_group(role.title(), group_name=role)
-        # Whoever may administer the pool may sign a program in; a browser never sends a password to it.
+        # Administrators of the pool may sign in for a program. Browsers never send a password to it.
         programs = pool.add_client(
             "Client",
             auth_flows=cognito.AuthFlow(admin_user_password=True),
@@ -152,7 +151,7 @@ class Api(Construct):
             supported_identity_providers=[cognito.UserPoolClientIdentityProvider.COGNITO],
             prevent_user_existence_errors=True,
             enable_token_revocation=True,
-            # The emulator forgets the groups when it renews a token: there, the first one lasts as long as the session.
+            # The emulator loses the groups when it refreshes a token, so its first token lasts for the whole session.
             id_token_validity=Duration.hours(WORKDAY_HOURS if at.emulator else 1),
             refresh_token_validity=Duration.hours(WORKDAY_HOURS),
         )
@@ -178,7 +177,7 @@ class Routes(Construct):
     """Routes of the gateway to the function that answers requests."""
 
     def __init__(self, scope: Construct, id_: str, *, api: Api, function: lambda_.IFunction) -> None:
-        """Create them: `/api` takes a token, the pages of the console do not."""
+        """Create the routes: `/api` requires a token, the console does not."""
         super().__init__(scope, id_)
         to_function = integrations.HttpLambdaIntegration("Function", function)
         gateway.HttpRoute(
@@ -199,7 +198,7 @@ class Routes(Construct):
                 authorizer=gateway.HttpNoneAuthorizer(),
             )
         if api.emulated:
-            # `/console/`: on AWS `{path+}` also matches the empty rest, in the emulator it does not. L1, because
+            # `/console/`: on AWS, `{path+}` also matches the empty rest, in the emulator it does not. L1, because
             # HttpRouteKey rejects a path that ends with a slash.
             served = pages.node.default_child
             assert isinstance(served, gateway.CfnRoute)
@@ -214,7 +213,7 @@ class Routes(Construct):
 
 
 def _of_issuer(issuer: Issuer) -> SignIn:
-    """The console is the client that the issuer's tokens are made out to."""
+    """Return the settings for an external issuer. The console is the client with its audience."""
     parts = urlsplit(issuer.url)
     return SignIn(
         issuer=issuer.url,

@@ -1,20 +1,20 @@
-"""What a deployment is told by CDK's context: `-c name=value`, each said once here.
+"""Settings of a deployment in CDK's context: `-c name=value`.
 
-| context | holds |
+| context | value |
 |---|---|
-| `stage` | `aws`, or `local` |
-| `databaseUrl` | local: the embedded server |
-| `endpoint` | local: where the emulator is |
-| `timeout` | local: seconds that shorten the time-out of every worker with a queue |
+| `stage` | `aws` or `local` |
+| `databaseUrl` | local: URL of the embedded server |
+| `endpoint` | local: URL of the emulator |
+| `timeout` | local: maximum timeout in seconds of every worker with a queue |
 | `settings` | a JSON object of environment variables for every function, each a string |
-| `alarms` | a JSON object of thresholds by the name of the alarm |
+| `alarms` | a JSON object of thresholds by alarm name |
 | `retention` | AWS: a JSON object of days by prefix of the uploads bucket, and `noncurrent` for replaced versions |
-| `inventory` | AWS: `true` where the watchdog reads S3 Inventory instead of listing the uploads bucket |
-| `secretArn` | AWS: a secret of Secrets Manager to use, in the place of one that the deployment makes |
-| `slack` | AWS: `true` where notifications go to a Slack webhook, whose address the secret holds or is to hold |
-| `issuer`, `audience` | whose tokens the API takes, both or neither: else a Cognito user pool is made for them |
-| `mailDomain` | AWS: the domain whose mail Amazon SES is to receive, for the addresses of tenants |
-| `webhooks` | AWS: `true` where results may be delivered to webhooks, which need a way to the internet |
+| `inventory` | AWS: `true` if the watchdog reads S3 Inventory instead of listing the uploads bucket |
+| `secretArn` | AWS: an existing secret of Secrets Manager to use instead of a new one |
+| `slack` | AWS: `true` if notifications go to a Slack webhook, whose address is in the secret |
+| `issuer`, `audience` | issuer and audience of the API's tokens, both or neither: the default is a new user pool |
+| `mailDomain` | AWS: the domain for which Amazon SES receives the mail of tenants |
+| `webhooks` | AWS: `true` if results may be delivered to webhooks, which require internet access |
 """
 
 import json
@@ -30,7 +30,7 @@ PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
 RECOGNITIONS = ("textract",)
 SECRETS = frozenset({"EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"})
-"""Settings that on AWS come from Secrets Manager alone: a context is written down in too many places."""
+"""Settings that come only from Secrets Manager on AWS, because a context is stored in too many places."""
 OF_THE_STACK = frozenset(
     {
         "DATABASE_HOST",
@@ -56,7 +56,7 @@ OF_THE_STACK = frozenset(
         "WORKER",
     }
 )
-"""Settings that the stack gives to each function by itself."""
+"""Settings that the stack sets for each function."""
 TUNABLE = frozenset(
     {
         "BREAKER_FAILURES",
@@ -113,7 +113,7 @@ TUNABLE = frozenset(
         "WEBHOOK_ALLOWLIST",
     }
 )
-"""Settings that whoever deploys may choose."""
+"""Settings that a deployment may change."""
 NONCURRENT = "noncurrent"
 """Name of the retention of replaced and deleted versions below UNBOUNDED."""
 
@@ -123,7 +123,7 @@ _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-
 
 
 class ContextError(ValueError):
-    """The app was called with a context that it does not know. The message says which one it needs."""
+    """The context is invalid. The message names the required value."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,9 @@ class ExternalServices:
 
     settings: Mapping[str, str]
     slack: bool = False
-    """Whether notifications go to a Slack webhook, whose address is in the secret."""
+    """Whether notifications go to a Slack webhook. Its address is in the secret."""
     webhooks: bool = False
-    """Whether results may be delivered to webhooks, wherever tenants have them."""
+    """Whether results may be delivered to tenants' webhooks."""
 
     @property
     def bedrock(self) -> bool:
@@ -161,7 +161,7 @@ class ExternalServices:
 
     @property
     def textract(self) -> bool:
-        """True if Amazon Textract reads scanned pages."""
+        """True if Amazon Textract is used for OCR."""
         return self.settings.get("OCR") == "textract"
 
     @property
@@ -176,7 +176,7 @@ class ExternalServices:
 
     @property
     def models(self) -> Mapping[Outgoing, str]:
-        """The provider of each kind of model that is called."""
+        """Provider of each kind of model in use."""
         named: dict[Outgoing, str] = {"llm": "LLM_PROVIDER", "embeddings": "EMBEDDING_PROVIDER"}
         return {kind: self.settings[name] for kind, name in named.items() if name in self.settings}
 
@@ -203,7 +203,7 @@ class ExternalServices:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is to be deployed where."""
+    """A deployment's settings."""
 
     stage: str
     database_url: str | None
@@ -222,10 +222,10 @@ class Deployment:
 
     @classmethod
     def of(cls, read: Callable[[str], Any]) -> "Deployment":
-        """Check the context whose values `read` returns by name.
+        """Validate the context whose values `read` returns by name.
 
         Raises:
-            ContextError: something in it is unknown, missing or wrong.
+            ContextError: a setting is unknown, missing or invalid.
         """
         stage = stage_of(read("stage"))
         if stage == "local" and not read("databaseUrl"):
@@ -259,7 +259,7 @@ class Deployment:
 
 
 def stage_of(value: Any) -> str:
-    """The stage for a value of the context `stage`: `aws` without one.
+    """Return the stage for a value of the context `stage`; `aws` by default.
 
     Raises:
         ContextError: neither aws nor local.
@@ -271,7 +271,7 @@ def stage_of(value: Any) -> str:
 
 
 def _object(name: str, value: Any) -> dict[str, Any]:
-    """A JSON object: as text from the command line, as it is from cdk.json."""
+    """Return a JSON object, given as text on the command line, or as an object in cdk.json."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -341,7 +341,7 @@ def _settings(stage: str, given: Mapping[str, Any]) -> dict[str, str]:
         if given.get(name, providers[0]) not in providers:
             raise ContextError(f"{name} must be one of {', '.join(providers)}, and is {given[name]!r}")
     if given.get("OCR", RECOGNITIONS[0]) not in RECOGNITIONS:
-        raise ContextError(f"OCR must be {' or '.join(RECOGNITIONS)}, or be left out, and is {given['OCR']!r}")
+        raise ContextError(f"OCR must be {' or '.join(RECOGNITIONS)}, or be omitted, and is {given['OCR']!r}")
     return dict(sorted(given.items()))
 
 

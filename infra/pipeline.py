@@ -22,16 +22,16 @@ from infra.worker_table import FedBy, Row, dependent, queue_rows, validate
 
 SCHEDULES = {
     "minute": scheduler.ScheduleExpression.rate(Duration.minutes(1)),
-    # A minute late, so that no clock is so slow that the hour has not begun for it.
+    # A minute later, so that the hour has started even for slow clocks.
     "hour": scheduler.ScheduleExpression.cron(minute="1", time_zone=TimeZone.ETC_UTC),
 }
 
 
 class Schedules(Construct):
-    """Schedules of the workers that are started by the clock."""
+    """Schedules of the workers that run at intervals."""
 
     def __init__(self, scope: Construct, id_: str, *, workers: Sequence[Worker]) -> None:
-        """Create one for each worker that a schedule starts."""
+        """Create one for each scheduled worker."""
         super().__init__(scope, id_)
         for worker in workers:
             if worker.row.fed_by is not FedBy.SCHEDULE:
@@ -47,10 +47,10 @@ class Schedules(Construct):
 
 
 class Inbox(Construct):
-    """The SES rule that stores every mail for a domain in the uploads bucket.
+    """The SES rule that stores all mail for a domain in the uploads bucket.
 
-    CloudFormation creates the rule set and cannot make it the account's active one: a person does, once, after the
-    domain is verified and its MX record leads to SES. docs/acquisition.md describes it.
+    CloudFormation creates the rule set, but cannot activate it for the account. A person does this once, after the
+    domain is verified and its MX record points to SES. docs/acquisition.md describes it.
     """
 
     def __init__(self, scope: Construct, id_: str, *, domain: str, bucket: s3.IBucket) -> None:
@@ -64,7 +64,7 @@ class Inbox(Construct):
             receipt_rule_name=RULE,
             recipients=[domain],
             scan_enabled=True,  # acquisition reads the verdicts
-            # A supplier's server without TLS would be rejected without a notice to anyone here.
+            # Otherwise mail from servers without TLS would be rejected unnoticed.
             tls_policy=ses.TlsPolicy.OPTIONAL,
             actions=[ses_actions.S3(bucket=imported, object_key_prefix=INBOX)],
         )
@@ -114,7 +114,7 @@ class PipelineStack(Stack):
             output(self, f"{worker.row.logical_name}FunctionName", worker.function.function_name)
 
     def _name_mappings(self, rows: Sequence[Row]) -> None:
-        """Name the mappings, which now exist, and the rest of a queue to the functions that pause queues."""
+        """Pass the mappings, which now exist, and facts about queues to the functions that pause them."""
         queues = {
             row.name: {
                 "urls": [queue.queue_url for queue in self.queues[row.name].sources],
@@ -153,14 +153,14 @@ class PipelineStack(Stack):
         return lambda_code(packaging.function(row.name, row.extra_files, self._stage.target))
 
     def _serve(self) -> None:
-        """Lead the gateway to the function that answers requests, and notifications to the console."""
+        """Route the gateway to the function that answers requests, and notifications to the console."""
         api, uploads = self.state.api, self.state.uploads
         for worker in self.workers.values():
             if worker.row.fed_by is FedBy.HTTP_API:
                 Routes(self, "Routes", api=api, function=worker.function)
                 worker.function.add_environment("SIGN_IN", self.to_json_string(asdict(api.sign_in)))
                 if self._stage.is_aws:
-                    # S3 takes forms at its global address, and redirects those for a new bucket to its region's.
+                    # S3 accepts forms at its global address, and redirects those for a new bucket to its region's.
                     names = (uploads.bucket_domain_name, uploads.bucket_regional_domain_name)
                     origins = self.to_json_string([f"https://{name}" for name in names])
                     worker.function.add_environment("UPLOAD_ORIGINS", origins)

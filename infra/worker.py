@@ -19,11 +19,11 @@ BATCHED = ("sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"
 CONSUME = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"]
 ERASE = ["s3:DeleteObjectVersion", "s3:AbortMultipartUpload"]
 DELETE_LOCALLY = "s3:DeleteObject"
-"""Right that the local cloud requires to delete a version in a batch."""
+"""Permission that the local cloud requires to delete a version in a batch."""
 READ = ["s3:GetObject", "s3:GetObjectVersion"]
-"""An upload is read in the version that its event names: a later one under the same key is another upload."""
+"""An upload is read in the version that its event names, because a later one under the same key is another upload."""
 TRACE = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
-"""X-Ray knows no resources to name."""
+"""X-Ray has no resources."""
 MANAGE_PEOPLE = [
     "cognito-idp:AdminAddUserToGroup",
     "cognito-idp:AdminCreateUser",
@@ -49,7 +49,7 @@ NETWORK_INTERFACES = [
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 ]
-"""Permissions with which the Lambda service places a function into its subnets."""
+"""Permissions with which Lambda places a function into its subnets."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class WorkerResources:
 
 @dataclass(frozen=True)
 class Invocation:
-    """How often Lambda repeats a scheduled call that failed, and for how long a busy function delays one."""
+    """Number of retries of a failed scheduled call, and maximum delay of a call by a busy function."""
 
     retries: int
     longest_wait: Duration
@@ -81,7 +81,7 @@ class Invocation:
 INVOCATIONS = {
     # The next call is due within the minute.
     "minute": Invocation(0, Duration.minutes(1)),
-    # Repeated after one minute and after two more.
+    # Retried after one minute and after two more.
     "hour": Invocation(2, Duration.minutes(30)),
 }
 
@@ -125,8 +125,8 @@ class Worker(Construct):
             timeout=Duration.seconds(row.timeout),
             memory_size=row.memory,
             reserved_concurrent_executions=row.reserved_concurrency,
-            # Parked work is sent to its own queue. Lambda would take that for a loop and stop it after 16 messages;
-            # attempts and returns bound it instead.
+            # Parked work items are sent to their own queue. Lambda would detect a loop and stop it after 16 messages;
+            # attempts and returns limit it instead.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if row.polls else None,
             # The role is complete: CDK must not add permissions for tracing and the network.
             role=self._role().without_policy_updates(),
@@ -213,7 +213,7 @@ class Worker(Construct):
             (CONSUME, consumed),
             (["sqs:SendMessage"], sent_to),
             (["sqs:GetQueueAttributes"], every if row.measures_queues else []),
-            # CloudWatch knows a narrower scope for what names its alarm alone.
+            # DescribeAlarms by name permits a narrower scope.
             (["cloudwatch:DescribeAlarms"], [around.every_alarm] if row.reads_alarms else []),
             (["lambda:InvokeFunction"], [_function_arn(of) for of in around.rows if of.name in row.invokes]),
             (MANAGE_PEOPLE, [people.pool.user_pool_arn] if people and row.manages_people else []),
@@ -282,7 +282,7 @@ class Worker(Construct):
 def network_statements(row: Row) -> list[iam.PolicyStatement]:
     """Allow Lambda to place the function into its subnets, and deny it to the function's code."""
     return [
-        # Lambda checks these before any interface exists, and refuses a role that names resources.
+        # Lambda checks these before any interface exists, and rejects a role that names resources.
         iam.PolicyStatement(actions=NETWORK_INTERFACES, resources=["*"]),
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
@@ -318,13 +318,13 @@ def service_statements(row: Row, outside: ExternalServices) -> Iterator[iam.Poli
             conditions={"StringEquals": {"ses:FromAddress": outside.settings["EMAIL_FROM"]}},
         )
     if outside.textract and "ocr" in row.calls_out:
-        # Textract has no resources; a page comes with the call.
+        # Textract has no resources; the page is part of the call.
         yield iam.PolicyStatement(actions=["textract:DetectDocumentText"], resources=["*"])
 
 
 def _invokes(model: str) -> iam.PolicyStatement:
     profile = f"arn:{Aws.PARTITION}:bedrock:{Aws.REGION}:{Aws.ACCOUNT_ID}:inference-profile/{model}"
-    # A profile is named after its model, with the part of the world in front, and calls it in several regions.
+    # An inference profile has the name of its model with a region prefix, and calls it in several regions.
     models = {model, model.partition(".")[2] or model}
     return iam.PolicyStatement(
         actions=["bedrock:InvokeModel"],

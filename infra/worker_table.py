@@ -1,8 +1,10 @@
-"""The table of workers: one row for each Lambda function. It imports no CDK, so that everything may read it.
+"""The table of workers: one row per Lambda function.
+
+It imports no CDK, so that any module can read it.
 
 A new worker is one row here and one folder `functions/<name>/` with a `handler.py`. `infra/worker.py` turns a row into
-its queue, dead-letter queue, function, logs, mappings, grants and alarms; `validate` rejects rows that could
-lose work.
+its queue, dead-letter queue, function, logs, mappings, grants and alarms. `validate` rejects rows that could lose work
+items.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +15,18 @@ from typing import Literal
 DAY = 24 * 60 * 60
 
 MAX_RECEIVE_COUNT = 3
-"""Receives after which SQS moves a message to its dead-letter queue. Retrying is built on it: no row may differ."""
+"""Receives after which SQS moves a message to its dead-letter queue. Retries depend on it, so it is the same for all.
+"""
 SOURCE_RETENTION = 10 * DAY
-"""How long a queue keeps a message, in seconds."""
+"""Message retention of queues in seconds."""
 DEAD_LETTER_RETENTION = 14 * DAY
-"""SQS's longest. A move keeps the first enqueue time, so that a dead letter has at least four days left."""
+"""Maximum retention of SQS. A move preserves the first enqueue time, so a dead letter has at least four days left."""
 
 MINIMUM_CONCURRENCY = 2
-"""The least MaximumConcurrency that a mapping takes; MAXIMUM_CONCURRENCY is the most. Both are bounds of AWS."""
+"""Minimum MaximumConcurrency of a mapping; MAXIMUM_CONCURRENCY is the maximum. Both are limits of AWS."""
 MAXIMUM_CONCURRENCY = 1000
 VISIBILITY_TIMEOUTS = 6
-"""A message stays invisible for this many time-outs of its function, plus the batching window (AWS's advice)."""
+"""A message stays invisible for this many timeouts of its function, plus the batching window, as AWS recommends."""
 MAX_VISIBILITY = 12 * 60 * 60
 MAX_TIMEOUT = 900
 MEMORY_MEGABYTES = range(128, 10_240 + 1)
@@ -32,22 +35,21 @@ MAX_BATCH_SIZE_WITHOUT_WINDOW = 10
 MAX_BATCHING_WINDOW = 300
 
 ANNOUNCED = ("uploads/", "inbox/")
-"""Prefixes of the uploads bucket whose new objects become messages to the workers that S3 feeds."""
+"""Prefixes of the uploads bucket whose new objects become messages."""
 UNBOUNDED = (*ANNOUNCED, "attachments/", "children/")
-"""Prefixes of source files: without bound unless the deployment sets one."""
+"""Prefixes of source files: stored permanently unless the deployment sets a retention."""
 PREFIXES = (*UNBOUNDED, "tasks/", "dead-letters/", "exports/")
 """Every prefix of the uploads bucket."""
 EVERY_QUEUE = ("*",)
-"""In `sends_to`: every worker that has a queue, those of later rows too."""
+"""Value of `sends_to` for every worker with a queue, including later rows."""
 
 DatabaseUser = Literal["counterfoil_worker", "counterfoil_api", "counterfoil_keeper", "master"]
 Outgoing = Literal["llm", "embeddings", "ocr", "notifications", "webhooks"]
-"""What a worker calls outside: the language model, the model of embeddings, the recognition of scanned pages, the
-channels of notifications, the webhooks of tenants."""
+"""External services of a worker: language model, embedding model, OCR, notification channels, tenants' webhooks."""
 
 
 class FedBy(StrEnum):
-    """What starts a worker."""
+    """Trigger of a worker."""
 
     S3_EVENTS = "S3 events"
     OUTBOX = "outbox"
@@ -58,7 +60,7 @@ class FedBy(StrEnum):
 
 
 class Alarm(StrEnum):
-    """What a worker can raise an alarm about. The alarm is called after both, and so is its page of the runbook."""
+    """Alarm about a worker. Worker and alarm form its name."""
 
     DEAD_LETTERS = "dead-letters"
     ERRORS = "errors"
@@ -70,104 +72,108 @@ class Row:
     """One worker. Durations are seconds."""
 
     name: str
-    """Also the name of its folder, and after `counterfoil-` that of its queue, function, log group and alarms."""
+    """Also the name of its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
     does: str
     fed_by: FedBy
     timeout: int
     memory: int
     """Megabytes. A function has one processor at 1,769."""
     reserved_concurrency: int
-    """Invocations at once, at most. The mappings' MaximumConcurrency together may not exceed it."""
+    """Maximum concurrent invocations. The mappings' MaximumConcurrency must not exceed it in total."""
     maximum_concurrency: int = 0
-    """Invocations at once for each queue that feeds this worker, its queue for retries among them."""
+    """Maximum concurrent invocations for each queue that feeds this worker, including its queue for retries."""
     batch_size: int = 0
     batching_window: int = 0
     visibility: int = 0
-    """Of the queues that feed this worker: its own, or for `dead_letters` every dead-letter queue."""
+    """Visibility timeout of the queues that feed this worker: its own, or for `dead_letters` all dead-letter queues."""
     permits: int = 1
-    """Records at once inside one invocation: the others wait for a permit, protected and not claimed."""
+    """Concurrent records inside one invocation. The others wait for a permit, protected and not claimed."""
     start_margin: int = 10
-    """No record is started with less than this left of the invocation."""
+    """Minimum remaining time of the invocation to start a record."""
     retries: Literal["redeliver", "requeue"] = "redeliver"
-    """How work is tried again: by the same message, or by a new one on a queue for retries, which holds up no first
-    try. Both queues have the same dead-letter queue, and each a mapping of its own."""
+    """Retry policy: the same message is redelivered, or a new message uses a separate queue for retries, which does not
+    delay first attempts. Both queues have the same dead-letter queue and their own mappings."""
     retry_waits: tuple[int, ...] = ()
-    """Waits before the first, second, ... retry on that queue, and there are no more. Empty: as the settings say."""
+    """Delays before each retry on that queue, whose number is the limit. Empty for the configured delays."""
     sends_to: tuple[str, ...] = ()
-    """Workers whose queues get its messages, besides its own queue, where parked work returns to."""
+    """Workers whose queues receive its messages, besides its own queue, to which parked work items return."""
     reads: tuple[str, ...] = ()
     """Prefixes of the uploads bucket that it may read."""
     lists: tuple[str, ...] = ()
     """Prefixes of the uploads bucket whose object versions it may list."""
     writes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may write; no event announces what is written there."""
+    """Prefixes of the uploads bucket that it may write. No event announces these objects."""
     removes: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may delete from, and give up what it has half written."""
+    """Prefixes of the uploads bucket where it may delete objects and abort multipart uploads."""
     erases: tuple[str, ...] = ()
     """Prefixes of the uploads bucket whose object versions it may delete."""
     admits: tuple[str, ...] = ()
-    """Prefixes of the uploads bucket that it may let others upload to."""
+    """Prefixes of the uploads bucket for which it may create upload forms."""
     database_user: DatabaseUser = "counterfoil_worker"
     measures_queues: bool = False
-    """It may ask how full the queues of all workers are."""
+    """Whether it may read the depths of all workers' queues."""
     manages_people: bool = False
     """Whether it may change people of the built-in user pool."""
     reads_alarms: bool = False
-    """It may ask which alarms have gone off."""
+    """Whether it may read which alarms have fired."""
     invokes: tuple[str, ...] = ()
-    """Workers whose functions it may invoke, besides the schedule."""
+    """Workers whose functions it may invoke."""
     calls_out: tuple[Outgoing, ...] = ()
     depends_on: Literal["llm"] | None = None
-    """What all of its work needs: while its circuit breaker is open for long, its queue is paused."""
+    """Service required by all its work items: its queue is paused while the circuit breaker stays open."""
     pauses_mappings: bool = False
-    """It may pause and resume the mappings of every worker with a queue."""
+    """Whether it may pause and resume the mappings of every worker with a queue."""
     extra_files: tuple[str, ...] = ()
-    """Files and folders, from the root of the project, that its asset needs besides its own folder."""
+    """Files and folders, from the root of the project, that its asset contains besides its own folder."""
     alarms: tuple[Alarm, ...] = ()
     every: Literal["minute", "hour"] = "minute"
-    """How often a schedule starts it. A minute's round that failed is left to the next; an hour's is tried again."""
+    """Interval of its schedule. Only failed hourly runs are retried."""
 
     @property
     def resource_name(self) -> str:
-        """The name of the queue and of the function."""
+        """Name of the queue and of the function."""
         return f"counterfoil-{self.name}"
+
+    def runbook_page(self, alarm: Alarm) -> str:
+        """Return the runbook page of an alarm. Errors have a page per worker; the other alarms share theirs."""
+        return f"{self.name}-{alarm}" if alarm is Alarm.ERRORS else alarm
 
     @property
     def logical_name(self) -> str:
-        """How ids and outputs of the stack begin: `document_output` is `DocumentOutput`."""
+        """Prefix of the stack's ids and outputs: `DocumentOutput` for `document_output`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
     def gate(self) -> int:
-        """Records at once over all invocations, for a worker that takes messages; 0 for others."""
+        """Concurrency limit: records over all invocations, for a worker with messages; 0 for others."""
         return self.reserved_concurrency * self.permits if self.polls else 0
 
     @property
     def connections(self) -> int:
-        """Connections to PostgreSQL at full load: a worker with a queue has two more than permits, any other has one.
+        """Connections to PostgreSQL at full load: permits plus two for a worker with a queue, else one.
 
-        Each of them is one of PostgreSQL's own, for RDS Proxy pins it.
+        RDS Proxy pins each of them to a connection of PostgreSQL.
         """
         return self.reserved_concurrency * (self.permits + 2 if self.has_queue else 1)
 
     @property
     def uses_bucket(self) -> bool:
-        """Whether it has business with the uploads bucket."""
+        """True if it uses the uploads bucket."""
         return any((self.reads, self.lists, self.writes, self.removes, self.erases, self.admits))
 
     @property
     def has_queue(self) -> bool:
-        """Whether a queue and its dead-letter queue belong to this worker."""
+        """True if it has a queue and a dead-letter queue."""
         return self.fed_by in {FedBy.S3_EVENTS, FedBy.OUTBOX}
 
     @property
     def has_retry_queue(self) -> bool:
-        """Whether a queue for retries belongs to this worker, too."""
+        """True if it has a queue for retries."""
         return self.has_queue and self.retries == "requeue"
 
     @property
     def polls(self) -> bool:
-        """Whether event source mappings feed this worker."""
+        """True if event source mappings feed it."""
         return self.has_queue or self.fed_by is FedBy.DEAD_LETTER_QUEUES
 
 
@@ -177,7 +183,7 @@ WORKERS: tuple[Row, ...] = (
         does="reads what arrived in the uploads bucket, drops duplicates, creates sources and documents",
         fed_by=FedBy.S3_EVENTS,
         timeout=120,
-        memory=2048,  # two mails of up to 40 MiB at once, each with a parser of up to 700 MiB
+        memory=2048,  # two concurrent mails of up to 40 MiB, each with a parser of up to 700 MiB
         reserved_concurrency=10,
         maximum_concurrency=10,
         batch_size=5,
@@ -217,7 +223,7 @@ WORKERS: tuple[Row, ...] = (
         maximum_concurrency=10,
         batch_size=10,
         visibility=720,
-        permits=10,  # a whole batch: who waits for the language model holds up nobody
+        permits=10,  # a whole batch, because a wait for the language model must not block others
         start_margin=30,
         sends_to=("diagnostics",),
         calls_out=("llm", "embeddings"),
@@ -225,7 +231,7 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="diagnostics",
-        does="holds the documents of a cluster against one another: quantities, prices, totals, duplicates",
+        does="compares the documents of a cluster: quantities, prices, totals, duplicates",
         fed_by=FedBy.OUTBOX,
         timeout=60,
         memory=1024,
@@ -257,12 +263,12 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="tasks",
-        does="carries out tasks that programs hand in: conversations with a language model, calls, ...",
+        does="runs submitted tasks: conversations with a language model, HTTP calls, ...",
         fed_by=FedBy.OUTBOX,
         timeout=120,
         memory=512,
         reserved_concurrency=6,
-        maximum_concurrency=3,  # of each queue: a herd of retries leaves first tries their half
+        maximum_concurrency=3,  # for each queue: many retries leave half of it to first attempts
         batch_size=10,
         visibility=720,
         permits=4,
@@ -274,10 +280,10 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="offers",
-        does="computes and stores a day's offers for a shard of users, and tells that they are there",
+        does="computes and stores a day's offers for a shard of users, and notifies destinations",
         fed_by=FedBy.OUTBOX,
         timeout=300,
-        memory=3538,  # two processors; a pool of a million people takes a gigabyte
+        memory=3538,  # two processors; a pool of a million people needs a gigabyte
         reserved_concurrency=4,
         maximum_concurrency=2,
         batch_size=1,
@@ -290,7 +296,7 @@ WORKERS: tuple[Row, ...] = (
     ),
     Row(
         name="dead_letters",
-        does="settles what landed in a dead-letter queue: archives it, or returns what was never attempted",
+        does="settles messages of dead-letter queues: archives them, or returns unattempted ones",
         fed_by=FedBy.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
@@ -298,7 +304,7 @@ WORKERS: tuple[Row, ...] = (
         maximum_concurrency=2,
         batch_size=10,
         visibility=360,
-        start_margin=25,  # PostgreSQL may take a connection's, then a lock's longest time
+        start_margin=25,  # PostgreSQL may take the maximum times of a connection and of a lock
         sends_to=EVERY_QUEUE,
         database_user="counterfoil_keeper",
         alarms=(Alarm.ERRORS,),
@@ -325,7 +331,7 @@ WORKERS: tuple[Row, ...] = (
         does="every minute: runs operations on dead letters and documents",
         fed_by=FedBy.SCHEDULE,
         timeout=57,
-        memory=1769,  # 500 messages a second are signed and sent
+        memory=1769,  # signs and sends 500 messages per second
         reserved_concurrency=1,
         sends_to=EVERY_QUEUE,
         writes=("tasks/", "dead-letters/"),
@@ -375,31 +381,31 @@ WORKERS: tuple[Row, ...] = (
 
 
 def queue_rows(rows: Sequence[Row]) -> list[Row]:
-    """The rows that have a queue and a dead-letter queue."""
+    """Return the rows with a queue and a dead-letter queue."""
     return [row for row in rows if row.has_queue]
 
 
 def mappings(rows: Sequence[Row], row: Row) -> list[Row]:
-    """The workers whose queues feed `row`: itself, or for a worker fed by dead-letter queues those of every worker."""
+    """Return the workers whose queues feed `row`: itself, or all workers for the DLQ consumer."""
     if row.fed_by is FedBy.DEAD_LETTER_QUEUES:
         return queue_rows(rows)
     return [row] if row.has_queue else []
 
 
 def targets(rows: Sequence[Row], row: Row) -> list[Row]:
-    """The workers whose queues `row` sends to, its own first: parked work returns to it."""
+    """Return the workers whose queues `row` sends to, its own first, to which parked work items return."""
     every = row.sends_to == EVERY_QUEUE
     own = [row] if row.has_queue else []
     return own + [other for other in queue_rows(rows) if other is not row and (every or other.name in row.sends_to)]
 
 
 def capped(rows: Sequence[Row], maximum_concurrency: int) -> tuple[Row, ...]:
-    """The rows for a machine with room for fewer functions at once."""
+    """Return the rows for a machine with room for fewer concurrent functions."""
     return tuple(replace(row, maximum_concurrency=min(row.maximum_concurrency, maximum_concurrency)) for row in rows)
 
 
 def shortened(rows: Sequence[Row], timeout: int) -> tuple[Row, ...]:
-    """The rows with workers that end after `timeout` seconds: for tests that end them on purpose and wait for more."""
+    """Return the rows with timeouts of `timeout` seconds, for tests that exceed them on purpose."""
 
     def short(row: Row) -> Row:
         if not row.polls or row.timeout <= timeout:
@@ -415,7 +421,7 @@ def shortened(rows: Sequence[Row], timeout: int) -> tuple[Row, ...]:
 
 
 def dependent(rows: Sequence[Row]) -> list[Row]:
-    """The rows whose mappings are paused while what all of their work needs is away."""
+    """Return the rows whose mappings are paused while the service that they depend on is unavailable."""
     return [row for row in rows if row.depends_on is not None]
 
 
@@ -424,10 +430,10 @@ class WorkerTableError(ValueError):
 
 
 def validate(rows: Sequence[Row]) -> None:
-    """Refuse a table that could lose work.
+    """Reject a table that could lose work items.
 
     Raises:
-        WorkerTableError: one sentence, with the row's name and what to change.
+        WorkerTableError: the message names the row and the required change.
     """
     by_name: dict[str, Row] = {}
     for row in rows:

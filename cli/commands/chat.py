@@ -55,7 +55,7 @@ def talk(  # one for each option
         bool, typer.Option("--delete", help="Delete SESSION with all of its messages, and do nothing else.")
     ] = False,
 ) -> None:
-    """Talk to the language model, message by message.
+    """Chat with the language model.
 
     Each message is a task. The deployed worker answers it once and in its turn, with retries if the model fails.
     Messages are read line by line from standard input. --list shows your conversations, SESSION continues one, and

@@ -17,7 +17,7 @@ from cli.options import AnyTenant, AsJson, Limit, Supersede
 from cli.output import aside, is_wanted, page, print_json
 
 PATH = "/api/admin/clusters"
-SUMMARY = "List clusters by status: what needs a person. Show one with its variances, accept or dispute them."
+SUMMARY = "List clusters by status. Show one with its variances; accept or dispute them."
 Status = Literal["exception", "needs-review", "disputed", "incomplete", "accepted", "matched"]
 STATUSES: Mapping[str, str] = {
     "exception": "red",

@@ -6,7 +6,7 @@ import typer
 
 from cli.commands import dead_letter_changes, dead_letter_exports, dead_letters
 
-SUMMARY = "Find, show, retry, settle and export dead letters, which are failed work."
+SUMMARY = "Find, show, retry, close and export dead letters (failed work items)."
 
 app = typer.Typer(
     help=f"""{SUMMARY}

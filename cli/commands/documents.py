@@ -16,7 +16,7 @@ from cli.options import AnyTenant, AsJson, Limit, Since, Until
 from cli.output import aside, facts_table, is_wanted, label, page, print_json, shown_time
 
 PATH = "/api/admin/documents"
-SUMMARY = "Show the state of every upload; list, show, delete and replace documents."
+SUMMARY = "Show uploads; list, show, delete and replace documents."
 DocumentType = Literal[
     "contract",
     "purchase_order",

@@ -23,7 +23,7 @@ def ingest(
     timeout: Annotated[int, typer.Option(min=1, help="Maximum number of seconds to wait.")] = 300,
     as_json: AsJson = False,
 ) -> None:
-    """Upload files for a tenant, or mail for the tenants that it names.
+    """Upload files for a tenant, or mail for its recipients' tenants.
 
     Without --tenant, the files must be mail (.eml). They are stored where Amazon SES stores mail: each tenant gets the
     mail to one of its addresses. With --tenant, a mail belongs to that tenant, whatever its addresses are.

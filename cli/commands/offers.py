@@ -11,7 +11,7 @@ from cli.client import By, reach
 from cli.options import AnyTenant, AsJson, Limit
 from cli.output import aside, is_wanted, page, print_json
 
-SUMMARY = "List the daily offers by date and time zone, and queue those of a date."
+SUMMARY = "List daily offers by date and time zone; queue the offers of a date."
 PATH = "/api/admin/offers"
 
 app = typer.Typer(

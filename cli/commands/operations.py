@@ -12,7 +12,7 @@ from cli.client import Api, By, reach
 from cli.options import AnyTenant, AsJson, Limit
 from cli.output import aside, facts_table, is_wanted, of_tenants, page, print_json, shown_time
 
-SUMMARY = "List operations on dead letters and documents; show and steer one, and change its rate."
+SUMMARY = "List operations on dead letters and documents; show, pause, resume or cancel one."
 PATH = "/api/admin/operations"
 RESULTS = {
     "purge": "dead letters hidden",
@@ -50,7 +50,7 @@ app = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=Fals
 def operations_(
     context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False
 ) -> None:
-    """List operations on dead letters and documents; show and steer one, and change its rate."""
+    """List operations on dead letters and documents; show, pause, resume or cancel one."""
     if is_wanted(context, "operations"):
         _list(context, tenant, limit, as_json=as_json)
 

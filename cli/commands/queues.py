@@ -12,7 +12,7 @@ from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson
 from cli.output import aside, bars, is_wanted, page, print_json, shown_time
 
-SUMMARY = "Show depth and work of the queues; pause and resume them."
+SUMMARY = "Show queue depths and outcomes; pause and resume queues."
 BARS_SHOWN = 12
 """Bars of an hour, each for five minutes."""
 PATH = "/api/admin/queues"

@@ -17,7 +17,8 @@ def reprocess(  # one for each option
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="The tenant, by its slug.")],
     *,
     what: Annotated[
-        Literal["extract", "match"], typer.Option(help="extract: read the files again, then match. match: only that.")
+        Literal["extract", "match"],
+        typer.Option(help="extract: extract the files again, then match. match: only match."),
     ],
     since: Since = None,
     until: Until = None,
@@ -25,7 +26,7 @@ def reprocess(  # one for each option
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Extract or match a tenant's documents again, after a release that changes the results.
+    """Extract or match a tenant's documents again, for example after a release.
 
     Documents received later are excluded.
     """

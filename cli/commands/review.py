@@ -16,7 +16,7 @@ from cli.options import AnyTenant, AsJson, Limit, Supersede
 from cli.output import is_wanted, label, page, print_json, shown_time
 
 PATH = "/api/admin/reviews"
-SUMMARY = "Decide what matching left in doubt, or decided wrongly."
+SUMMARY = "Decide about ambiguous matches, and correct wrong ones."
 SIDE_BY_SIDE = 3
 """Candidates in columns next to each other. The others have one line each."""
 State = Literal["open", "decided", "gone"]

@@ -40,7 +40,7 @@ def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
         print_json(found)
         return
     if not found:
-        page().print("There are no tenants yet. To add one: counterfoil tenants add SLUG")
+        page().print("No tenant exists. To add one: counterfoil tenants add SLUG")
         return
     table = Table("tenant", "name", "state", box=None)
     for tenant in found:

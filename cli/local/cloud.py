@@ -1,4 +1,4 @@
-"""Brings a local cloud up and down, and gives the other commands their way into it."""
+"""Starts and stops a local cloud, and gives other commands access to it."""
 
 import json
 import os
@@ -30,7 +30,7 @@ DATABASE = "counterfoil"
 
 @dataclass(frozen=True)
 class State:
-    """The state of a cloud whose emulator was started."""
+    """State of a cloud with a running emulator."""
 
     emulator: Emulator
     database_pid: int
@@ -40,7 +40,7 @@ class State:
     deployment: Deployment | None = None
 
     def deployed(self, fingerprint: str, seconds: float, outputs: dict[str, str], tuning: Tuning) -> "State":
-        """The state after a deployment that has just ended."""
+        """Return the state after a deployment."""
         deployment = Deployment(fingerprint, time.time(), seconds, outputs, dict(tuning.settings), tuning.timeout)
         return replace(self, deployment=deployment)
 
@@ -50,7 +50,7 @@ class State:
         return Tuning(self.deployment.settings, self.deployment.timeout) if self.deployment else Tuning()
 
     def save(self, place: Place) -> None:
-        """Write it whole or not at all."""
+        """Write it atomically."""
         fresh = place.state.with_suffix(".new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
@@ -77,25 +77,25 @@ class State:
 
 
 class Steps(Protocol):
-    """Who is told what happens: the terminal, or nobody."""
+    """Receiver of progress: the terminal, or a null object."""
 
     def begin(self, title: str) -> None:
-        """A step begins; the one before it has ended well."""
+        """Start a step. The previous one has succeeded."""
 
     def progress(self, done: int, of: int) -> None:
-        """The step that is under way has come so far."""
+        """Update the progress of the current step."""
 
     def note(self, sentence: str) -> None:
-        """Something that people should know."""
+        """Print a note for people."""
 
 
 @dataclass(frozen=True)
 class Up:
-    """What `up` did."""
+    """Result of `up`."""
 
     cloud: "Cloud"
     started: bool
-    """Whether processes were started; else the cloud was up before."""
+    """Whether processes were started; otherwise the cloud was running before."""
     deployed: bool
     seconds: float
 
@@ -108,14 +108,13 @@ def up(
     database_port: int | None = None,
     tuning: Tuning | None = None,
 ) -> Up:
-    """Bring the cloud up, as far as it is not: database, emulator, deployment.
+    """Start the missing parts of the cloud: database, emulator, deployment.
 
-    What the app is told by `tuning` holds until it is told something else; None leaves it as it is.
-
-    Interrupted or failed, it ends what it started; a cloud that was up before stays up.
+    Settings in `tuning` replace those of the last deployment; None keeps them. If interrupted or failed, it ends what
+    it started; a cloud that was running before continues.
 
     Raises:
-        CloudError, PostgresError: with the reason and the way out.
+        CloudError, PostgresError: with the reason and what to do next.
     """
     began = time.monotonic()
     waiting = "Another command is bringing this cloud up or down; waiting for it to end"
@@ -136,20 +135,23 @@ def up(
             if whole is None:
                 with processes.uninterrupted():
                     _end(place)
-                steps.note("What had been started is ended")
+                steps.note("All started processes were ended")
             raise
     return Up(Cloud(place, state), whole is None, stale, time.monotonic() - began)
 
 
 def _is_whole(place: Place, state: State, steps: Steps) -> bool:
-    """Whether the saved cloud is all there and was deployed once. What is left of one that is not, is of no use."""
+    """Return whether the saved cloud is complete and was deployed once.
+
+    Parts of an incomplete one are unusable.
+    """
     server = PostgresServer(place.postgres).running()
     alive = state.emulator.runs_in(place) and state.emulator.is_ready()
     if alive and state.deployment and server and server.port == state.database_port and server.is_healthy():
         return True
     if state.deployment and not alive:
         steps.note(
-            "The AWS emulator had ended, and with it went the uploaded files; the database is kept. "
+            "The AWS emulator had ended, which deleted the uploaded files. The database is unchanged. "
             "To begin from nothing: counterfoil down"
         )
     return False
@@ -164,7 +166,7 @@ def _check_ports(state: State, port: int | None, database_port: int | None) -> N
 
 
 def _start(place: Place, steps: Steps, port: int | None, database_port: int | None) -> State:
-    """Start database and emulator. The state is saved before anything is deployed, for whoever looks meanwhile."""
+    """Start database and emulator. The state is saved before the deployment, for concurrent readers."""
     processes.end_all(place.folder)
     place.state.unlink(missing_ok=True)
     place.check_space()
@@ -195,7 +197,7 @@ def _deploy(place: Place, state: State, tuning: Tuning, fingerprint: str, steps:
 
 
 def _end(place: Place) -> int:
-    """End every process of the cloud. Returns how many there were."""
+    """End every process of the cloud. Return their number."""
     ended = processes.end_all(place.folder)
     server = PostgresServer(place.postgres)
     ended += server.running() is not None
@@ -205,7 +207,7 @@ def _end(place: Place) -> int:
 
 
 def down(place: Place, steps: Steps) -> bool:
-    """End the cloud's processes and delete what it kept. Returns whether there was anything.
+    """End the cloud's processes and delete its data. Return whether it existed.
 
     Raises:
         CloudError, PostgresError: a process does not end.
@@ -226,17 +228,17 @@ def down(place: Place, steps: Steps) -> bool:
 
 @dataclass(frozen=True)
 class Cloud:
-    """A local cloud that is up."""
+    """A running local cloud."""
 
     place: Place
     state: State
 
     @classmethod
     def at(cls, place: Place) -> "Cloud":
-        """The cloud of this place.
+        """Return the cloud in this folder.
 
         Raises:
-            CloudError: it is not up.
+            CloudError: it is not running.
         """
         state = State.load(place)
         if state is None or state.deployment is None:
@@ -251,8 +253,8 @@ class Cloud:
         return self.state.deployment.outputs if self.state.deployment else {}
 
     def send(self, sends: Sequence[Send]) -> None:
-        """Send messages after their commit. The watchdog sends the others."""
-        os.environ.update(self.state.emulator.environment)  # how the app's own code finds AWS
+        """Send messages after their commit. The watchdog sends the remaining ones."""
+        os.environ.update(self.state.emulator.environment)  # the app's own code finds AWS by these variables
         names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in sends}
         urls = {worker: url for worker, name in names.items() if (url := self.outputs.get(f"{name}QueueUrl"))}
         import counterfoil.kinds  # noqa: F401  # registers the kinds of every worker
@@ -261,33 +263,33 @@ class Cloud:
 
     @property
     def api_url(self) -> str:
-        """Where the API is: the emulator serves by path what AWS serves under a name of its own."""
+        """URL of the API. The emulator serves by path, while AWS serves under a separate host name."""
         id_ = self.outputs["ApiUrl"].removeprefix("https://").split(".", 1)[0]
         return f"{self.state.emulator.endpoint}/_aws/execute-api/{id_}/$default"
 
     @property
     def console_url(self) -> str:
-        """Where a browser finds the console."""
+        """URL of the console for a browser."""
         return f"{self.api_url}/console"
 
     @cached_property
     def database(self) -> Database:
-        """The database as the workers see it: one tenant for each transaction, or the life cycles of all."""
+        """The database as used by workers: one tenant per transaction, or the lifecycle columns of all."""
         return Database(self.database_url("counterfoil_worker"))
 
     def database_url(self, user: str) -> str:
-        """How `user` connects to the database."""
+        """Return the connection string of `user`."""
         server = PostgresServer(self.place.postgres).running()
         if server is None:
             raise CloudError("The local cloud's database has ended: run 'counterfoil up' to bring it back.")
         return server.url(DATABASE, user)
 
     def client(self, service: str, *, patience: int = 60) -> Any:
-        """A client for an AWS service of this cloud, which waits so many seconds for an answer."""
+        """Return a client for an AWS service of this cloud. `patience` is the read timeout in seconds."""
         import boto3
         from botocore.config import Config
 
-        make: Any = boto3.client  # its type knows each service's name, and takes no other string
+        make: Any = boto3.client  # its type accepts only literal names
         return make(
             service,
             endpoint_url=self.state.emulator.endpoint,
@@ -305,12 +307,12 @@ class Cloud:
 
 @contextmanager
 def visited(place: Place, logs: Path, *, keep: bool) -> Iterator[Cloud]:
-    """Bring a cloud up for the block, then restore its earlier state unless `keep`.
+    """Start a cloud for the block, then restore its earlier state unless `keep`.
 
     Logs of a failure are copied to `logs`.
 
     Raises:
-        CloudError, PostgresError: it cannot be brought up.
+        CloudError, PostgresError: it cannot start.
     """
     try:
         Cloud.at(place)
@@ -323,7 +325,7 @@ def visited(place: Place, logs: Path, *, keep: bool) -> Iterator[Cloud]:
         with processes.interruptible():
             with steps.shown():
                 cloud = up(place, steps).cloud
-            with closing(cloud.database):  # before its server ends, or it would look for it
+            with closing(cloud.database):  # before its server ends, because the pool would try to reconnect
                 yield cloud
     except Exception:
         if place.logs.is_dir() and not was_up and not keep:

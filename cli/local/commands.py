@@ -36,11 +36,11 @@ def up(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print where everything is as JSON.")] = False,
 ) -> None:
-    """Bring the local cloud up and deploy the app into it.
+    """Start the local cloud and deploy the app into it.
 
-    A cloud that is up already is left as it is; the app is deployed again only if something of it has changed.
-    Settings and time-out stay as they were deployed until other ones are named, then these alone hold.
-    Interrupted or failed, the command ends whatever it has started.
+    A running cloud stays as it is; the app is deployed again only if its sources have changed. Settings and timeout
+    stay as deployed until others are given, which replace them. If interrupted or failed, the command ends everything
+    it started.
     """
     tuning = Tuning(_named(setting or []), timeout) if setting or timeout else None
     steps = Checklist()
@@ -62,7 +62,7 @@ def up(
 
 
 def _named(settings: list[str]) -> dict[str, str]:
-    """Settings by name.
+    """Return settings by name.
 
     Raises:
         UsageError: one is not NAME=VALUE.
@@ -77,14 +77,14 @@ def _named(settings: list[str]) -> dict[str, str]:
 
 
 def down(context: typer.Context) -> None:
-    """Take the local cloud down and delete all that it holds.
+    """Stop the local cloud and delete all its data.
 
-    Uploaded files, documents and logs are deleted; what was built is kept, so that the next start is quick.
+    Deletes uploaded files, documents and logs. Keeps built packages, so that the next start is fast.
     """
     steps = Checklist()
     with steps.shown():
         was_there = cloud.down(place_of(context.obj), steps)
-    page().print("The local cloud is down; nothing of it is left." if was_there else "There was no local cloud.")
+    page().print("The local cloud was stopped and deleted." if was_there else "There was no local cloud.")
 
 
 def status(
@@ -95,9 +95,9 @@ def status(
         bool, typer.Option("--env", help="Print shell commands that point AWS tools to the local cloud.")
     ] = False,
 ) -> None:
-    """Show whether the local cloud is up, and what waits in it.
+    """Show whether the local cloud is running, and its pending messages.
 
-    Exits with 3 when it is not up.
+    Exits with 3 if it is not running.
     """
     place = place_of(context.obj)
     try:

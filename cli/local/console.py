@@ -1,4 +1,4 @@
-"""`counterfoil console`: somebody who may sign in to the console of the local cloud, and the way there."""
+"""`counterfoil console`: URL of the local cloud's console, with a person who may sign in."""
 
 import secrets
 import webbrowser
@@ -22,7 +22,7 @@ EVERY_TENANT = "*"
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody of the local cloud's user pool."""
+    """A person in the local cloud's user pool."""
 
     email: str
     password: str
@@ -40,10 +40,10 @@ def console(
         bool, typer.Option("--json", help="Print address, e-mail address and password as JSON.")
     ] = False,
 ) -> None:
-    """Show where the console of the local cloud is, and who may sign in.
+    """Show the URL of the local cloud's console, and who may sign in.
 
-    There is a person for each role and tenant, made when it is first asked for. Each time it gets a new password;
-    whoever is signed in stays so.
+    Each role and tenant has a person, created on first use. Each call sets a new password; existing sessions stay
+    signed in.
     """
     cloud = Cloud.at(place_of(context.obj))
     slug = EVERY_TENANT if tenant is None else chosen(cloud, tenant)[0].slug
@@ -61,10 +61,10 @@ def console(
 
 
 def make_person(cloud: Cloud, email: str, groups: Sequence[str], *, password: str | None = None) -> Person:
-    """Make sure of a person in these groups, with this password or a new one."""
+    """Create a person in these groups if missing, and set this password or a new one."""
     people, pool = cloud.client("cognito-idp"), cloud.outputs["UserPoolId"]
     person = Person(email, password or f"Aa1!{secrets.token_urlsafe(12)}")
-    with suppress(people.exceptions.UsernameExistsException):  # it was asked for before
+    with suppress(people.exceptions.UsernameExistsException):  # exists from an earlier call
         people.admin_create_user(
             UserPoolId=pool,
             Username=email,

@@ -21,7 +21,7 @@ from cli.local.processes import Part
 
 COMMAND_LINE = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 
-app = typer.Typer(help="Run the CDK command line: for a real account.", add_completion=False)
+app = typer.Typer(help="Run the CDK command line for a real account.", add_completion=False)
 
 
 # Without interspersed arguments, options after the first word belong to CDK, including --help.
@@ -29,12 +29,12 @@ app = typer.Typer(help="Run the CDK command line: for a real account.", add_comp
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 def cdk(context: typer.Context) -> None:
-    """Run the CDK command line: for a real account.
+    """Run the CDK command line for a real account.
 
-    Everything behind `cdk` is given to it.
+    All arguments after `cdk` are passed to it.
 
-    For a real account: `counterfoil cdk bootstrap`, once, then `counterfoil cdk deploy --all`, with the credentials and
-    the region of the environment.
+    First run `counterfoil cdk bootstrap`, once, then `counterfoil cdk deploy --all`, with the credentials and the
+    region in the environment.
     """
     environment = {**os.environ, "PATH": search_path(), "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1"}
     done = subprocess.run([node(), command_line(), *context.args], env=environment, cwd=ROOT, check=False)
@@ -42,7 +42,7 @@ def cdk(context: typer.Context) -> None:
 
 
 def command_line() -> Path:
-    """The program of the CDK command line.
+    """Return the CDK command line program.
 
     Raises:
         CloudError: it is not installed.
@@ -53,12 +53,11 @@ def command_line() -> Path:
 
 
 SILENCE_SECONDS = 300
-"""A deployment that says nothing for this long is ended: it would wait an hour for a custom resource
-whose function does not start."""
+"""Timeout without output. Otherwise it would wait an hour for a custom resource whose function does not start."""
 SOURCES = ("functions", "infra", "layers", "migrations", "cdk.json", "package-lock.json", "uv.lock")
-"""What a deployment is made from."""
+"""Sources of a deployment."""
 ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
-"""The bucket that `cdk bootstrap` creates: all that the local stage uses of it."""
+"""Bucket created by `cdk bootstrap`, the only part that the local stage uses."""
 _PROGRESS = re.compile(r"^\s*(?P<stack>\S+) \|\s*(?P<done>\d+)/(?P<all>\d+) \|")
 _SYNTHESIZED = "Synthesis time:"
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -77,14 +76,14 @@ class Deployment:
     """The last deployment. Times are seconds since the epoch."""
 
     fingerprint: str
-    """Fingerprint of all its sources: if it is unchanged, no new deployment is needed."""
+    """Fingerprint of all its sources. If unchanged, no new deployment is needed."""
     at: float
     seconds: float
     outputs: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     """Environment variables of every function, in addition to those of the stack. They may include a secret."""
     timeout: int | None = None
-    """Seconds that shorten the time-out of every worker with a queue."""
+    """Maximum timeout in seconds of every worker with a queue."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +92,11 @@ class Progress:
 
     begin: Callable[[str], None]
     count: Callable[[int, int], None]
-    """Resources done, and all of them."""
+    """Finished and total number of resources."""
 
 
 def fingerprint(database_url: str, tuning: Tuning) -> str:
-    """A hash of everything that a deployment is made from and told, with this machine's Python."""
+    """Return a hash of all sources and settings of a deployment, and of this machine's Python."""
     told = json.dumps([database_url, dict(tuning.settings), tuning.timeout], sort_keys=True)
     digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {told}\n".encode())
     for path in sorted(_sources()):
@@ -114,13 +113,13 @@ def _sources() -> Iterator[Path]:
                 yield path
 
 
-def deploy(  # what is deployed where, what it is told, and who hears of it
+def deploy(  # a deployment needs all of these values
     place: Place, target: Emulator, database_url: str, tuning: Tuning, progress: Progress
 ) -> dict[str, str]:
-    """Synthesise the app and deploy it. Returns the stacks' outputs.
+    """Synthesize the app and deploy it. Return the stacks' outputs.
 
     Raises:
-        CloudError: with the reason that the CDK command line gives, and where all that it said is.
+        CloudError: with the reason stated by the CDK command line, and the path of its complete output.
     """
     command = [node(), command_line()]
     environment = _environment(place, target)
@@ -139,12 +138,12 @@ def deploy(  # what is deployed where, what it is told, and who hears of it
 
 
 def log(place: Place) -> Path:
-    """What the CDK command line said."""
+    """Return the path of the CDK command line's output."""
     return place.logs / "deploy.log"
 
 
 def _environment(place: Place, target: Emulator) -> dict[str, str]:
-    """The caller's environment without its AWS: nothing of it may reach a real account."""
+    """Return the caller's environment without AWS settings, so that it cannot reach a real account."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
     return {
         **kept,
@@ -159,7 +158,7 @@ def _environment(place: Place, target: Emulator) -> dict[str, str]:
 
 
 def _run(place: Place, command: list[str | Path], environment: dict[str, str], progress: Progress) -> None:
-    """Run the CDK command line to its end; all that it says goes to the log. It ends with all its children if we do."""
+    """Run the CDK command line with its output in the log. It ends together with this process."""
     start = log(place).stat().st_size
     with log(place).open("a") as output:
         process = subprocess.Popen(
@@ -169,7 +168,7 @@ def _run(place: Place, command: list[str | Path], environment: dict[str, str], p
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # Ctrl-C reaches us alone, and the group can be ended as one
+            start_new_session=True,  # Ctrl-C reaches only this process, and the group can be ended as one
         )
         try:
             _follow(place, process, progress)
@@ -194,17 +193,17 @@ def _follow(place: Place, process: subprocess.Popen[bytes], progress: Progress) 
                     progress.count(min(int(found["done"]), int(found["all"])), int(found["all"]))
             if time.monotonic() - heard > SILENCE_SECONDS:
                 raise CloudError(
-                    f"The deployment says nothing for {SILENCE_SECONDS} s and was ended. What it said is in "
-                    f"{log(place)}, what the functions said in {emulator.log(place)}. To begin anew: counterfoil down"
+                    f"The deployment had no output for {SILENCE_SECONDS} s and was ended. Its output is in "
+                    f"{log(place)}, the output of functions in {emulator.log(place)}. To start over: counterfoil down"
                 )
             time.sleep(0.1)
 
 
 def _reason(output: str) -> str:
-    """The line that says why, as a sentence."""
+    """Return the line with the reason, as a sentence."""
     lines = [line.strip() for line in _TERMINAL_CODES.sub("", output).splitlines() if line.strip()]
     raised = [line.partition(": ")[2] for line in lines if re.match(r"[\w.]+(Error|Exception): \S", line)]
     telling = [line for line in lines if re.search(r"❌|_FAILED|[Ee]rror", line) and not line.endswith(":")]
-    # An exception of the app tells at the end of its traceback, the command line at its first complaint.
+    # The app's exception is at the end of its traceback, that of the command line at its first error.
     reason = next(iter([*raised[-1:], *telling, *lines[-1:]]), "it gives no reason")
     return f"{reason.lstrip('❌ ').rstrip('.')}."

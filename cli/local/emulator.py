@@ -1,4 +1,4 @@
-"""The AWS emulator of a local cloud: start it, find it again, ask whether it is ready."""
+"""The AWS emulator of a local cloud: start it, find it, check whether it is ready."""
 
 import os
 import secrets
@@ -25,10 +25,10 @@ HOST = "127.0.0.1"
 ACCOUNT = "000000000000"
 REGION = "eu-central-1"
 ACCESS_KEY = "counterfoil-local"
-"""The emulator's root user. Its secret is drawn for each cloud, so that only who can read the state may use it."""
+"""The emulator's root user. Each cloud has a random secret, so that only readers of its state can use it."""
 START_SECONDS = 60
 PORT_TRIES = 5
-"""How often another free port is tried: a free port can be taken before the emulator binds it."""
+"""Number of ports to try, because a free port may be taken before the emulator binds it."""
 _PROGRAM = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
 """Runs MiniStack, and functions with the interpreter of the first argument. In MiniStack's own interpreter, the
 whole project is installed, so a package missing from the layers would go unnoticed."""
@@ -36,7 +36,7 @@ whole project is installed, so a package missing from the layers would go unnoti
 
 @dataclass(frozen=True)
 class Emulator:
-    """An emulator that was started. Times are seconds since the epoch."""
+    """A started emulator. Times are seconds since the epoch."""
 
     pid: int
     started: float
@@ -45,12 +45,12 @@ class Emulator:
 
     @property
     def endpoint(self) -> str:
-        """Where its AWS is. A numeric host, so that S3's clients put the bucket into the path."""
+        """URL of its AWS services. A numeric host makes S3 clients put the bucket into the path."""
         return f"http://{HOST}:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What AWS's clients and tools need to find it, and nothing else."""
+        """Environment variables for AWS clients and tools, and no others."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
@@ -63,26 +63,26 @@ class Emulator:
         }
 
     def is_ready(self) -> bool:
-        """Whether it answers."""
+        """Return whether it responds."""
         with suppress(OSError, HTTPException), closing(HTTPConnection(HOST, self.port, timeout=5)) as connection:
             connection.request("GET", "/_ministack/health")
             return connection.getresponse().status == 200
         return False
 
     def runs_in(self, place: Place) -> bool:
-        """Whether this very emulator is still there: a process of this cloud, of this number, begun at this time."""
+        """Return whether this emulator is still running: same folder, process id and start time."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
             return (
                 process in processes.belonging_to(place.folder, [Part.EMULATOR])
-                and abs(process.create_time() - self.started) < 2  # the system's idea of when it was booted may drift
+                and abs(process.create_time() - self.started) < 2  # the system's estimate of its boot time may drift
                 and processes.is_alive(process)
             )
         return False
 
 
 def start(place: Place, port: int | None = None) -> Emulator:
-    """Start an emulator that knows nothing yet, on `port` or on a free one, and wait until it answers.
+    """Start a new emulator on `port` or on a free one, and wait until it responds.
 
     Raises:
         CloudError: the port is taken, or it does not start.
@@ -98,18 +98,18 @@ def start(place: Place, port: int | None = None) -> Emulator:
 
 
 def log(place: Place) -> Path:
-    """What it writes while it runs."""
+    """Return the path of its log."""
     return place.logs / "emulator.log"
 
 
 def check_free(port: int) -> None:
-    """Find out whether a server can listen there.
+    """Check whether a server can listen on a port.
 
     Raises:
-        CloudError: it cannot, since another program does.
+        CloudError: another program uses it.
     """
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: closed connections are no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like servers, which ignore closed connections
         try:
             probe.bind((HOST, port))
         except OSError as error:
@@ -120,7 +120,7 @@ def check_free(port: int) -> None:
 
 
 def _prepare(place: Place) -> None:
-    """Make the folders, and an environment without packages for functions to run in."""
+    """Create the folders, and an environment without packages for functions."""
     place.logs.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place.temporary, ignore_errors=True)
     place.temporary.mkdir()
@@ -136,7 +136,7 @@ def _free_ports() -> Iterator[int]:
 
 
 def _launch(place: Place, port: int) -> Emulator | None:
-    """Start the process and wait until it answers. None when it ended at once."""
+    """Start the process and wait until it responds. None if it ended immediately."""
     secret = secrets.token_urlsafe(24)
     environment = {
         **processes.mark(place.folder, Part.EMULATOR),
@@ -163,7 +163,7 @@ def _launch(place: Place, port: int) -> Emulator | None:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # Ctrl-C reaches us alone, and we decide
+            start_new_session=True,  # Ctrl-C reaches only this process
         )
     emulator = Emulator(process.pid, psutil.Process(process.pid).create_time(), port, secret)
     deadline = time.monotonic() + START_SECONDS

@@ -1,4 +1,4 @@
-"""`counterfoil openapi`: the description of the HTTP API, for generators of clients and for people."""
+"""`counterfoil openapi`: the OpenAPI description of the HTTP API."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ def openapi(
     *,
     to: Annotated[Path | None, typer.Option(help="Write it to this file.", show_default=False, dir_okay=False)] = None,
 ) -> None:
-    """Print the description of the HTTP API, OpenAPI 3.1.
+    """Print the OpenAPI 3.1 description of the HTTP API.
 
     The API itself serves it at /api/openapi.json.
     """

@@ -1,4 +1,4 @@
-"""Where a local cloud keeps everything that it has: one folder, and in it one lock for whoever changes the cloud."""
+"""Folder of a local cloud, and the lock for changing the cloud."""
 
 import fcntl
 import os
@@ -13,21 +13,21 @@ from pathlib import Path
 from cli.failures import CloudError
 
 ROOT = Path(__file__).parents[2]
-"""The project."""
+"""Root of the project."""
 DEFAULT_FOLDER = ROOT / ".local"
 FREE_MEGABYTES = 1024
-"""What a cloud needs of the disk: unpacked layers for each worker's process, the database, logs."""
+"""Minimum free disk space: unpacked layers for each worker's process, the database, logs."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of one local cloud. Two places are two clouds, which know nothing of each other."""
+    """The folder of one local cloud. Two folders are two independent clouds."""
 
     folder: Path
 
     @property
     def state(self) -> Path:
-        """Ports, processes and what is deployed, as JSON."""
+        """Ports, processes and the deployment, as JSON."""
         return self.folder / "state.json"
 
     @property
@@ -37,39 +37,39 @@ class Place:
 
     @property
     def postgres(self) -> Path:
-        """The folder of the embedded server."""
+        """Folder of the embedded server."""
         return self.folder / "postgres"
 
     @property
     def temporary(self) -> Path:
-        """The emulator's temporary files, functions unpacked for their processes among them."""
+        """The emulator's temporary files, including functions unpacked for their processes."""
         return self.folder / "temporary"
 
     @property
     def runtime(self) -> Path:
-        """The Python environment in which functions run: nothing is installed in it."""
+        """Python environment for functions, without installed packages."""
         return self.folder / "runtime"
 
     @property
     def assembly(self) -> Path:
-        """What the CDK app synthesises."""
+        """Output of CDK's synthesis."""
         return self.folder / "cdk.out"
 
     @property
     def sessions(self) -> Path:
-        """Who has signed in to the API, for commands, with the tokens: as JSON that only its owner may read."""
+        """Sessions of commands with the API, with their tokens: JSON that only its owner can read."""
         return self.folder / "sessions.json"
 
     @property
     def outputs(self) -> Path:
-        """The stacks' outputs, as the CDK command line writes them."""
+        """Outputs of the stacks, as written by the CDK command line."""
         return self.folder / "outputs.json"
 
     @contextmanager
     def locked(self, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Hold the cloud alone. One command changes it at a time; `on_wait` is called before waiting for another one.
+        """Lock the cloud for one command at a time. `on_wait` is called before waiting for another one.
 
-        The lock ends with its process, however that ends.
+        The lock ends with its process.
 
         Raises:
             CloudError: the folder cannot be written.
@@ -100,13 +100,13 @@ class Place:
             except BaseException:
                 os.close(descriptor)
                 raise
-            os.close(descriptor)  # whoever held it removed the folder meanwhile: this lock guards nothing any more
+            os.close(descriptor)  # the previous holder removed the folder, so this lock is useless
 
     def check_space(self) -> None:
-        """Refuse to begin on a disk that will be full before the end.
+        """Reject a disk with too little space.
 
         Raises:
-            CloudError: says how much is free and how much is needed.
+            CloudError: states the free and the required space.
         """
         free = shutil.disk_usage(self.folder).free // 2**20
         if free < FREE_MEGABYTES:
@@ -116,7 +116,7 @@ class Place:
             )
 
     def clear(self) -> None:
-        """Delete what the cloud made. Anything else in the folder stays, in case it is not the cloud's alone."""
+        """Delete the cloud's files. Other files in the folder stay."""
         for folder in (self.logs, self.temporary, self.runtime, self.assembly):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.state, self.sessions, self.outputs, self.folder / "lock"):
@@ -126,12 +126,12 @@ class Place:
 
 
 def place_of(folder: Path | None) -> Place:
-    """The place that the command line names, or the project's own."""
+    """Return the folder named on the command line, or the project's own."""
     return Place((folder or DEFAULT_FOLDER).resolve())
 
 
 def node() -> Path:
-    """The program `node`, which comes with the project's environment.
+    """Return the program `node` of the project's environment.
 
     Raises:
         CloudError: it is not installed.
@@ -143,5 +143,5 @@ def node() -> Path:
 
 
 def search_path() -> str:
-    """PATH for what CDK starts: the project's own Python and Node before the system's."""
+    """Return PATH for CDK's child processes: the project's own Python and Node.js before the system's."""
     return os.pathsep.join([str(Path(sys.executable).parent), str(node().parent), os.environ.get("PATH", os.defpath)])

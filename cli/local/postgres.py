@@ -1,11 +1,11 @@
-"""The embedded PostgreSQL 18 of the local cloud and of the tests: start, stop, look, remove.
+"""Embedded PostgreSQL 18 for the local cloud and tests: start, stop, inspect, remove.
 
-A folder holds one server: `data` (the cluster) and `postgres.log`. The server listens on 127.0.0.1 alone and
-trusts whoever connects (no passwords): it is for development on a machine whose other users are trusted too. It
-outlives the process that started it, until `stop`.
+A folder contains one server: `data` (the cluster) and `postgres.log`. The server listens only on 127.0.0.1 and requires
+no passwords: it is for development on machines with trusted users. It outlives the process that started it, until
+`stop`.
 
-PostgreSQL refuses to run as root, so root's server runs as `nobody`. What `nobody` cannot reach is placed where it can,
-and no folder of root's is opened for it: the programs are copied to ROOT_FOLDER, and `data` becomes a link into it.
+PostgreSQL refuses to run as root, so root's server runs as `nobody`. No folder of root is opened for that user: the
+programs are copied to ROOT_FOLDER, and `data` becomes a link into it.
 """
 
 import errno
@@ -42,16 +42,16 @@ MAJOR = "18"
 HOST = "127.0.0.1"
 SUPERUSER = "postgres"
 TEMPORARY = "counterfoil-postgres-"
-"""How the names of temporary servers' folders begin."""
+"""Name prefix of folders of temporary servers."""
 ROOT_FOLDER = Path("/var/lib/counterfoil")
-"""Where root's server keeps what `nobody` cannot reach elsewhere."""
+"""Folder for root's servers, accessible to `nobody`."""
 START_SECONDS = 120
-"""A start after a crash replays the write-ahead log first."""
+"""Timeout of a start, which after a crash first replays the write-ahead log."""
 MAX_CONNECTIONS = 200
 MEMORY_BYTES = 2**30
-"""A temporary server is kept in memory where this much is free."""
+"""Minimum free memory for a temporary server in memory."""
 PORT_TRIES = 5
-"""How often another free port is tried: a free port can be taken before the server binds it."""
+"""Number of ports to try, because a free port may be taken before the server binds it."""
 
 Stop = Literal["smart", "fast", "immediate"]
 _SIGNALS: Mapping[Stop, signal.Signals] = {
@@ -61,7 +61,7 @@ _SIGNALS: Mapping[Stop, signal.Signals] = {
 }
 _ALWAYS = (
     "unix_socket_directories=",  # their paths are limited to 107 bytes
-    "dynamic_shared_memory_type=mmap",  # not /dev/shm: small in containers, and a killed server would leave files there
+    "dynamic_shared_memory_type=mmap",  # not /dev/shm: small in containers, keeps files of killed servers
 )
 _NOT_DURABLE = (
     "fsync=off",
@@ -78,29 +78,29 @@ log = logging.getLogger(__name__)
 
 
 class PostgresError(CommandError):
-    """The server cannot do what was asked. The sentence says what is wrong and the way out."""
+    """The server failed. The message states the reason and what to do next."""
 
     exit_code = ExitCode.NO_CLOUD
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that is up."""
+    """A running server."""
 
     data: Path
-    """The cluster's folder, links resolved."""
+    """Folder of the cluster, with links resolved."""
     pid: int
     port: int
 
     def url(self, database: str = SUPERUSER, user: str = SUPERUSER) -> str:
-        """How to connect to a database as a role."""
+        """Return the URL of a database for a role."""
         return f"postgresql://{quote(user, safe='')}@{HOST}:{self.port}/{quote(database, safe='')}"
 
     def create_database(self, name: str) -> str:
-        """Create the database unless it exists. Returns its URL for the superuser.
+        """Create the database unless it exists. Return its URL for the superuser.
 
         Raises:
-            PostgresError: the server does not answer.
+            PostgresError: the server does not respond.
         """
         try:
             with psycopg.connect(self.url(), autocommit=True) as connection, suppress(psycopg.errors.DuplicateDatabase):
@@ -110,7 +110,7 @@ class Server:
         return self.url(name)
 
     def is_healthy(self) -> bool:
-        """Whether the server answers a query."""
+        """Return whether the server answers a query."""
         try:
             with psycopg.connect(self.url(), connect_timeout=3) as connection:
                 connection.execute("SELECT 1")
@@ -119,9 +119,9 @@ class Server:
         return True
 
     def stop(self, how: Stop = "fast") -> None:
-        """Stop the server and wait until it is gone.
+        """Stop the server and wait until it has ended.
 
-        `smart` waits for its sessions to end, `fast` ends them, `immediate` also leaves recovery to the next start.
+        `smart` waits for its sessions to end, `fast` ends them, `immediate` leaves recovery to the next start.
 
         Raises:
             PostgresError: it did not stop in END_SECONDS.
@@ -135,7 +135,7 @@ class Server:
             raise PostgresError(f"PostgreSQL (process {self.pid}) did not stop in {END_SECONDS} s; end that process.")
 
     def kill(self) -> None:
-        """End the server and its sessions at once, as a power failure would. Recovery is left to the next start."""
+        """End the server and its sessions like a power failure. The next start recovers."""
         process = live_server(self.pid, self.data)
         if process is not None:
             with suppress(psutil.NoSuchProcess):
@@ -146,20 +146,20 @@ class Server:
 
 @contextmanager
 def temporary_server() -> Iterator[Server]:
-    """A server that forgets everything at the end, in memory where there is room: for tests and measurements.
+    """Run a server for tests and benchmarks, in memory if possible, and delete its data at the end.
 
-    A new database is 300 files: 20 ms in memory, up to 400 ms on a disk. What a killed process left behind is removed.
+    A new database has 300 files: 20 ms in memory, up to 400 ms on a disk. Leftovers of killed processes are removed.
     """
     parent = fast_folder()
     for abandoned in parent.glob(f"{TEMPORARY}*"):
-        # Its own process creates `postgres` when it holds the lock already: the folder is never taken before that.
+        # A process creates `postgres` only while it holds the lock, so no folder in use is removed.
         with suppress(OSError, PostgresError):
             if abandoned.stat().st_uid == os.geteuid() and (abandoned / "postgres").exists():
                 with _locked(abandoned, wait=False):
                     PostgresServer(abandoned / "postgres").remove()
                     shutil.rmtree(abandoned)
     folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
-    folder.chmod(0o711)  # root's server runs as nobody
+    folder.chmod(0o711)  # accessible to the user of root's server
     with _locked(folder):
         embedded = PostgresServer(folder / "postgres")
         try:
@@ -170,7 +170,7 @@ def temporary_server() -> Iterator[Server]:
 
 
 def fast_folder() -> Path:
-    """Where temporary files go: memory where MEMORY_BYTES are free, else the system's folder for them."""
+    """Return the folder for temporary files: in memory if MEMORY_BYTES are free."""
     memory = Path("/dev/shm")  # noqa: S108  # only ever a new folder of our own in it
     if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_BYTES:
         return memory
@@ -178,7 +178,7 @@ def fast_folder() -> Path:
 
 
 class PostgresServer:
-    """The server of one folder, whether it is up or not."""
+    """The server of one folder, running or not."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` is created at the first start."""
@@ -187,13 +187,13 @@ class PostgresServer:
         self._log = self._folder / "postgres.log"
 
     def start(self, port: int | None = None, *, durable: bool = True) -> Server:
-        """Bring the server up, on first use with an empty cluster; a server that is up already is returned as it is.
+        """Start the server, with an empty cluster on first use; a running server is returned unchanged.
 
-        Without `port`, the port of the last start is taken again where it is free, else any free one. `durable=False`
-        trades safety at a power failure for speed: for tests. An interrupted start leaves no process.
+        Without `port`, the last port is used if free, else any free one. `durable=False` trades safety for speed, for
+        tests. An interrupted start leaves no process.
 
         Raises:
-            PostgresError: with the reason and the way out.
+            PostgresError: with the reason and what to do next.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -218,25 +218,25 @@ class PostgresServer:
             ) from error
 
     def running(self) -> Server | None:
-        """The server, when it is up and ready."""
+        """Return the server if it is running and ready."""
         server, status = self._seen()
         return server if status == "ready" else None
 
     def stop(self, how: Stop = "fast") -> None:
-        """Stop the server if it is up. Raises as `Server.stop`."""
+        """Stop the server if it is running. Raises the same errors as `Server.stop`."""
         server, _ = self._seen()
         if server is not None:
             server.stop(how)
 
     def remove(self) -> None:
-        """Stop the server and delete everything it kept. Raises as `Server.stop`."""
+        """Stop the server and delete its data. Raises the same errors as `Server.stop`."""
         self.stop("immediate")
         _remove(self._data)
         if self._folder.exists():
             shutil.rmtree(self._folder)
 
     def _seen(self) -> tuple[Server | None, str]:
-        """The server that postmaster.pid names, if that process lives and is ours, and its state."""
+        """Return the server in postmaster.pid, if its process belongs to this cluster, and its state."""
         try:
             lines = [line.strip() for line in (self._data / "postmaster.pid").read_text().splitlines()]
             pid, port, status = int(lines[0]), int(lines[3]), lines[7] if len(lines) > 7 else "starting"
@@ -246,7 +246,7 @@ class PostgresServer:
         return (Server(data, pid, port), status) if live_server(pid, data) else (None, "down")
 
     def _await_running(self) -> Server | None:
-        """The server, once it is ready, when it is up or on its way up or down."""
+        """Return the server once it is ready, if it is running, starting or stopping."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             server, status = self._seen()
@@ -257,11 +257,11 @@ class PostgresServer:
             time.sleep(0.05)
 
     def _holds_cluster(self) -> bool:
-        """Whether there is a cluster. What is there instead is moved aside, never deleted."""
+        """Return whether a cluster exists. Other files are moved aside, never deleted."""
         if (self._data / "PG_VERSION").exists() and (self._data / "global" / "pg_control").exists():
             return True
         if self._data.is_symlink():
-            log.warning("%s led to a cluster that is gone; a new one is made.", self._data)
+            log.warning("%s led to a deleted cluster; a new one is created.", self._data)
             self._data.unlink()
         elif self._data.exists():
             aside = Path(tempfile.mkdtemp(prefix="data.incomplete-", dir=self._folder))
@@ -270,7 +270,7 @@ class PostgresServer:
         return False
 
     def _initialise(self, programs: Path, *, durable: bool) -> None:
-        """Make an empty cluster beside `data` and move it there when it is complete."""
+        """Create an empty cluster beside `data`, and rename it when complete."""
         fresh = self._data.with_name("data.new")
         _remove(fresh)
         identity = _identity()
@@ -285,7 +285,7 @@ class PostgresServer:
                 self._folder.chmod(self._folder.stat().st_mode | 0o011)
         if identity:
             os.chown(fresh, identity["user"], identity["group"])
-        # The locale built into PostgreSQL: the same order and case rules on every machine.
+        # The locale provider of PostgreSQL, with the same order and case rules on every machine.
         arguments = ["initdb", "-D", str(fresh.resolve()), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8"]
         arguments += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-instructions"]
         arguments += ["--set=timezone=UTC", "--set=log_timezone=UTC"] + ([] if durable else ["--no-sync"])
@@ -299,21 +299,21 @@ class PostgresServer:
         found = (self._data / "PG_VERSION").read_text().strip()
         if found != MAJOR:
             raise PostgresError(
-                f"{self._data} is of PostgreSQL {found}, not {MAJOR}: move it away to start with an empty one."
+                f"{self._data} is from PostgreSQL {found}, not {MAJOR}. Move it away to start with an empty one."
             )
         owner, user = self._data.stat().st_uid, _identity().get("user", os.geteuid())
         if owner != user:
             raise PostgresError(
-                f"{self._data} belongs to user {owner}, and PostgreSQL would run as user {user}: "
-                f"start it as whoever started it before, or remove {self._folder}."
+                f"{self._data} belongs to user {owner}, but PostgreSQL would run as user {user}: "
+                f"start it as user {owner}, or remove {self._folder}."
             )
         end_sessions(self._data.resolve())
         with suppress(OSError, ValueError, IndexError):
             pid_file = self._data / "postmaster.pid"
             pid = int(pid_file.read_text().splitlines()[0])
-            # A reused number, or a zombie that nobody reaps: PostgreSQL would take either for a live server.
+            # PostgreSQL would mistake a reused process id or a zombie for a live server.
             if psutil.pid_exists(pid):
-                log.info("%s names process %s, which is no server any more; the file is removed.", pid_file, pid)
+                log.info("%s names process %s, which is not a server; the file is removed.", pid_file, pid)
                 pid_file.unlink()
 
     def _launch(self, programs: Path, port: int | None, *, durable: bool) -> Server:
@@ -327,7 +327,7 @@ class PostgresServer:
             try:
                 failure = self._run(programs, ["pg_ctl", "start", "-s", "-w", "-t", str(START_SECONDS), "-o", switches])
                 server = self._await_running()
-            except PostgresError:  # still recovering: the next start finds it there
+            except PostgresError:  # still recovering: the next start finds it
                 raise
             except BaseException:
                 started, _ = self._seen()
@@ -344,7 +344,7 @@ class PostgresServer:
         raise self._explained(reason)
 
     def _free_ports(self) -> Iterator[int]:
-        """The port of the last start, then free ones."""
+        """Yield the last port, then free ones."""
         with suppress(OSError):
             last = re.search(r"port=(\d+)", (self._data / "postmaster.opts").read_text())
             if last:
@@ -356,7 +356,7 @@ class PostgresServer:
             yield port
 
     def _run(self, programs: Path, arguments: Sequence[str]) -> str | None:
-        """Run one of PostgreSQL's programs. Returns None when it succeeded, else what it and the server logged."""
+        """Run a program of PostgreSQL. Return None on success, else its output and the server's log."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         environment |= {"LC_ALL": "C", "PGDATA": str(self._data.resolve())}
         with self._log.open("ab") as output:
@@ -364,12 +364,12 @@ class PostgresServer:
             with subprocess.Popen(
                 [programs / arguments[0], *arguments[1:]],
                 env=environment,
-                cwd="/",  # the server's user may not be allowed to be where we are
+                cwd="/",  # the server's user may lack access to the current folder
                 umask=0o077,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C reaches us, and we decide
+                start_new_session=True,  # Ctrl-C reaches only this process
                 **_identity(),
             ) as process:
                 try:
@@ -391,7 +391,10 @@ class PostgresServer:
 
 @contextmanager
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the folder's lock, which ends with the process. Raises BlockingIOError when it is held and may not wait."""
+    """Hold the folder's lock, which ends with the process.
+
+    Raises BlockingIOError if locked and not `wait`.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -401,32 +404,32 @@ def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _identity() -> dict[str, Any]:
-    """As whom PostgreSQL's programs run, as arguments for Popen: ourselves, or `nobody` in the place of root."""
+    """Return the user of PostgreSQL's programs, as arguments for Popen: `nobody` for root."""
     if os.geteuid() != 0:
         return {}
     try:
         nobody = pwd.getpwnam("nobody")
     except KeyError as error:
         raise PostgresError(
-            "PostgreSQL cannot run as root, and there is no user 'nobody': be an ordinary user."
+            "PostgreSQL cannot run as root, and the user 'nobody' does not exist. Use an ordinary user."
         ) from error
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
 def _reachable(folder: Path) -> bool:
-    """Whether any user may pass through every folder above this one."""
+    """Return whether any user may access every parent folder."""
     return all(parent.stat().st_mode & 0o001 for parent in folder.resolve().parents)
 
 
 def _root_folder() -> Path:
-    """ROOT_FOLDER, made when it is needed, whatever root's umask."""
+    """Create ROOT_FOLDER if missing, whatever root's umask."""
     ROOT_FOLDER.mkdir(parents=True, exist_ok=True)
     ROOT_FOLDER.chmod(0o755)
     return ROOT_FOLDER
 
 
 def installed_programs() -> Path:
-    """The folder of PostgreSQL's programs; a copy of it where root's server cannot run the original."""
+    """Return the folder of PostgreSQL's programs, or a copy if root's server cannot run the original."""
     name = PACKAGE.replace("-", "_")
     package = find_spec(name)
     if package is None or not package.submodule_search_locations:
@@ -438,7 +441,7 @@ def installed_programs() -> Path:
     copy = ROOT_FOLDER / f"{PACKAGE}-{version(PACKAGE)}"
     if not copy.exists():
         fresh = Path(tempfile.mkdtemp(dir=_root_folder()))
-        for folder in (name, f"{name}.libs"):  # the programs look for the libraries beside their package
+        for folder in (name, f"{name}.libs"):  # the programs load the libraries beside their package
             shutil.copytree(original.parent / folder, fresh / folder, ignore=shutil.ignore_patterns("include", "*.py*"))
         for path in (fresh, *fresh.rglob("*")):
             path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.parent.name == "bin" else 0o444))
@@ -450,7 +453,7 @@ def installed_programs() -> Path:
 
 
 def _runs(programs: Path) -> bool:
-    """Whether the server's user can run these programs, with the libraries that they load."""
+    """Return whether the server's user can run these programs with their libraries."""
     try:
         subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, cwd="/", **_identity())
     except (OSError, subprocess.CalledProcessError):
@@ -459,7 +462,7 @@ def _runs(programs: Path) -> bool:
 
 
 def _remove(data: Path) -> None:
-    """Delete a cluster. Where a link leads to it, what is behind the link is deleted only if we put it there."""
+    """Delete a cluster. The target of a link is deleted only in ROOT_FOLDER."""
     if data.is_symlink():
         home = data.resolve().parent
         if home.parent == ROOT_FOLDER.resolve():
@@ -473,7 +476,7 @@ END_SECONDS = 60
 
 
 def live_server(pid: int, data: Path) -> psutil.Process | None:
-    """The process, if it is the live server of this cluster."""
+    """Return the process if it is the live server of this cluster."""
     with suppress(psutil.Error):
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE and str(data) in process.cmdline():
@@ -484,7 +487,7 @@ def live_server(pid: int, data: Path) -> psutil.Process | None:
 def gone(processes: list[psutil.Process], seconds: float) -> bool:
     """Wait until all processes have ended, and return whether they did in time.
 
-    A zombie has ended. In some containers no parent collects it.
+    Zombies count as ended, because in some containers no parent reaps them.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -506,7 +509,7 @@ def end_family(pid: int) -> None:
     """End a process and its children, including the server that pg_ctl has just started."""
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
-        parent.suspend()  # no further children
+        parent.suspend()  # prevents further children
         family = [*parent.children(recursive=True), parent]
         for member in family:
             with suppress(psutil.NoSuchProcess):
@@ -520,7 +523,7 @@ def cluster_name(data: Path) -> str:
 
 
 def end_sessions(data: Path) -> None:
-    """End the sessions of a killed server. They would continue, and the next start would wait for them."""
+    """End the sessions of a killed server. They would continue, and block the next start."""
     title = f"postgres: {cluster_name(data)}: "
     left = [
         process

@@ -1,8 +1,8 @@
-"""The processes of a local cloud, and their end.
+"""Processes of a local cloud, and their termination.
 
-Every process that a cloud starts inherits one environment variable, which names the cloud's folder. So a cloud knows
-its own, and nobody else's, whatever became of the command that started them; no process number is trusted, for the
-system gives it to another process when the first has ended.
+Every process of a cloud inherits an environment variable with the cloud's folder. So a cloud identifies its own
+processes, whatever happened to the command that started them. Process ids are not sufficient, because the system reuses
+them.
 """
 
 import os
@@ -24,10 +24,10 @@ END_SECONDS = 10
 
 
 class Part(StrEnum):
-    """What a process belongs to."""
+    """Part of a cloud."""
 
     EMULATOR = "emulator"
-    """The emulator, with the functions that it runs."""
+    """The emulator, including the functions that it runs."""
     DEPLOYMENT = "deployment"
 
 
@@ -35,12 +35,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def mark(folder: Path, part: Part) -> dict[str, str]:
-    """The environment variable for the processes of a part of the cloud in `folder`."""
+    """Return the environment variable for processes of a part of the cloud in `folder`."""
     return {MARK: f"{part}:{folder}"}
 
 
 def belonging_to(folder: Path, parts: Collection[Part] = tuple(Part)) -> list[psutil.Process]:
-    """The live processes of the cloud in `folder`."""
+    """Return the live processes of the cloud in `folder`."""
     marks = {mark(folder, part)[MARK] for part in parts}
     found = []
     for process in psutil.process_iter():
@@ -51,7 +51,7 @@ def belonging_to(folder: Path, parts: Collection[Part] = tuple(Part)) -> list[ps
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether it runs. A zombie does not: it has ended, and only its parent has not looked yet."""
+    """Return whether it runs. A zombie has ended and only waits for its parent."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -59,12 +59,12 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def end_all(folder: Path, parts: Collection[Part] = tuple(Part)) -> int:
-    """End every process of the cloud in `folder`, or of some parts of it, with those that they start meanwhile.
+    """End every process of the cloud in `folder`, or of some parts, including new child processes.
 
-    Returns how many there were.
+    Returns their number.
 
     Raises:
-        CloudError: some do not end, or belong to somebody else.
+        CloudError: some do not end, or belong to another user.
     """
     ended: set[int] = set()
     deadline = time.monotonic() + END_SECONDS
@@ -81,7 +81,7 @@ def end_all(folder: Path, parts: Collection[Part] = tuple(Part)) -> int:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads a group of its own, with the whole group."""
+    """End a process group by its leader."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -93,14 +93,14 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Treat being ended, and the terminal's closing, as Ctrl-C, so that what was begun is cleared away then too."""
+    """Treat termination and a closed terminal like Ctrl-C, so that cleanup runs."""
     with _handling(_interrupt):
         yield
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let nothing interrupt clearing away, which is short."""
+    """Prevent interruptions of a short cleanup."""
     with _handling(signal.SIG_IGN):
         yield
 

@@ -1,6 +1,6 @@
-"""A language model that is none: it says back what it hears. For trying conversations out without a key.
+"""Fake language model that echoes messages, for trying conversations without an API key.
 
-It speaks as much of OpenAI's chat completions as functions ask for, on loopback alone.
+It serves the part of OpenAI's chat completions that functions use, on loopback only.
 """
 
 import errno
@@ -26,7 +26,7 @@ HOST = "127.0.0.1"
 
 
 def settings(port: int) -> dict[str, str]:
-    """What functions are to be told so that they ask it."""
+    """Return the settings with which functions use it."""
     return {
         "LLM_PROVIDER": "openai",
         "LLM_MODEL": MODEL,
@@ -36,12 +36,12 @@ def settings(port: int) -> dict[str, str]:
 
 
 def taken_out(settings: Mapping[str, str]) -> dict[str, str]:
-    """What functions are told, but for what leads them to it or to any other model."""
+    """Return settings without those of any language model."""
     return {name: value for name, value in settings.items() if name not in _NAMES}
 
 
 def port_of(tuning: Tuning) -> int | None:
-    """Where functions that were deployed so expect it; None where they ask another model, or none."""
+    """Return its port in the settings of a deployment; None if they use another model or none."""
     if tuning.settings.get("LLM_MODEL") != MODEL:
         return None
     port = tuning.settings.get("LLM_URL", "").removeprefix(f"http://{HOST}:").removesuffix("/v1")
@@ -53,16 +53,16 @@ _NAMES = frozenset(settings(0))
 
 @dataclass(frozen=True)
 class Script:
-    """One that answers."""
+    """A running fake model."""
 
     port: int
     is_ours: bool
-    """False: another command's, for as long as that one goes on."""
+    """False if another command started it and will end it."""
 
 
 @contextmanager
 def running(port: int = 0) -> Iterator[Script]:
-    """Have it answer; where another command has it answer there already, that one goes on."""
+    """Run the fake model, or use the one that another command runs."""
     try:
         server = ThreadingHTTPServer((HOST, port), _Handler)
     except OSError as error:
@@ -83,7 +83,7 @@ def running(port: int = 0) -> Iterator[Script]:
 
 @contextmanager
 def available(cloud: Cloud, *, wanted: bool) -> Iterator[Cloud]:
-    """Provide a cloud with a model. While the model is the script, the app is deployed with its settings."""
+    """Provide a cloud with a model. While it is the fake one, the app is deployed with its settings."""
     told = cloud.state.tuning
     port = port_of(told)
     if not wanted and not told.settings.get("LLM_PROVIDER"):
@@ -117,7 +117,7 @@ def _tell(place: Place, tuning: Tuning) -> Cloud:
 
 
 def _put_back(place: Place, before: Tuning, port: int) -> None:
-    """Restore the settings before the script on this port, unless they now name another model."""
+    """Restore the settings from before, unless they now name another model."""
     found = State.load(place)
     if found is None or port_of(found.tuning) != port:
         return
@@ -145,7 +145,7 @@ def _free_port() -> int:
 
 
 def reply(said: list[dict[str, Any]]) -> str:
-    """What it answers to the messages of a conversation, instructions among them."""
+    """Return the reply to the messages of a conversation, including instructions."""
     heard = [str(one["content"]) for one in said if one["role"] == "user"]
     before = f" Before that you said {_times(len(heard) - 1)}." if heard[1:] else ""
     return f"I am a script, and heard: {heard[-1]}{before}"
@@ -172,4 +172,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: it would stand in the middle of the conversation."""
+        """Log nothing, because it would disturb the displayed conversation."""

@@ -19,16 +19,16 @@ from cli.local.console import EVERY_TENANT, make_person
 from cli.logins import LEAST_SECONDS, Claims, write_private
 
 HOST = "cli.counterfoil.example"
-"""Where the e-mail addresses of people are that commands make."""
+"""Domain of the e-mail addresses of people created by commands."""
 _NO_LOCAL_PART = re.compile(r"[^a-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class Session:
-    """Somebody who has signed in."""
+    """A signed-in person."""
 
     subject: str
-    """The API's name for the person."""
+    """Subject of the person in the API."""
     token: str
     ends: float
     """Seconds since the epoch."""
@@ -41,33 +41,33 @@ class Session:
 
 
 class SignedIn(httpx.Auth):
-    """Signs a person in to the local cloud: an admin of all tenants, made when it is first asked for.
+    """Signs a person in to the local cloud: an admin of all tenants, created on first use.
 
-    The token is kept in the cloud's folder, for its owner alone, until it expires.
+    The token is cached in the cloud's folder, readable only by its owner, until it expires.
     """
 
     def __init__(self, cloud: Cloud, name: str) -> None:
         self._cloud, self._name = cloud, name
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """The request as the person, who signs in anew where the token that was kept is not taken any more."""
+        """Send the request with a cached token, and sign in again if it is rejected."""
         kept = self._kept.get(self._name)
         is_kept = kept is not None and kept.ends - time.time() > LEAST_SECONDS
         session = kept if kept is not None and is_kept else self._sign_in()
         request.headers["Authorization"] = f"Bearer {session.token}"
         answer = yield request
-        if answer.status_code == 401 and is_kept:  # the emulator was started anew, and has other keys
+        if answer.status_code == 401 and is_kept:  # the emulator was restarted with other keys
             request.headers["Authorization"] = f"Bearer {self._sign_in().token}"
             yield request
 
     def name_of(self, subject: str) -> str:
-        """Whom a command has signed in under this subject; else the subject."""
+        """Return the name of a person signed in by a command; else the subject."""
         found = [name for name, session in self._kept.items() if session.subject == subject]
         return found[0] if found else subject
 
     def _sign_in(self) -> Session:
         email = address_of(self._name)
-        # Of two commands at the same time, neither changes the other's password.
+        # Derived, so that concurrent commands do not change each other's password.
         digest = hmac.new(self._cloud.state.emulator.secret.encode(), email.encode(), hashlib.sha256).hexdigest()
         person = make_person(self._cloud, email, ["admin", f"tenant:{EVERY_TENANT}"], password=f"Aa1!{digest}")
         answer = self._cloud.client("cognito-idp").admin_initiate_auth(
@@ -97,7 +97,7 @@ class SignedIn(httpx.Auth):
 
 
 def address_of(name: str) -> str:
-    """The e-mail address of a person of this name: another one for each name."""
+    """Return a distinct e-mail address for each name."""
     plain = _NO_LOCAL_PART.sub("-", name.lower()).strip(".-")[:40]
     mark = "" if plain == name else f".{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return f"{plain or 'somebody'}{mark}@{HOST}"

@@ -1,4 +1,4 @@
-"""Tenants of the local cloud, as tools and tests set them up without the API."""
+"""Tenants of the local cloud, for tools and tests without the API."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from counterfoil.webhooks.destinations import NewDestination
 OWNER = "counterfoil_owner"
 """Role that owns the tables."""
 TOOL = "counterfoil"
-"""Actor of changes that the tools make automatically, such as the tenants of the demo."""
+"""Actor of changes made by tools, such as the tenants of the demo."""
 ORGANIZATION = "Local"
 LOCAL_ALLOWLIST = ("127.0.0.0/8", "::1/128")
 """Internal addresses that functions of the local cloud may call."""
@@ -27,7 +27,7 @@ LOCAL_ALLOWLIST = ("127.0.0.0/8", "::1/128")
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant by its id and by the slug that keys of uploads begin with."""
+    """A tenant by id and slug."""
 
     id: UUID
     slug: str
@@ -44,7 +44,7 @@ def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
     """Return the tenant of a slug, or all tenants without one.
 
     Raises:
-        UsageError: there is no such tenant.
+        UsageError: the tenant does not exist.
     """
     if slug == UNASSIGNED:
         raise UsageError("'-' is not a tenant. Unassigned dead letters: counterfoil dlq list --tenant -")
@@ -55,7 +55,7 @@ def chosen(cloud: Cloud, slug: str | None) -> list[Tenant]:
     if not found:
         shown = ", ".join(tenant.slug for tenant in known[:10]) + (", ..." if len(known) > 10 else "")
         others = f"There are: {shown}." if known else "The list is empty."
-        raise UsageError(f"There is no tenant '{slug}'. {others} To add it: counterfoil tenants add {slug}")
+        raise UsageError(f"Unknown tenant '{slug}'. {others} To add it: counterfoil tenants add {slug}")
     return found
 
 

@@ -45,7 +45,7 @@ def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterat
 
 
 def of_tenant(cloud: Cloud, tenant: Tenant) -> list[Upload]:
-    """Return the uploads of a tenant in the order of arrival."""
+    """Return the uploads of a tenant in order of arrival."""
     found: list[Upload] = []
     after = None
     with cloud.database.tenant(tenant.id) as connection:
@@ -64,7 +64,7 @@ def unassigned(cloud: Cloud) -> list[Upload]:
 
 
 def of_keys(cloud: Cloud, keys: Collection[str]) -> list[Upload]:
-    """Return the uploads with these keys, of every tenant and of none."""
+    """Return the uploads with these keys, including those without a tenant."""
     with cloud.database.delivery() as connection:
         owners = upload_list.owners(connection, cloud.outputs["UploadsBucketName"], keys)
     found = [one for one in unassigned(cloud) if one.key in keys]
@@ -78,7 +78,7 @@ def wait_for(cloud: Cloud, uploaded: Sequence[Uploaded], seconds: float) -> list
     """Wait until the states of all documents of these uploads are final.
 
     Raises:
-        CommandError: they are not after `seconds`.
+        CommandError: they are not final after `seconds`.
     """
     keys = {one.key for one in uploaded}
     deadline = time.monotonic() + seconds

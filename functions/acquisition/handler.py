@@ -11,7 +11,7 @@ from functions.acquisition.work import WORKER
 
 @cache
 def consumer() -> Consumer:
-    """The consumer of this function's queue, made at the first invocation."""
+    """Return the consumer of this function's queue, created at the first invocation."""
     return Consumer.from_settings(settings(), WORKER, read=files.read_event)
 
 

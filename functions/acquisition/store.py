@@ -1,7 +1,7 @@
-"""The SQL of acquisition: a source and its documents, in the transaction that settles the job.
+"""SQL of acquisition: a source and its documents, in the transaction that settles the job.
 
-A job has one source, however often it is done. What comes a second time, by its content or as the same mail, makes no
-second document: the one that is there counts it, once for each job.
+A job has one source, however many attempts it has. A file or mail that the tenant already has creates no second
+document: the existing one counts it, once per job.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ from counterfoil.documents.mail.message import NO_RESULTS, REFUSALS, Envelope, R
 from counterfoil.errors import InvalidDocumentError
 
 MAX_NAMED_FILES = 3
-"""Skipped files that a sentence names. The source lists all."""
+"""Maximum skipped files named in a sentence. The source lists all."""
 SEEN_BEFORE = "The tenant already has this file; it was counted as seen again"
-REMOVED = "A person removed a document of it, which does not come back by itself: upload it if it is wanted."
+REMOVED = "A person removed one of its documents. Upload it again to restore it."
 
 
 class OtherFilesError(InvalidDocumentError):
@@ -55,14 +55,14 @@ class Stored:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What arrived by one job."""
+    """A file or mail received by one job."""
 
     job_id: UUID
     tenant_id: UUID
     file: File
     received_at: datetime
     envelope: Envelope | None = None
-    """None for what is no mail."""
+    """None unless it is a mail."""
     authentication: SenderAuthentication = NO_RESULTS
     hold: Hold | None = None
     """State of a mail that fails DMARC."""
@@ -76,25 +76,25 @@ class Arrival:
 
     @property
     def is_taken_apart(self) -> bool:
-        """Whether the documents were in the file, and are not the file itself."""
+        """True if the documents were extracted from the file."""
         return self.envelope is not None or any(part.file != self.file for part in self.documents) or bool(self.skipped)
 
 
 @dataclass(frozen=True)
 class Written:
-    """What became of an arrival."""
+    """Result of an acquisition."""
 
     documents: list[UUID] = field(default_factory=list)
-    """Those that are new."""
+    """New documents."""
     remark: str | None = None
     only: UUID | None = None
-    """The document that it became, new or not, where it became one."""
+    """The only document of the file, new or not."""
 
 
 def write(connection: Connection, arrival: Arrival, *, refusal: Refusal | None = None) -> Written:
-    """Write the source, and the documents that the tenant has not got yet, with their ingestion jobs.
+    """Store the source, and the documents that are new for the tenant, with their ingestion jobs.
 
-    With `refusal`, only the source.
+    With `refusal`, store only the source.
 
     Raises:
         OtherFilesError: see `refuse_other_files`.
@@ -124,11 +124,11 @@ def write(connection: Connection, arrival: Arrival, *, refusal: Refusal | None =
 
 
 def refuse_other_files(connection: Connection, arrival: Arrival) -> bool:
-    """Record a mail that the tenant has, but with other files, as seen again. False where it is none.
+    """Record a mail that the tenant has with other files as received again. False for any other mail.
 
-    It may be the same mail, whose files a server has changed on the way, or another one, whose program numbers its
-    mails badly. The one must make no second document and the other must not get lost, so a person decides: a mail whose
-    dead letter is sent again is taken. A failure leaves no effects, and this has to be committed before it.
+    It may be the same mail with files modified by a server, or another mail from a program that repeats Message-IDs.
+    The former must not create a second document, and the latter must not be lost. So an operator decides by retrying
+    the dead letter. A failed attempt has no effects, so this is committed before.
     """
     earlier = _mail_before(connection, arrival)
     if earlier is None or not _has_other_files(connection, arrival) or _is_another(connection, arrival):
@@ -150,9 +150,10 @@ ORDER BY id LIMIT 1
 
 
 def _mail_before(connection: Connection, arrival: Arrival) -> UUID | None:
-    """The source of an earlier mail of the same Message-ID and sender, for another's may be forged or made up badly.
+    """Return the source of an earlier mail with the same Message-ID and sender.
 
-    None for one that was taken: the job is only done again. Two that come at the same moment go one after the other.
+    The sender counts because Message-IDs may be forged or reused. None for an accepted mail, whose job only runs again.
+    Concurrent mails are serialized.
     """
     if arrival.envelope is None or not arrival.envelope.message_id:
         return None
@@ -181,7 +182,10 @@ RETURNING new.id,
 
 
 def _source(connection: Connection, arrival: Arrival, refusal: Refusal | None) -> tuple[UUID, bool]:
-    """The source of this job, and whether what it brings is still to be counted: a job done again counts nothing."""
+    """Return the source of this job, and whether its documents must be counted.
+
+    A repeated job counts nothing.
+    """
     envelope = arrival.envelope
     row = connection.execute(
         _SOURCE,
@@ -221,7 +225,7 @@ ON CONFLICT (tenant_id, content_hash) DO UPDATE
     SET seen_again = d.seen_again + %(count)s::int, last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
 RETURNING new.content_hash, new.id, old.id IS NULL, new.source_id <> %(source)s
 """
-# What is a part of another file is this file's when the other one goes.
+# A part of another file becomes a part of this file when the other one is removed.
 _COPIES = """
 INSERT INTO document_copy (tenant_id, document_id, source_id, bucket, key, version, file_name)
 SELECT d.tenant_id, d.id, %(source)s, p.bucket, p.key, p.version, p.name
@@ -237,16 +241,16 @@ INSERT INTO ingestion_job (id, tenant_id, created_at) SELECT id, %s, %s FROM unn
 
 
 class Found(NamedTuple):
-    """The document that has a content."""
+    """Existing document with the same content."""
 
     id: UUID
     is_new: bool
     is_of_another: bool
-    """It came by another job."""
+    """Whether it belongs to another job."""
 
 
 Documents = dict[bytes, Found]
-"""By content hash. A document that a person removed is not among them when its job is done anew."""
+"""By content hash. Documents that a person removed are excluded when their job runs again."""
 
 
 def _documents(connection: Connection, arrival: Arrival, source_id: UUID, *, counts: bool) -> Documents:
@@ -282,7 +286,7 @@ _KNOWN_OR_REMOVED = f"""
 
 
 def _again(connection: Connection, arrival: Arrival, earlier: UUID, *, counts: bool) -> Written:
-    """The same mail once more."""
+    """Record a repeated mail."""
     if counts:
         connection.execute(_SEEN_AGAIN, [arrival.received_at, earlier])
     hashes = _hashes(arrival)
@@ -292,7 +296,7 @@ def _again(connection: Connection, arrival: Arrival, earlier: UUID, *, counts: b
 
 
 def _has_other_files(connection: Connection, arrival: Arrival) -> bool:
-    """Whether it holds a file that the tenant never had."""
+    """Return whether the mail contains a file that the tenant never had."""
     values = [arrival.tenant_id, _hashes(arrival)]
     return connection.execute(_KNOWN_OR_REMOVED.encode(), values * 2).rowcount < len(arrival.documents)
 
@@ -319,7 +323,7 @@ _PARTS = "UPDATE source SET parts = %s WHERE id = %s"
 def _list_parts(
     connection: Connection, arrival: Arrival, source_id: UUID, found: Documents, why_not: str = REMOVED
 ) -> None:
-    """List each file that was in it, and what became of it: the document that it is, or why it is none."""
+    """List each file of the source, with its document or the reason why it has none."""
     listed: list[dict[str, Any]] = [
         {
             "name": part.name,

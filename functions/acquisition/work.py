@@ -32,7 +32,7 @@ ATTACHMENTS = "attachments/"
 SETUP = "AMAZON_SES_SETUP_NOTIFICATION"
 """Object that SES writes once, to check its permission."""
 MAX_NAMED_ADDRESSES = 3
-"""Addresses in an error. Servers delivered to the first ones."""
+"""Maximum addresses in an error message. Envelope recipients come first."""
 _TYPES = {FileKind.PDF: "application/pdf", FileKind.XML: "application/xml", FileKind.ZIP: "application/zip"}
 
 
@@ -40,9 +40,9 @@ def acquire(attempt: TenantAttempt) -> Outcome:
     """Acquire the file of one S3 event.
 
     Raises:
-        InvalidDocumentError: the file is empty or too large, or cannot be taken apart, or it is a mail that the tenant
-            has with other files.
-        ServiceUnavailableError, RejectedRequestError: S3 did not give the file, or did not take an attachment.
+        InvalidDocumentError: the file is empty, too large or cannot be unpacked, or it is a mail that the tenant has
+            with other files.
+        ServiceUnavailableError, RejectedRequestError: S3 did not return the file, or rejected an attachment.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         bucket, key, version, size, received_at = connection.execute(
@@ -65,7 +65,7 @@ def acquire(attempt: TenantAttempt) -> Outcome:
 
 
 def _whole(attempt: TenantAttempt, file: File, fetched: Fetched, received_at: datetime) -> Succeeded:
-    """A file that is one document, and stays where it was uploaded to."""
+    """Acquire a file that is one document and stays where it was uploaded."""
     document = Stored(files.file_name(file.key), file, fetched.size, fetched.sha256)
     return _success(attempt, Arrival.of(attempt, file, received_at, documents=(document,)))
 
@@ -73,7 +73,7 @@ def _whole(attempt: TenantAttempt, file: File, fetched: Fetched, received_at: da
 def _mail(attempt: TenantAttempt, file: File, content: bytes, received_at: datetime) -> Outcome:
     envelope, authentication, attached = parsers.take_mail_apart(content, attempt.deadline.check)
     arrival = Arrival.of(attempt, file, received_at, envelope=envelope)
-    if file.key.startswith(INBOX):  # a file that a user uploads proves nothing about its sender
+    if file.key.startswith(INBOX):  # a file uploaded by a user proves nothing about its sender
         arrival = replace(arrival, authentication=authentication)
     if envelope.refusal is not None:
         return _refused(arrival, envelope.refusal)
@@ -101,12 +101,12 @@ def _taken_apart(attempt: TenantAttempt, arrival: Arrival, found: Iterable[Found
 def _with_files(attempt: TenantAttempt, arrival: Arrival, found: Iterable[Found]) -> Arrival:
     """Store the files of a mail or an archive, one in memory at a time, and add them to its arrival.
 
-    Each version of an object holds the same bytes, so no document names a version.
+    Each version of an object has the same content, so documents name no version.
 
     Raises:
-        InvalidDocumentError: there are more files than are read.
-        StaleClaimError, CancelledError: the attempt has lost its claim or its time.
-        ServiceUnavailableError, RejectedRequestError: S3 did not take a file.
+        InvalidDocumentError: it contains too many files.
+        StaleClaimError, CancelledError: the attempt lost its claim or ran out of time.
+        ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
     """
     documents: dict[bytes, Stored] = {}
     skipped: list[SkippedFile] = []
@@ -152,7 +152,7 @@ def _success(attempt: TenantAttempt, arrival: Arrival) -> Succeeded:
 
 
 def route(attempt: Attempt) -> Outcome:
-    """Pass a mail without tenant on to the tenants of its recipients.
+    """Create a job for each tenant of a mail's recipients.
 
     Raises:
         UnknownTenantError: no recipient belongs to a tenant, or the file is not a mail and its key names no tenant.

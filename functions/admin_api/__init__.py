@@ -1,1 +1,1 @@
-"""The HTTP API: what people and their programs ask for."""
+"""Worker `admin_api`: the HTTP API and the console."""

@@ -19,7 +19,7 @@ from counterfoil.settings import Settings, SignIn
 EMULATED_ROOT = "GET /console/"
 """Route of the emulator alone: on AWS, `{path+}` also matches the empty rest of `/console/`."""
 ROUTES = frozenset({"GET /console", "GET /console/{path+}", EMULATED_ROOT})
-"""What the gateway lets through without a token: nothing else answers it."""
+"""Routes that the gateway serves without a token. No other route answers them."""
 VIEWS = frozenset(
     {
         "",
@@ -37,9 +37,9 @@ VIEWS = frozenset(
         "tasks",
     }
 )
-"""First words of the paths that the page in the browser knows."""
+"""First path segments of the console's pages."""
 DEEPEST = 4
-"""Words of a path."""
+"""Maximum number of path segments."""
 FILES = Path(__file__).parent / "pages"
 _PREFIX = "/console"
 _ASSETS = "/console/assets/"
@@ -62,28 +62,28 @@ _POLICY = (
 
 @dataclass(frozen=True)
 class File:
-    """A file of the table."""
+    """A file of the manifest."""
 
     content_type: str
     etag: str
     content: bytes
-    """Packed by gzip."""
+    """Compressed with gzip."""
 
 
 @dataclass(frozen=True)
 class Console:
-    """What is served."""
+    """Files of the console."""
 
     files: Mapping[str, File]
-    """By the name behind `/console/assets/`."""
+    """By name below `/console/assets/`."""
     page: str
-    """HTML in which `{root}` stands for the way back to `/console/`."""
+    """HTML with `{root}` for the relative path to `/console/`."""
     etag: str
-    """Of the page."""
+    """ETag of the page."""
 
     @classmethod
     def read(cls, folder: Path) -> "Console":
-        """What was packed into `folder`."""
+        """Read the files packed into `folder`."""
         table = json.loads((folder / "files.json").read_text())
         files = {
             name: File(told["type"], told["etag"], (folder / f"{name}.gz").read_bytes())
@@ -92,7 +92,7 @@ class Console:
         return cls(files, (folder / "index.html").read_text(), table["page"]["etag"])
 
     def answer(self, event: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-        """Answer a request of one of the ROUTES, as the gateway tells of it."""
+        """Return the response to a gateway event of one of the ROUTES."""
         path = event["rawPath"]
         headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
         if path == f"{_PREFIX}/config.json":
@@ -105,7 +105,7 @@ class Console:
     def _page(self, path: str, headers: Mapping[str, str], settings: Settings) -> dict[str, Any]:
         words = path.removeprefix(_PREFIX).removeprefix("/").split("/")
         known = words == [""] or (words[0] in VIEWS - {""} and len(words) <= DEEPEST)
-        # The page does not know under which path it is served, but how many words below its root it is asked for.
+        # The page must not depend on the path of `/console/`, only on the number of segments below it.
         root = "console/" if path == _PREFIX else "../" * (len(words) - 1) or "./"
         etag = f'"{self.etag}-{len(root)}"'
         told = {
@@ -124,21 +124,22 @@ class Console:
 
 @cache
 def console() -> Console:
-    """The console of this function's asset."""
+    """Return the console of this function's asset."""
     return Console.read(FILES)
 
 
 def _policy(settings: Settings) -> str:
-    """What a page of ours may load, and ask: us, the issuer, and where files are uploaded to.
+    """Return the Content-Security-Policy of the page: own files, the issuer, and the upload bucket.
 
-    Images may come from the page itself too: those of documents are asked for with a token, which no address has.
+    Images may also be `blob:` URLs, because those of documents are requested with a token, which an image URL cannot
+    have.
     """
     reached = (*(settings.sign_in.origins if settings.sign_in else ()), *settings.upload_origins)
     return _POLICY.format(origins="".join(f" {origin}" for origin in reached))
 
 
 def _config(sign_in: SignIn | None) -> dict[str, Any]:
-    """What the page has to know of this deployment."""
+    """Return the deployment's configuration for the page."""
     told = {"sign_in": sign_in and sign_in.model_dump(mode="json", include={"issuer", "client", "discovery"})}
     return _answered(HTTPStatus.OK, "application/json", json.dumps(told), {"Cache-Control": "no-cache"})
 
@@ -178,7 +179,7 @@ def _answered(status: HTTPStatus, content_type: str, text: str, headers: Mapping
 
 
 def _has(headers: Mapping[str, str], etag: str) -> bool:
-    """Whether the browser has just this. A gateway or a proxy may have weakened the tag."""
+    """Return whether the browser has the current version. A gateway or proxy may have weakened the tag."""
     known = headers.get("if-none-match", "").split(",")
     return any(one.strip().removeprefix("W/") in {etag, "*"} for one in known)
 

@@ -1,1 +1,1 @@
-"""Dead letters: settles what the dead-letter queues hold."""
+"""Worker `dead_letters`: settles messages of the dead-letter queues."""

@@ -1,4 +1,7 @@
-"""What becomes of a message in a dead-letter queue: returned where its work is still owed a try, else written down."""
+"""Settles messages of dead-letter queues.
+
+They return to the worker's queue if attempts are left, and become dead letters otherwise.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,29 +27,33 @@ from counterfoil.tasks.store import read_task_message
 
 ACTOR = "dead_letters"
 MAX_RETURNS = 2
-"""Returns of one revision from a dead-letter queue, counted from its first attempt."""
+"""Maximum returns of a revision from a dead-letter queue, from its first attempt."""
 UNATTEMPTED_WAIT, LONGEST_UNATTEMPTED_WAIT = timedelta(minutes=5), timedelta(hours=1)
-"""First and longest wait of work that is returned without any attempt; each return doubles it.
+"""First and longest delay of work items that are returned without any attempt. Each return doubles it.
 
-A release that crashes at start sends everything queued here. The work is not at fault, so it is returned without bound.
+A release that crashes at startup dead-letters everything queued. The work items are not the cause, so they are returned
+without limit.
 """
 DEAD_LETTER_SUFFIX = "-dlq"
-"""What tells the name of a dead-letter queue from that of its worker's queue."""
+"""Suffix of the name of a dead-letter queue."""
 PATIENCE = timedelta(days=13)
-"""How long after it was first sent a message may wait here to be settled: a day before SQS would delete it."""
+"""Maximum age of a message that waits here to be settled: a day before SQS would delete it."""
 READERS: dict[str, Callable[[str], Intake]] = {"acquisition": files.read_event, "tasks": read_task_message}
-"""How a worker's messages are read, where they are more than the name of work."""
+"""Parsers of messages that contain more than the name of a work item."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """The work is running elsewhere: the message stays, hidden for so many seconds."""
+    """The work item is in progress elsewhere: the message stays, invisible for some seconds."""
 
     visible_in: float
 
 
 class Archiver:
-    """Settles messages of dead-letter queues. A message may leave its queue only when `settle` has returned None."""
+    """Settles messages of dead-letter queues.
+
+    A message may be deleted only when `settle` has returned None.
+    """
 
     def __init__(
         self,
@@ -56,7 +63,7 @@ class Archiver:
         clock: Callable[[], datetime],
         others: Mapping[str, RetryPolicy] = MappingProxyType({}),
     ) -> None:
-        """`policy` is that of every worker but the `others`."""
+        """`policy` applies to every worker except the `others`."""
         self._database = database
         self._outbox = outbox
         self._policy = policy
@@ -64,16 +71,16 @@ class Archiver:
         self._others = others
 
     def settle(self, worker: str, record: SQSRecord) -> Waiting | None:
-        """Settle one message of the dead-letter queue of `worker`; its decision is committed before this returns.
+        """Settle one message of the dead-letter queue of `worker`, committed before this returns.
 
         Raises:
-            NewerSchemaError: a deployment under way will read it.
-            DatabaseUnavailableError, ConflictError: later.
+            NewerSchemaError: a newer deployment will parse it.
+            DatabaseUnavailableError, ConflictError: temporary, retry.
         """
         kind = KINDS[worker]
         try:
             intake = READERS.get(worker, read_message)(record.body)
-        except Exception as error:  # a body that breaks its reader can never be read
+        except Exception as error:  # a body that breaks its parser is permanently invalid
             is_of_ours = isinstance(error, NewerSchemaError)
             if is_of_ours and not self._is_about_to_expire(record):
                 raise
@@ -82,20 +89,20 @@ class Archiver:
         try:
             return self._settle(kind, intake, record)
         except Exception as error:
-            # Refused for good (a value that PostgreSQL cannot hold), or not to be settled for as long as its queue
-            # keeps it: a person has to see it, and nothing else is left of it.
+            # Permanently rejected (a value that PostgreSQL cannot store), or about to expire in its queue: the message
+            # becomes a dead letter, because nothing else is left of it.
             if not isinstance(error, PermanentError) and not self._is_about_to_expire(record):
                 raise
             self._write_down(kind, record, error, is_of_ours=True)
             return None
 
     def _write_down(self, kind: WorkKind, record: SQSRecord, error: BaseException, *, is_of_ours: bool) -> None:
-        """The dead letter of a message whose work cannot be looked up: the message itself, as it is.
+        """Record a dead letter of a message whose work item is unknown, with the message itself.
 
-        Of one of our own, what its work's row has is left out.
+        Data that the row of a known work item has is omitted.
         """
         worker, body = kind.worker, without_payload(kind, record.body) if is_of_ours else record.body
-        # SQS keeps a message's id when it moves it, and the worker may have written it down before it came here.
+        # SQS preserves a message's id when it moves it, and the worker may have recorded the same failure.
         queue = record.event_source_arn.rsplit(":", 1)[-1].removesuffix(DEAD_LETTER_SUFFIX)
         letter = unreadable_letter(record, error, body=body, worker=worker, queue=queue, actor=ACTOR)
         with self._database.delivery(seconds=SHORT_SECONDS) as connection:
@@ -119,7 +126,7 @@ class Archiver:
             with self._database.delivery(seconds=SHORT_SECONDS) as connection:
                 if intake.register is not None:
                     intake.register(connection, now)
-                # Each work once, and in the order in which claims lock.
+                # Each work item once, in the locking order of claims.
                 for message in sorted(set(intake.messages), key=lambda one: one.work_id):
                     outcome = self._settle_work(connection, kind, message, record, now, lost, unattempted)
                     if isinstance(outcome, Waiting):
@@ -135,7 +142,7 @@ class Archiver:
             metrics.record({Metric.ERRORS: len(lost)}, worker=kind.worker, error_type=WORKER_LOST)
         return max(waiting, key=lambda one: one.visible_in, default=None)
 
-    def _settle_work(  # one work item, and the lists of claims to count
+    def _settle_work(  # one work item, and counters of claims
         self,
         connection: Connection,
         kind: WorkKind,
@@ -181,7 +188,7 @@ class Archiver:
 
     @staticmethod
     def _fail_returned(connection: Connection, kind: WorkKind, claim: Claim, most: int, now: datetime) -> list[Send]:
-        """Work that comes back from the dead-letter queue again and again."""
+        """Fail a work item that returned too often from the dead-letter queue."""
         taken, _ = sql.take_abandoned(connection, kind, claim, now)
         sql.note_lost(connection, kind, taken, now)
         error = f"Returned {MAX_RETURNS} times from the dead-letter queue and never settled"
@@ -190,8 +197,8 @@ class Archiver:
 
 
 def _wait(policy: RetryPolicy, claim: Claim) -> timedelta:
-    """Wait before returned work is due again."""
+    """Return the delay before a returned work item is due."""
     if claim.attempts > 0:
         return policy.wait(claim.attempts)
-    doublings = min(claim.message.send_number, 10)  # the longest wait is reached before
+    doublings = min(claim.message.send_number, 10)  # later doublings exceed the maximum
     return min(UNATTEMPTED_WAIT * (1 << doublings), LONGEST_UNATTEMPTED_WAIT)

@@ -1,4 +1,4 @@
-"""Dead letters: messages of every dead-letter queue in, dead letters and returned work out."""
+"""Dead letters: consumes the messages of every dead-letter queue."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -21,11 +21,11 @@ from functions.dead_letters.archiver import Archiver
 logger = Logger()
 
 UNKNOWN = "unknown"
-"""In metrics, the worker of a queue that is none of the table's."""
+"""Worker in metrics for an unknown queue."""
 
 
 class StillRunningError(TransientError):
-    """The work of a message is running elsewhere."""
+    """The work item of a message is in progress elsewhere."""
 
 
 class NoTimeError(TransientError):
@@ -33,7 +33,7 @@ class NoTimeError(TransientError):
 
 
 class _Function:
-    """What outlives an invocation."""
+    """Objects that outlive an invocation."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -43,7 +43,10 @@ class _Function:
         self._archiver = Archiver(database, outbox, retry.redeliver(settings), database.now, others)
 
     def protect(self, event: dict[str, Any]) -> None:
-        """Hide every message of the batch before anything that can wait; one left in sight may come twice, no more."""
+        """Extend the visibility timeouts of the batch before anything else.
+
+        A failure only permits duplicates.
+        """
         now = datetime.now(UTC)
         by_queue: dict[str, list[Received]] = {}
         for raw in event.get("Records", []):
@@ -55,16 +58,16 @@ class _Function:
     def archive(self, record: SQSRecord, lambda_context: Any) -> None:
         """Settle one message, or raise so that its queue keeps it.
 
-        What could not be settled is counted, but not what waits for a worker that is alive: Lambda knows nothing of
-        either, for it is told of single messages.
+        Failures are counted here, because Lambda has no metric of single messages. Messages of work items in progress
+        are not failures.
         """
         try:
             if lambda_context.get_remaining_time_in_millis() < self.settings.require_worker().start_margin * 1000:
-                raise NoTimeError("No time is left to begin")
+                raise NoTimeError("Too little time to start")
             waiting = self._archiver.settle(self.settings.dead_letter_sources[record.event_source_arn], record)
         except Exception as error:
             worker = self.settings.dead_letter_sources.get(record.event_source_arn, UNKNOWN)
-            metrics.record({Metric.KEPT: 1}, worker=worker)
+            metrics.record({Metric.DLQ_RETAINED: 1}, worker=worker)
             logger.warning("kept", queue=record.event_source_arn, message_id=record.message_id, error=sentence(error))
             raise
         if waiting is not None:
@@ -75,7 +78,7 @@ class _Function:
 
 @cache
 def function() -> _Function:
-    """This function's parts, made at the first invocation."""
+    """Return the function's objects, created at the first invocation."""
     return _Function(settings())
 
 

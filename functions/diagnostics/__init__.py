@@ -1,1 +1,1 @@
-"""Diagnostics: what the documents of a cluster come to, held against one another."""
+"""Worker `diagnostics`: three-way matches of clusters."""

@@ -10,7 +10,7 @@ from functions.diagnostics.work import diagnose
 
 @cache
 def consumer() -> Consumer:
-    """The consumer of this function's queue, made at the first invocation."""
+    """Return the consumer of this function's queue, created at the first invocation."""
     return Consumer.from_settings(settings(), diagnose)
 
 

@@ -1,6 +1,6 @@
-"""One attempt at a cluster: its documents are read and held against one another, what comes of it is written and told.
+"""One attempt of a cluster's comparison: stores the result and enqueues deliveries.
 
-A cluster that is no more has no result, and whoever was told of it is told so.
+A cluster that no longer exists has no result, and destinations that received it are notified.
 """
 
 from counterfoil.db import Connection
@@ -11,10 +11,10 @@ from counterfoil.webhooks.destinations import enqueue
 
 
 def diagnose(attempt: TenantAttempt) -> Outcome:
-    """Compute one cluster.
+    """Compare the documents of one cluster.
 
     Raises:
-        StaleClaimError: the cluster has changed meanwhile.
+        StaleClaimError: the cluster has changed concurrently.
     """
     tenant_id, cluster_id = attempt.tenant_id, attempt.work_id
     with attempt.database.tenant(tenant_id) as connection:

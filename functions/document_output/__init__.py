@@ -1,1 +1,1 @@
-"""Document output: from results to the destinations of their tenant."""
+"""Worker `document_output`: delivers results to the destinations of their tenant."""

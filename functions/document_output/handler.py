@@ -14,7 +14,7 @@ from functions.document_output.work import Ways, deliver
 
 @cache
 def consumer() -> Consumer:
-    """The consumer of this function's queue, made at the first invocation."""
+    """Return the consumer of this function's queue, created at the first invocation."""
     return Consumer.from_settings(settings(), _deliver)
 
 
@@ -24,7 +24,7 @@ def _deliver(attempt: TenantAttempt) -> Outcome:
 
 @cache
 def ways(database: Database) -> Ways:
-    """The ways out of this function, and their circuit breakers, which remember for a moment what they read."""
+    """Return the clients of this function, and circuit breakers that cache their state briefly."""
     chosen = settings()
     egress = Egress(chosen.webhook_allowlist) if chosen.webhooks else None
     return Ways(Breakers.from_settings(chosen, database), egress, chosen.uploads_bucket)

@@ -1,7 +1,7 @@
-"""Lanes: a destination that answers slowly holds a part of an invocation's permits, and the others have the rest.
+"""Concurrency limit per destination, so that a slow destination cannot use up all permits.
 
-No circuit breaker opens for whoever answers in the end: without lanes, one receiver that takes its time over many
-deliveries would have all permits for as long.
+Circuit breakers do not open for slow responses. Without the limit, one slow receiver with many deliveries would hold
+all permits of an invocation.
 """
 
 from collections import Counter
@@ -15,16 +15,16 @@ from uuid import UUID
 from counterfoil.errors import DeferredError
 
 MOST = 2
-"""Calls at once to a slow destination: half of an invocation's permits."""
+"""Maximum concurrent calls to a slow destination: half of an invocation's permits."""
 SLOW_SECONDS = 5.0
-"""Who took longer for the last call is slow, for KNOWN_SECONDS or until it takes a delivery quicker."""
+"""A destination is slow if its last call took longer, for KNOWN_SECONDS or until a faster call."""
 KNOWN_SECONDS = 60.0
 WAIT = timedelta(seconds=30)
-"""After which what found its lane full is tried again. It loses no attempt."""
+"""Delay before a deferred delivery is retried. It loses no attempt."""
 
 
 class Lanes:
-    """The calls of one process that are under way, by destination."""
+    """Calls in progress of one process, by destination."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         """`clock` counts seconds."""
@@ -35,10 +35,10 @@ class Lanes:
 
     @contextmanager
     def lane(self, destination: UUID, name: str, now: datetime) -> Iterator[None]:
-        """Hold a place for one call to a destination. What raises quickly may be no call, and says nothing of it.
+        """Acquire a slot for one call to a destination. Calls that raise quickly do not measure its speed.
 
         Raises:
-            DeferredError: it is slow, and as many calls to it are under way as it may have.
+            DeferredError: the destination is slow, and has its maximum of calls in progress.
         """
         began = self._clock()
         with self._lock:

@@ -1,4 +1,4 @@
-"""One attempt at delivering a result: signed to a webhook, or as files to S3, behind the destination's breaker."""
+"""One attempt to deliver a result: as a signed webhook or as files to S3, behind a breaker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,19 +16,19 @@ from counterfoil.webhooks.payload import HEADER, Job, body, export, signature
 from functions.document_output.lanes import Lanes
 
 LEAST_SECONDS = 2.0
-"""Of a call: with less than this left of the try, none is made."""
+"""Minimum remaining time of the attempt to make a call."""
 USER_AGENT = "Counterfoil"
 
 
 @dataclass(frozen=True)
 class Ways:
-    """How this function reaches destinations."""
+    """Clients for destinations."""
 
     breakers: Breakers
     egress: Egress | None
-    """None: the deployment has no way to the internet for webhooks."""
+    """None if the deployment has no internet access for webhooks."""
     bucket: str | None
-    """Of exports."""
+    """Bucket of exports."""
     lanes: Lanes = field(default_factory=Lanes)
 
 
@@ -36,13 +36,13 @@ def deliver(attempt: TenantAttempt, ways: Ways) -> Outcome:
     """Deliver one revision to one destination.
 
     Raises:
-        ServiceUnavailableError: the destination was away, and may be there later.
-        RejectedRequestError: it refuses, or is somewhere that may not be called.
-        BreakerOpenError: it has failed for long; it is left alone for a while.
-        DeferredError: it answers slowly, and others go first.
-        InvalidSettingsError: the deployment lacks the way, or the destination its secret.
-        CancelledError: no time is left.
-        StaleClaimError: a newer revision has begun.
+        ServiceUnavailableError: the destination is temporarily unavailable.
+        RejectedRequestError: the destination rejected the call, or its address is not permitted.
+        BreakerOpenError: the destination's breaker is open.
+        DeferredError: the destination is slow, and other deliveries have priority.
+        InvalidSettingsError: the deployment lacks internet access or a bucket, or the destination its secret.
+        CancelledError: not enough time is left.
+        StaleClaimError: a newer revision exists.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         loaded = destinations.load(connection, attempt.work_id, attempt.revision)
@@ -71,13 +71,13 @@ def deliver(attempt: TenantAttempt, ways: Ways) -> Outcome:
 
 
 def _forget(job_id: UUID, connection: Connection) -> Effects:
-    """Drop what was asked for while the destination was being removed, which forgot only what was there by then."""
+    """Drop a delivery enqueued while its destination was removed, because the removal did not see it."""
     connection.execute("UPDATE output_job SET payload = 'null' WHERE id = %s", [job_id])
     return Effects()
 
 
 def _call(attempt: TenantAttempt, ways: Ways, job: Job, destination: Destination, secrets: Sequence[str]) -> int | None:
-    """Make the delivery. Returns the status of the answer, where it is a webhook's."""
+    """Make the delivery. Return the status of a webhook's response."""
     if destination.kind == "s3":
         if ways.bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that exports go to.")

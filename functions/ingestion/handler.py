@@ -14,7 +14,7 @@ from functions.ingestion.work import ingest
 
 @cache
 def consumer() -> Consumer:
-    """The consumer of this function's queue, made at the first invocation."""
+    """Return the consumer of this function's queue, created at the first invocation."""
     chosen = settings()
     return Consumer.from_settings(
         chosen,
@@ -27,20 +27,20 @@ def consumer() -> Consumer:
 
 
 def language_model(database: Database) -> Llm:
-    """What reads where rules fall short; made anew for each try that needs it, with the key as it is then."""
+    """Return the language model for missing fields, created per attempt with its current key."""
     found = Llm.from_settings(settings(), database, breakers(database))
     assert found is not None  # LLM_PROVIDER is set
     return found
 
 
 def ocr(database: Database) -> Ocr:
-    """What recognises characters: the one service that OCR can name."""
+    """Return the OCR service, the only one that OCR can name."""
     return Textract(breakers(database))
 
 
 @cache
 def breakers(database: Database) -> Breakers:
-    """The circuit breakers, which remember for a moment what they read."""
+    """Return the circuit breakers, which cache their state briefly."""
     return Breakers.from_settings(settings(), database)
 
 

@@ -34,7 +34,7 @@ from counterfoil.llm import Llm
 PREFIX = "children/"
 """Children's files, in the bucket of their parent: `children/{tenant}/{parent}/{first page}-{last page}.pdf`."""
 COVER = "A cover page, which belongs to no document; it is stored and not read."
-WHY = "The document was read anew."
+WHY = "The document was extracted again."
 NOTHING = "Nothing could be read from the file."
 
 MakeLlm = Callable[[Database], Llm]
@@ -43,23 +43,23 @@ MakeOcr = Callable[[Database], Ocr]
 
 @dataclass(frozen=True)
 class _Document:
-    """What a document's row says of its file."""
+    """A document's row and file."""
 
     file: File
     name: str
     content_hash: bytes
-    """Of the file that its pages are from: for a child, the whole one."""
+    """Hash of the file that its pages are from: for a child, the parent's."""
     root: UUID
-    """The document of that file."""
+    """Document of that file."""
     first_page: int
     """In that file, from 1."""
     is_child: bool
     method: str | None
-    """By which it was read before, if anything was found then."""
+    """Method of the stored extraction, if it has data."""
     recognised: frozenset[int]
-    """Its pages that told something then by their recognised characters."""
+    """Pages whose OCR text contributed to the stored extraction."""
     parts: frozenset[tuple[int, int]]
-    """First and last page of the parts that it was taken apart to before."""
+    """First and last page of the stored parts."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _Child:
 
 
 def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: MakeOcr | None = None) -> Outcome:
-    """Ingest one document. `language_model` and `ocr` make the configured services.
+    """Ingest one document. `language_model` and `ocr` create the configured services.
 
     Raises:
         DeferredError: out of time with new answers in the cache, which the next attempt uses.
@@ -95,7 +95,7 @@ def ingest(attempt: TenantAttempt, language_model: MakeLlm | None = None, ocr: M
     except CancelledError as error:
         if not cache.added:
             raise
-        # Not a failure: each attempt leaves fewer questions for the next one.
+        # Not a failure: each attempt leaves fewer calls for the next one.
         message = f"The time was over after {cache.added} answers about the pages, and there is more to ask"
         raise DeferredError(message, until=attempt.now()) from error
 
@@ -157,16 +157,16 @@ def _done(attempt: TenantAttempt, found: ExtractionResult) -> Outcome:
 
 
 def _without_model(model: CachedLlm | None) -> str | None:
-    """Why a language model had no part in a reading, in a sentence; None where it had, or could have had."""
+    """Return the reason why a language model did not contribute, in a sentence; None if it could have."""
     return "No language model is configured, as there was then." if model is None else model.unasked
 
 
 def _poorer(found: ExtractionResult, before: _Document, without_model: str | None) -> str | None:
-    """Why a reading must not replace the one before, which found something; None where it may.
+    """Return the reason why an extraction must not replace the stored one; None if it may.
 
-    A reading without data may where it says what that is: a document of a kind that has none. But rules alone neither
-    contradict a language model nor give up what it found, for it may only be away. Nor is given up what pages said that
-    were recognised then and cannot be now.
+    An extraction without data may replace it if it names a type without data. Rules alone neither contradict a language
+    model nor discard its data, because the model may only be unavailable. The same applies to data from OCR that is
+    unavailable now.
     """
     if before.method is None:
         return None
@@ -182,7 +182,7 @@ def _poorer(found: ExtractionResult, before: _Document, without_model: str | Non
 
 
 def _as_read_before(attempt: TenantAttempt, reason: str) -> Succeeded:
-    told = f"What was read of it before stands. This time: {reason}"
+    told = f"The previous extraction is unchanged. This time: {reason}"
     return Succeeded(lambda connection: Effects(_match_again(connection, attempt), told))
 
 
@@ -190,7 +190,10 @@ _WAS_MATCHED = "SELECT id FROM document WHERE id = %s AND matching_revision > 0"
 
 
 def _match_again(connection: Connection, attempt: TenantAttempt) -> list[Send]:
-    """Begin the matching of a document that was matched before. One that cannot be any more leaves its cluster."""
+    """Start another matching of a matched document.
+
+    If it can no longer be matched, it leaves its cluster.
+    """
     begun = [id_ for (id_,) in connection.execute(_WAS_MATCHED, [attempt.work_id])]
     return _match(connection, attempt, begun)
 

@@ -15,7 +15,7 @@ from functions.matching.work import Embedding, match, match_together
 
 @cache
 def consumer() -> Consumer:
-    """The consumer of this function's queue, made at the first invocation."""
+    """Return the consumer of this function's queue, created at the first invocation."""
     judging = settings().llm_provider is not None
     name = client.name_of(settings())
     alone = partial(
@@ -23,37 +23,37 @@ def consumer() -> Consumer:
         language_model=language_model if judging else None,
         embedding=None if name is None else Embedding(name, embedding_model),
     )
-    # What documents are about is asked for one by one, so that there is nothing left to be done together.
+    # With embeddings, each document needs its own call, so batches have no advantage.
     worker = BatchWorker(alone, partial(match_together, judging=judging)) if name is None else alone
     collect_rarely()
     return Consumer.from_settings(settings(), worker)
 
 
 def collect_rarely() -> None:
-    """Have Python look for circles of objects rarely, and never among what is there by now.
+    """Make Python's cyclic garbage collection rare, and exclude existing objects.
 
-    Matching makes few of them, and keeps thousands of documents of many small objects: walking those again and again
-    was a tenth of its processor time.
+    Matching creates few cycles, and caches thousands of documents of many small objects. Traversing those repeatedly
+    took a tenth of its processor time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 10)
 
 
 def language_model(database: Database) -> Llm:
-    """What judges doubtful pairs; made anew for each try that meets one, with the key as it is then."""
+    """Return the LLM judge, created per attempt with its current key."""
     found = Llm.from_settings(settings(), database, breakers(database))
     assert found is not None  # LLM_PROVIDER is set
     return found
 
 
 def embedding_model(database: Database) -> Llm:
-    """What makes vectors of what documents are about; made anew for each that has none, with the key as it is then."""
+    """Return the embedding model, created per document with its current key."""
     return client.embedding_model(settings(), database, breakers(database))
 
 
 @cache
 def breakers(database: Database) -> Breakers:
-    """The circuit breakers, which remember for a moment what they read."""
+    """Return the circuit breakers, which cache their state briefly."""
     return Breakers.from_settings(settings(), database)
 
 

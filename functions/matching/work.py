@@ -1,10 +1,9 @@
-"""Attempts at matching documents.
+"""Attempts to match documents.
 
-As a rule all is one transaction: search and decision before it takes the tenant's matching lock, then edges and
-clusters. Where a model has to be asked, search and questions come before the transaction that writes; so they do where
-a document cannot be matched, or something came in between. What writes also has the clusters computed that it changed
-(`diagnostics`). A document that was matched, and cannot be any more since it was read anew, is taken out of its
-cluster.
+Usually everything is one transaction: search and decision before the tenant's matching lock, then edges and clusters.
+If a model is involved, search and calls precede the writing transaction, as they do if a document cannot be matched or
+after a concurrent change. The writing transaction also requests the comparison of changed clusters (`diagnostics`). A
+matched document that can no longer be matched after reprocessing is removed from its cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +18,15 @@ from counterfoil.documents import diagnostics, matching
 from counterfoil.documents.matching import sql
 from counterfoil.llm import Llm
 
-WITHDRAWN = "A document that it was matched with, or could have been, was read anew and is matched no more."
+WITHDRAWN = "A matched document or candidate was extracted again and can no longer be matched."
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """The embedding model that is configured."""
+    """The configured embedding model."""
 
     name: str
-    """With its provider's."""
+    """Provider and model name."""
     make: Callable[[Database], Llm]
 
 
@@ -36,7 +35,10 @@ def match(
     language_model: Callable[[Database], Llm] | None = None,
     embedding: Embedding | None = None,
 ) -> Outcome:
-    """Match one document against its tenant's others. Where one is configured, `language_model` makes what judges."""
+    """Match one document with its tenant's others.
+
+    `language_model` creates the LLM judge, if configured.
+    """
     tenant_id = attempt.tenant_id
 
     def judge(make: Callable[[Database], Llm]) -> matching.Judge:
@@ -69,9 +71,9 @@ def match(
 def match_together(
     connection: Connection, attempts: Sequence[TenantAttempt], *, judging: bool = False
 ) -> dict[UUID, Effects]:
-    """Match documents of one tenant whose messages came together, as far as nothing comes between any two of them.
+    """Match documents of one tenant from one batch, as long as none depends on another.
 
-    What a language model has to be asked about, where there is one (`judging`), is matched by itself.
+    Documents with ambiguous matches for the LLM judge (`judging`) are matched separately.
     """
     tenant_id = attempts[0].tenant_id
     found = matching.search(connection, tenant_id, [attempt.work_id for attempt in attempts])

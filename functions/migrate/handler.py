@@ -1,4 +1,4 @@
-"""Update the database's schema. The deployment calls it before any other function changes."""
+"""Updates the database schema. The deployment runs it before any other function changes."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ logger = Logger()
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, list[str]]:  # noqa: ARG001  # Lambda passes both
-    """Apply what is missing. Returns the names of the migrations applied; raises so that the deployment fails."""
+    """Apply pending migrations. Return their names; raises so that the deployment fails."""
     applied = apply(master_conninfo(settings()), MIGRATIONS)
     logger.info("migrated", applied=applied)
     record({Metric.DEPLOYMENTS: 1})
@@ -28,11 +28,13 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, list[str]]:  # noqa
 
 
 def master_conninfo(settings: Settings) -> str:
-    """How to connect as the user who may create roles: DATABASE_URL, or DATABASE_HOST with the secret of that user.
+    """Return the connection string of a user who may create roles.
+
+    It is DATABASE_URL, or DATABASE_HOST with the secret of that user.
 
     Raises:
-        InvalidSettingsError: none of them is set, or the secret holds no user and password.
-        ServiceUnavailableError, RejectedRequestError: Secrets Manager did not give the secret.
+        InvalidSettingsError: neither is set, or the secret has no user and password.
+        ServiceUnavailableError, RejectedRequestError: Secrets Manager did not return the secret.
     """
     if settings.database_url is not None:
         return settings.database_url
@@ -53,8 +55,9 @@ def master_conninfo(settings: Settings) -> str:
         dbname=settings.database_name,
         user=user,
         password=password,
-        # An RDS instance has a certificate of Amazon's private authority, which no trust store knows. SCRAM proves the
-        # server instead: it must know the password too, and channel binding ties that proof to this TLS connection.
+        # The certificate of an RDS instance is from Amazon's private authority, which no trust store contains. SCRAM
+        # authenticates the server instead: it must know the password too, and channel binding ties that proof to this
+        # TLS connection.
         sslmode="require",
         require_auth="scram-sha-256",
     )

@@ -1,4 +1,4 @@
-"""Apply the numbered migrations to a database, and roll them back.
+"""Applies the numbered migrations to a database, and rolls them back.
 
 `NNNN.name.sql` is a migration and `NNNN.name.rollback.sql` its rollback. The numbers decide the order. `roles.sql` runs
 before them each time. A migration and its row in `applied_migration` are one transaction. An advisory lock, which ends

@@ -1,1 +1,1 @@
-"""Worker `offers_scheduler`: pins what is due of daily offers, and queues it."""
+"""Worker `offers_scheduler`: pins pools of due daily offers, and queues their shards."""

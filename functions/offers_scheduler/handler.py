@@ -12,7 +12,7 @@ from functions.offers_scheduler.scheduler import OffersRequest, Scheduler
 
 @cache
 def function() -> Scheduler:
-    """What a tick is done with, made at the first invocation."""
+    """Return the scheduler, created at the first invocation."""
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
     rules = Rules(
@@ -28,12 +28,12 @@ def function() -> Scheduler:
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Queue the pools that are due, or those that `event` requests.
 
-    A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`; the API has checked it. Returns
+    A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`; the API has validated it. Returns
     the date and the counts of pools, shards and people.
 
     Raises:
-        DatabaseUnavailableError: nothing was done; the next call does it.
-        UnfinishedError: something failed or is left; all else is done, and the log says why.
+        DatabaseUnavailableError: nothing was done; the next call repeats it.
+        UnfinishedError: some pools failed or are left; the others are done, and the log has the reasons.
         PermanentError: the request is invalid, see `Scheduler.run`.
     """
 

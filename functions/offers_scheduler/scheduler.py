@@ -53,15 +53,15 @@ def _to_refusal(problem: Problem) -> RefusedError:
 
 
 LEAST_SECONDS = 30.0
-"""Of a tenant or pool: with less, it is left to the next call."""
+"""Minimum remaining time for a tenant or pool; otherwise the next call continues."""
 KEPT_SECONDS = 10
-"""Of these, for sending its messages and for the end: PostgreSQL has the rest."""
+"""Part of that time for sending its messages and for the end. The rest is for PostgreSQL."""
 
 logger = Logger()
 
 
 class UnfinishedError(TransientError):
-    """Something failed or is left; all else is done."""
+    """Some pools failed or are left; the others are done."""
 
 
 class Tenant(NamedTuple):
@@ -72,22 +72,22 @@ class Tenant(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A pool that somebody waits for."""
+    """A pool with waiting people."""
 
     tenant: Tenant
     due: Due
     is_late: bool
-    """Whether it is pinned, and these are late."""
+    """Whether it is pinned, and these people are late."""
     people: int
 
 
 class Scheduler:
-    """Pins and queues."""
+    """Pins pools and queues their shards."""
 
     def __init__(
         self, database: Database, outbox: Outbox, clock: Callable[[], datetime], rules: Rules, shard_users: int
     ) -> None:
-        """`shard_users`: how many users a shard has, at most."""
+        """`shard_users` is the maximum number of users per shard."""
         self._database = database
         self._outbox = outbox
         self._clock = clock
@@ -95,13 +95,13 @@ class Scheduler:
         self._shard_users = shard_users
 
     def tick(self, time_left: TimeLeft) -> dict[str, int]:
-        """Do all that is due. Returns pools, their shards, and the people in these.
+        """Queue everything due. Return the number of pools, their shards, and their people.
 
-        The small ones come first, so that one which takes all the time keeps no other from being done.
+        Small pools come first, so that a long one does not delay the others.
 
         Raises:
             DatabaseUnavailableError: nothing was done.
-            UnfinishedError: pools failed or are left; the others are done.
+            UnfinishedError: some pools failed or are left; the others are done.
         """
         now = self._clock()
 
@@ -128,12 +128,12 @@ class Scheduler:
         one = requested(asked.timezone, asked.day, now)
         tenants = self._tenants(asked.tenant)
         if not tenants:
-            raise RefusedError(f"There is no tenant '{asked.tenant}'" if asked.tenant else "There are no tenants yet")
+            raise RefusedError(f"Unknown tenant '{asked.tenant}'" if asked.tenant else "No tenant exists")
 
         def wanted(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
             is_late = bool(pinning.pinned(connection, tenant.id, [one]) & {(one.zone, one.date)})
             if is_late and one.expires_at <= now:
-                return  # whoever is new since then had no such date
+                return  # people who joined later had no such date
             for _, people in pinning.waiting(connection, tenant.id, [one]):
                 yield Pool(tenant, one, is_late, people)
 
@@ -176,7 +176,7 @@ class Scheduler:
                 self._outbox.send(sends, time_left=time_left)
         told = {"pools": len(done), "shards": shards, "people": sum(pool.people for pool in done)}
         logger.info("tick", extra=told | {"failed": len(failed), "left": left})
-        record({Metric.POOLS_PINNED: len(done), Metric.POOLS_LEFT: len(failed) + left})
+        record({Metric.POOLS_PINNED: len(done), Metric.POOLS_NOT_PINNED: len(failed) + left})
         if failed or left:
             raise UnfinishedError(f"Daily offers are not all queued: {len(failed)} pools failed and {left} are left")
         return told
@@ -202,7 +202,7 @@ class Scheduler:
 
 @contextmanager
 def _going_on(failed: list[str], **about: Any) -> Iterator[None]:
-    """Note in `failed` what goes wrong in here, and go on: it is no reason for the others."""
+    """Add errors to `failed`, so that the others continue."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # whatever it is

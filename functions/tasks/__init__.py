@@ -1,1 +1,1 @@
-"""Tasks: what programs handed in over the API, carried out."""
+"""Worker `tasks`: runs tasks submitted over the API."""

@@ -1,1 +1,1 @@
-"""The watchdog: sends what a crash left behind, every minute."""
+"""Watchdog: sends lost messages and runs maintenance, every minute."""

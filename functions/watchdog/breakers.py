@@ -1,21 +1,20 @@
-"""Pauses queues while the one service that all of their work needs is away, and looks whether it is back.
+"""Pauses queues while the service that all their work items need is unavailable, and probes it.
 
-An open breaker parks work, at the price of a message and two transactions for each; where nothing but that can happen,
-the queue is better not read at all. The event source mapping (below: the mapping) is AWS's switch for that, and people
-use it too. What tells ours from theirs is a row of `mapping_pause`, and a mapping is enabled only if a row says that we
-disabled it:
+An open breaker parks work items, which costs a message and two transactions each. If every work item of a queue would
+be parked, it is better not to receive from the queue. The switch for that is its event source mapping, which people use
+as well. A row of `mapping_pause` marks a mapping as disabled by the watchdog, and only such mappings are enabled again:
 
-- The row is committed before the mapping is disabled. A crash in between leaves `pausing`: found enabled, it is
-  disabled now; found disabled, it counts as ours.
-- The mapping is enabled before the row is released. A crash in between leaves `paused` for a mapping that is enabled;
-  it is released then.
-- A row is not released while a call to disable the mapping, made for it by any watchdog, can still be under way.
-- A mapping that a person enabled again is left alone for the rest of this outage.
-- A mapping of a queue that a person paused in the meantime (`counterfoil.queues`) stays disabled when the service
-  is back: the row is released, and whoever resumes the queue enables it.
+- The row is committed before the mapping is disabled. A crash in between leaves `pausing`: an enabled mapping is
+  disabled by the next run; a disabled one counts as disabled by the watchdog.
+- The mapping is enabled before the row is released. A crash in between leaves `paused` for an enabled mapping, and the
+  next run releases it.
+- A row is not released while a call of any watchdog to disable its mapping may still be in progress.
+- A mapping that a person enabled is not disabled again during this outage.
+- A mapping whose queue a person paused in the meantime (`counterfoil.queues`) stays disabled when the service recovers:
+  the row is released, and resuming the queue enables the mapping.
 
-Lambda knows no conditional update. If a person disables a mapping in the moment between our look and our own call, or
-while a row says that we did, nothing can tell, and it is enabled when the service is back.
+Lambda has no conditional updates. A person's change between the watchdog's read and its call, or while the row exists,
+cannot be detected. A mapping that a person disables then is enabled when the service recovers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,12 +36,14 @@ from counterfoil.metrics import Metric, record
 from counterfoil.queues import lock_pause
 
 PROBE_SECONDS = 12.0
-"""Time that must be left for a probe."""
+"""Minimum remaining time for a probe."""
 MAPPING_SECONDS = 15.0
-"""Time that must be left to look after one more mapping: two calls, each of which ends in 7 s. None is left to itself,
-or it could disable a mapping when nobody expects that any more."""
+"""Minimum remaining time for a mapping: two calls with a timeout of 7 s each.
+
+A call must not outlive the run, because it could disable a mapping later.
+"""
 CALL_UNDER_WAY = timedelta(minutes=2)
-"""Longer than a watchdog lives: after this, a call that it was about to make was made or never will be."""
+"""Longer than an invocation of the watchdog, so that no call can still be in progress."""
 
 logger = Logger()
 
@@ -65,40 +66,40 @@ _RELEASE = "UPDATE mapping_pause SET status = 'released' WHERE mapping = %(mappi
 
 @dataclass(frozen=True)
 class Dependent:
-    """A worker all of whose work depends on one breaker."""
+    """A worker whose work items all depend on one breaker."""
 
     worker: str
     mapping: UUID
-    """The event source mapping of its queue."""
+    """Event source mapping of its queue."""
     depends_on: str
-    """The breaker's name."""
+    """Name of the breaker."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is on record about a mapping."""
+    """Stored state of a mapping."""
 
     status: str
     opened_at: datetime
-    """The outage that it is about."""
+    """Start of the outage."""
 
 
 class Step(StrEnum):
-    """What is to be done about a mapping."""
+    """Action for a mapping."""
 
     NOTHING = "nothing"
     PAUSE = "pause"
     NOTE = "note"
-    """It is disabled and ours: put this, and the outage, on record."""
+    """It is disabled by the watchdog: store this and the outage."""
     RESUME = "resume"
     RELEASE = "release"
-    """It is enabled, or exists no more: the row about it has done its service."""
+    """It is enabled or no longer exists: delete its row."""
 
 
 def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime, pause_after: timedelta) -> Step:
-    """What to do about a mapping in this state, given what is on record and whether its breaker is open.
+    """Return the action for a mapping, from its state, its row, and the outage of its breaker.
 
-    `state` is one of Lambda's, or "deleted". Transitions are waited for until the next round.
+    `state` is one of Lambda's, or "deleted". States in transition are skipped until the next run.
     """
     ours = row is not None and row.status != "released"
     same_outage = row is not None and outage is not None and row.opened_at == outage.since
@@ -118,17 +119,17 @@ def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime,
 
 @dataclass
 class Round:
-    """What one round found and did."""
+    """Result of a run."""
 
     open: list[str] = field(default_factory=list)
-    """Breakers that keep work waiting."""
+    """Breakers that keep work items waiting."""
     paused: list[str] = field(default_factory=list)
     """Workers."""
     resumed: list[str] = field(default_factory=list)
 
 
 class Pauses:
-    """Looks after the mappings of `dependents`, and after those that are still paused though they depend no more."""
+    """Reconciles the mappings of `dependents`, and those still paused that are no longer dependents."""
 
     def __init__(
         self,
@@ -141,9 +142,9 @@ class Pauses:
         pause_after: timedelta,
         workers: Mapping[UUID, str],
     ) -> None:
-        """`probes` holds, by a breaker's name, the smallest call behind it; the call itself goes through its guard.
+        """`probes` contains the smallest call by breaker name; the call itself uses the breaker.
 
-        `workers` names the worker of each mapping, as people pause its queue.
+        `workers` contains the worker of each mapping, by which people pause its queue.
         """
         self._database = database
         self._breakers = breakers
@@ -154,11 +155,11 @@ class Pauses:
         self._workers = workers
 
     def run(self, time_left: Callable[[], float] = lambda: inf) -> Round:
-        """One round. Every mapping is looked after, whatever happens to the others, as long as there is time.
+        """Reconcile every mapping while there is time, even if others fail.
 
         Raises:
-            DatabaseUnavailableError: nothing is known without the database, and nothing was done.
-            CounterfoilError: the first that a mapping could not be looked after for.
+            DatabaseUnavailableError: nothing was done.
+            CounterfoilError: the first error of a mapping.
         """
         self._probe(time_left)
         outages = self._breakers.outages()
@@ -173,14 +174,14 @@ class Pauses:
                     raise ServiceUnavailableError("No time is left: the next round looks after it")
                 self._look_after(worker, mapping, rows.get(mapping), outage, done)
             except CounterfoilError as error:
-                logger.error("A mapping could not be looked after", worker=worker, error=str(error))
+                logger.error("An event source mapping could not be reconciled", worker=worker, error=str(error))
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
         return done
 
     def _probe(self, time_left: Callable[[], float]) -> None:
-        """Try the services whose breakers are due: nobody else may call them while their queues are paused."""
+        """Probe services whose breakers are due, because paused queues make no calls."""
         names = {dependent.depends_on for dependent in self._dependents} & self._probes.keys()
         if not names:
             return
@@ -194,24 +195,25 @@ class Pauses:
             try:
                 self._probes[name]()
             except Exception as error:  # noqa: BLE001  # the breaker has been told; a round has more to do
-                logger.info("A service was tried in vain", breaker=name, error=sentence(error))
+                logger.info("The probe of a service failed", breaker=name, error=sentence(error))
 
     def _report(self, outages: Mapping[str, Outage]) -> list[str]:
-        """Measure which breakers keep work waiting: not one that is due, for its next caller may try.
+        """Emit metrics of breakers that keep work items waiting.
 
-        A tenant's destination that is away is that tenant's affair, and hides no service that everybody needs: they are
-        counted, and have no metric each.
+        A breaker that is due for a probe does not count.
+
+        Destinations of tenants are only counted, because they are not shared and must not hide other services.
         """
         depended_on = {dependent.depends_on for dependent in self._dependents}
         names = [name for name, outage in outages.items() if outage.until > self._clock() or name in depended_on]
         for name in names:
             if not name.startswith(DESTINATION):
                 record({Metric.BREAKER_OPEN: 1}, breaker=name)
-        record({Metric.DESTINATIONS_AWAY: sum(name.startswith(DESTINATION) for name in outages)})
+        record({Metric.DESTINATIONS_UNAVAILABLE: sum(name.startswith(DESTINATION) for name in outages)})
         return sorted(names)
 
     def _mappings(self, rows: Mapping[UUID, Row]) -> list[tuple[str, UUID, str | None]]:
-        """Worker, mapping and breaker, of all that can be paused and all that we paused before they no longer could."""
+        """Return worker, mapping and breaker of all mappings that can be paused or are still paused."""
         known = {dependent.mapping for dependent in self._dependents}
         left = [mapping for mapping, row in rows.items() if mapping not in known and row.status != "released"]
         return [
@@ -237,10 +239,10 @@ class Pauses:
         elif step is Step.RELEASE:
             self._write(_RELEASE, mapping=mapping, before=now - CALL_UNDER_WAY)
         if step is not Step.NOTHING:
-            logger.warning("A mapping is looked after", worker=worker, state=state, step=step)
+            logger.warning("An event source mapping is reconciled", worker=worker, state=state, step=step)
 
     def _resume(self, worker: str, mapping: UUID, done: Round) -> bool:
-        """Enable a mapping, unless a person has paused its queue. False: somebody else is changing it."""
+        """Enable a mapping, unless a person has paused its queue. False if it is being changed."""
         with lock_pause(self._database, self._workers.get(mapping, worker)) as is_paused:
             if is_paused:
                 logger.warning("A queue stays paused, for a person has paused it", worker=worker)
@@ -256,13 +258,13 @@ class Pauses:
 
     @staticmethod
     def _switch(mapping: UUID, *, on: bool) -> bool:
-        """Enable or disable a mapping. False when somebody else is changing it: the next round sees to what."""
+        """Enable or disable a mapping. False if it is being changed; the next run continues."""
         busy = ("ResourceInUseException", "ResourceConflictException")
         return _lambda("update_event_source_mapping", *busy, UUID=str(mapping), Enabled=on) is not None
 
 
 def _lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | None:
-    """The answer of Lambda's API; None when it is a refusal with one of these codes.
+    """Return a response of Lambda's API; None if it is rejected with one of these codes.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: mapped from botocore.

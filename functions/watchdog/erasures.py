@@ -12,11 +12,11 @@ from counterfoil.errors import sentence
 from functions.watchdog.parts import run_each
 
 AT_ONCE = 200
-"""Rows of object_erasure in one run."""
+"""Rows of object_erasure per run."""
 RUN_SECONDS = 10.0
-"""Longest run for objects, and for tenants."""
+"""Time limit per run for objects, and for tenants."""
 ATTEMPT_WAIT = timedelta(minutes=1)
-"""Time until an attachment that an attempt in progress may need is checked again."""
+"""Delay before checking again whether an attempt in progress needs an attachment."""
 
 _DUE = "SELECT id, bucket, key, version FROM object_erasure WHERE due_at <= %s ORDER BY due_at LIMIT %s"
 _BEGIN = "SELECT before, needed FROM begin_object_erasure(%s, %s)"
@@ -35,9 +35,9 @@ def erase(
     *,
     at_once: int = AT_ONCE,
 ) -> dict[str, int]:
-    """Run the due erasures while there is time, signed in as counterfoil_keeper.
+    """Run the due erasures while there is time, as counterfoil_keeper.
 
-    The next run continues the rest. Returns the number of objects, and of tenants whose erasure is finished.
+    The next run continues with the rest. Returns the number of objects, and of tenants with a complete erasure.
 
     Raises:
         PartsError, DatabaseUnavailableError: erasures failed and are postponed. See `run_each`.
@@ -89,7 +89,7 @@ def _erase_object(
     key: str,
     version: str | None,
 ) -> bool:
-    """Erase what no document needs. Returns whether it is done."""
+    """Erase an object that no document needs. Return whether it is done."""
     with keeper(database) as connection:
         found = connection.execute(_BEGIN, [id_, clock()]).fetchone()
         if found is None:

@@ -1,4 +1,4 @@
-"""The watchdog: notifications, recovery, measuring, circuit breakers and purging, every minute."""
+"""Watchdog: notifications, recovery, metrics, circuit breakers and retention, every minute."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -24,11 +24,11 @@ from functions.watchdog.retention import keep_dead_letters, purge, remove_payloa
 from functions.watchdog.uploads import inventories_of, is_empty, reconcile_uploads
 
 PROBE_SECONDS = 8.0
-"""Longest probe of a language model."""
+"""Timeout of a language model probe."""
 KEY_SECONDS = 3.0
-"""Longest look-up of its key."""
+"""Timeout for reading its key."""
 LEAST_SECONDS = 5.0
-"""A step that has less is left out."""
+"""Steps with less remaining time are skipped."""
 KEPT: Mapping[str, float] = {
     "notifications": 33.0,
     "recovery": 27.0,
@@ -36,7 +36,7 @@ KEPT: Mapping[str, float] = {
     "breakers": 2.0,
     "purge": 1.0,
 }
-"""Seconds of a round that each step leaves to those behind it, whatever does not answer."""
+"""Seconds of a run that each step must leave to the following steps."""
 
 TimeLeft = Callable[[], float]
 Step = Callable[[TimeLeft], Mapping[str, Any]]
@@ -45,15 +45,15 @@ logger = Logger()
 
 
 class NoTimeError(TransientError):
-    """The round is about to end."""
+    """The run is about to end."""
 
 
 @cache
 def watchdog() -> dict[str, Step]:
-    """The steps of a round in their order, made at the first invocation.
+    """Return the steps of a run in order, created at the first invocation.
 
-    People are told of failures before anything else is called, which may not answer; what is measured is what recovery
-    could not cure.
+    Notifications come first, before calls to services that may not respond. Metrics follow recovery and show the
+    remaining problems.
     """
     chosen = settings()
     database = Database.from_settings(chosen, max_connections=1)
@@ -77,7 +77,7 @@ def watchdog() -> dict[str, Step]:
                 "queues": lambda: update_queues(database, chosen.queues, database.now, time_left),
                 "rows": lambda: asdict(purge(database, database.now)),
                 "dead_letters": lambda: keep_dead_letters(database, database.now, letters_kept),
-                "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may take its time
+                "payload": lambda: remove_payloads(database, chosen.uploads_bucket, time_left),  # S3 may be slow
                 "offers": lambda: offers.run(time_left),
                 "uploads": lambda: reconcile_uploads(
                     database,
@@ -95,11 +95,10 @@ def watchdog() -> dict[str, Step]:
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG001  # Lambda passes both
-    """Run one round. Returns what each step did, in numbers.
+    """Run all steps once. Return the counts of each step.
 
     Raises:
-        RuntimeError: steps failed, or were left out since no time was left. The others ran, and what they did is in the
-            log.
+        RuntimeError: steps failed, or were skipped because of time. The others ran, and their results are in the log.
     """
     done: dict[str, Any] = {}
     failed: list[str] = []
@@ -107,10 +106,10 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
         time_left = partial(_time_left, context, KEPT[name])
         try:
             if time_left() < LEAST_SECONDS:
-                raise NoTimeError("It was left out: those before it took the time")
+                raise NoTimeError("It was skipped, because earlier steps took the time")
             done[name] = step(time_left)
         except Exception as error:  # noqa: BLE001  # whatever it is, the other steps are needed all the more
-            logger.error("A step of the round failed", step=name, error=sentence(error))
+            logger.error("A step of the run failed", step=name, error=sentence(error))
             failed.append(name)
     logger.info("round", **done)
     if failed:
@@ -119,7 +118,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
 
 
 def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
-    """The step that pauses queues for a language model that is away, and probes it."""
+    """Return the step that pauses queues of an unavailable language model, and probes it."""
     probes: dict[str, Callable[[], object]] = {}
     dependents: list[Dependent] = []
     if chosen.llm_provider is not None:
@@ -133,8 +132,8 @@ def _pauses(chosen: Settings, database: Database, breakers: Breakers) -> Pauses:
 
 
 def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
-    """Try the language model, with its key as it is now: one that cannot be used is the probe's failure alone."""
-    from counterfoil.llm import Llm  # many deployments have none
+    """Probe the language model with its current key. An unusable key only fails the probe."""
+    from counterfoil.llm import Llm  # many deployments have no language model
 
     llm = within(KEY_SECONDS, lambda: Llm.from_settings(chosen, database, breakers))
     assert llm is not None  # LLM_PROVIDER is set
@@ -142,6 +141,6 @@ def _probe(chosen: Settings, database: Database, breakers: Breakers) -> None:
 
 
 def _time_left(context: Any, kept: float) -> float:
-    """Seconds that a step has, without those that it leaves to others."""
+    """Return the remaining seconds of a step, without those reserved for the following steps."""
     left: float = context.get_remaining_time_in_millis() / 1000 - kept
     return left

@@ -33,9 +33,9 @@ from counterfoil.errors import CounterfoilError, RejectedRequestError, Transient
 from counterfoil.http import within
 
 ROWS = 1000
-"""Rows of one batch."""
+"""Rows per batch."""
 CHUNK = 4 * 1024 * 1024
-"""Bytes of one request for a part of a data file."""
+"""Bytes per range request."""
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest.checksum"
 LEAST_SECONDS = 2.0
@@ -74,7 +74,7 @@ class Inventory:
     checksum: str
     """MD5 of the manifest."""
     begun_at: datetime
-    """When S3 began to list the objects."""
+    """Time at which S3 started to list the objects."""
     columns: Sequence[str]
     files: Sequence[_DataFile]
 
@@ -93,7 +93,7 @@ class Inventories:
 
         Raises:
             InventoryError: its manifest is damaged.
-            ServiceUnavailableError, RejectedRequestError, TimeoutError: S3 did not answer.
+            ServiceUnavailableError, RejectedRequestError, TimeoutError: S3 is unavailable.
         """
         listed = self._listed(time_left, Prefix=self._folder, Delimiter="/")
         folders = [found["Prefix"] for found in listed.get("CommonPrefixes", ()) if _FOLDER.search(found["Prefix"])]
@@ -110,7 +110,7 @@ class Inventories:
 
         Raises:
             InventoryError: the manifest is missing or damaged.
-            ServiceUnavailableError, TimeoutError: S3 did not answer.
+            ServiceUnavailableError, TimeoutError: S3 is unavailable.
         """
         checksum = self._bytes(manifest.replace(MANIFEST, CHECKSUM), time_left).decode("ascii", "replace").strip()
         content = self._bytes(manifest, time_left)
@@ -136,7 +136,7 @@ class Inventories:
 
         Raises:
             InventoryError: the file is missing or damaged.
-            ServiceUnavailableError, TimeoutError: S3 did not answer.
+            ServiceUnavailableError, TimeoutError: S3 is unavailable.
         """
         file = inventory.files[number]
         if self._open is None or self._open.key != file.key or start < self._open.at:
@@ -158,7 +158,7 @@ class Inventories:
         return answer
 
     def _bytes(self, key: str, time_left: TimeLeft, **how: str) -> bytes:
-        """Return an object's content, or the range that `how` names."""
+        """Return an object's content, or the range in `how`."""
 
         def content(answer: dict[str, Any]) -> bytes:
             return bytes(answer["Body"].read())
@@ -177,7 +177,7 @@ class Inventories:
 
 
 class _OpenFile:
-    """A data file that is read from its start to its end, a batch of rows at a time."""
+    """A data file, read sequentially in batches of rows."""
 
     def __init__(self, file: _DataFile, read: Callable[..., bytes], columns: Sequence[str]) -> None:
         self.key = file.key
@@ -193,7 +193,7 @@ class _OpenFile:
         self._rows = csv.reader(io.TextIOWrapper(unzipped, "utf-8", newline=""))
 
     def advance(self) -> None:
-        """Read the next batch. At the end, check that the file is the one of the manifest."""
+        """Read the next batch. At the end, verify that the file matches the manifest."""
         self.at += len(self.batch)
         try:
             self.batch = [self._row(fields) for fields in islice(self._rows, ROWS)]
@@ -217,7 +217,7 @@ class _OpenFile:
 
 
 class _Body(io.RawIOBase):
-    """Content of an object, requested by ranges."""
+    """Content of an object, read by range requests."""
 
     def __init__(self, size: int, read: Callable[[str], bytes]) -> None:
         self._size = size
@@ -230,7 +230,7 @@ class _Body(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the next bytes into `buffer`. Returns how many."""
+        """Read the next bytes into `buffer`. Return their number."""
         end = min(self._at + len(buffer), self._size)
         if self._at == end:
             return 0

@@ -1,7 +1,7 @@
-"""Measures what alarms and the console show: stuck work, daily offers, and depths of queues.
+"""Metrics for alarms and the console: stuck work items, daily offers, and queue depths.
 
-Ages and numbers of waiting work come from here: the age that SQS measures leaves out messages that were received three
-times, and work whose message was lost.
+Ages and counts of pending work items are measured here, because SQS's age excludes messages received three times and
+work items whose message was lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ from counterfoil.settings import Queue
 from functions.watchdog.parts import run_each
 
 STUCK_AFTER = timedelta(minutes=10)
-"""Work in progress for longer than this is stuck, unless its lease says that somebody is at it."""
+"""In-progress work items are stuck after this time, unless their lease is current."""
 RATE_OVER = timedelta(minutes=5)
-"""Window for dead letters. It is longer than a minute, so that a missed run hides no dead letters."""
+"""Window for dead letters. It exceeds a minute, so that a missed run hides no dead letters."""
 
-# Work is due when its wait is over, or else since its message was owed; sending it again changes nothing. LIMIT has
-# PostgreSQL look each message up: a join of its own choice could read the whole outbox, weeks of sent messages.
+# A work item is due when its delay ends, or else since its message was enqueued; sending it again changes nothing.
+# LIMIT makes PostgreSQL look up each message: other joins could read the whole outbox with weeks of sent messages.
 _WORK = """
 SELECT {worker},
        count(*) FILTER (WHERE {status} = 'in-progress' AND {claimed_at} <= %(stuck_before)s
@@ -62,7 +62,7 @@ Measured = Mapping[str, Mapping[Metric, float]]
 
 
 def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent_after: timedelta) -> Measured:
-    """Measure and record, for each of `workers`. Returns the values by worker.
+    """Measure and emit the metrics of each of `workers`. Return the values by worker.
 
     Raises:
         DatabaseUnavailableError: nothing was measured.
@@ -89,8 +89,8 @@ def measure(database: Database, workers: Sequence[str], *, now: datetime, unsent
             Metric.STUCK_IN_PROGRESS: stuck,
             Metric.WAITING_FOR_RETRY: waiting,
             Metric.OLDEST_PENDING_SECONDS: 0 if oldest is None else (now - oldest).total_seconds(),
-            Metric.UNSENT_OUTBOX: unsent.get(worker, 0),
-            Metric.UNSETTLED_DEAD_LETTERS: letters.get(worker, 0),
+            Metric.OUTBOX_OVERDUE: unsent.get(worker, 0),
+            Metric.PENDING_DEAD_LETTERS: letters.get(worker, 0),
         }
         record(measured[worker], worker=worker)
     return measured
@@ -101,23 +101,23 @@ def _of(kind: WorkKind) -> Composed:
 
 
 EVERY = timedelta(hours=1)
-"""Offers are looked through for duplicates so often, and when the process is new."""
+"""Interval of the search for duplicate offers, which also runs in a new process."""
 
 
 class OffersWatch:
-    """Counts, of all tenants together."""
+    """Counts for all tenants together."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
-        """`database` is signed in to as counterfoil_keeper."""
+        """`database` must connect as counterfoil_keeper."""
         self._database = database
         self._clock = clock
         self._looked_through: datetime | None = None
 
     def run(self, time_left: Callable[[], float]) -> dict[str, int]:
-        """Measure and record, within these seconds. Returns the measured values by name.
+        """Measure and emit within these seconds. Return the values by name.
 
         Raises:
-            DatabaseUnavailableError: it is done by the next round; to look through offers takes too long, in an hour.
+            DatabaseUnavailableError: the next run repeats it; a slow search for duplicates is repeated in an hour.
         """
         now = self._clock()
         with self._database.delivery() as connection:
@@ -130,7 +130,7 @@ class OffersWatch:
                 Metric.OFFERS_COMPLETED: found.completed,
                 Metric.OFFERS_PENDING: found.pending,
                 Metric.OFFERS_FAILED: found.failed,
-                Metric.OFFERS_LATE: found.late,
+                Metric.OFFERS_OVERDUE: found.late,
                 Metric.OFFERS_USER_SECONDS: [] if user_seconds is None else user_seconds,
             }
         )
@@ -142,7 +142,7 @@ class OffersWatch:
 
     def _look_through(self, now: datetime, seconds: float) -> int:
         with self._database.delivery() as connection:
-            self._looked_through = now  # what takes too long does not take each round's time
+            self._looked_through = now  # a slow search must not take the time of each run
             number = pool_list.duplicates(connection, now, seconds)
         record({Metric.DUPLICATE_OFFERS: number})
         return number
@@ -151,9 +151,9 @@ class OffersWatch:
 def update_queues(
     database: Database, queues: Mapping[str, Queue], clock: Callable[[], datetime], time_left: Callable[[], float]
 ) -> dict[str, int]:
-    """Reconcile pauses with the event source mappings, then record the depths and outcomes of this minute.
+    """Reconcile pauses with event source mappings, and store this minute's depths and outcomes.
 
-    Returns numbers: reconciled queues, minutes with new outcomes, rows of depths.
+    Returns counts: reconciled queues, minutes with new outcomes, rows of depths.
 
     Raises:
         PartsError, DatabaseUnavailableError: see `run_each`. The next run continues.

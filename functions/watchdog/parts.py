@@ -1,4 +1,4 @@
-"""Runs what belongs together but not upon one another: each part runs, whatever became of those before it."""
+"""Runs independent parts of a step: each part runs, even if earlier ones fail."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,21 +8,24 @@ from aws_lambda_powertools import Logger
 from counterfoil.errors import DatabaseUnavailableError, TransientError, sentence
 
 AWAY_AFTER = 2
-"""Parts in a row for which the database was not there: then it is away, and the others need it as well."""
+"""Consecutive parts without database connection after which the rest is skipped."""
 
 logger = Logger()
 
 
 class PartsError(TransientError):
-    """Parts failed; the others ran. The sentence names those that failed, and the log says why."""
+    """Some parts failed; the others ran.
+
+    The message names the failed parts, and the log has the reasons.
+    """
 
 
 def run_each(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict[str, int]:
-    """Run all parts. Returns what each did, a number; or where it has parts itself, what each of these did.
+    """Run all parts. Return the count of each, or the counts of its subparts.
 
     Raises:
-        PartsError: some of them failed.
-        DatabaseUnavailableError: the database is away. The parts behind did not run.
+        PartsError: some parts failed.
+        DatabaseUnavailableError: the database is unavailable. The following parts did not run.
     """
     done: dict[str, Any] = {}
     failed: list[str] = []
@@ -32,7 +35,7 @@ def run_each(parts: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict
             did = part()
             done |= {name: did} if isinstance(did, int) else did
             away = 0
-        except Exception as error:  # whatever it is, it is no reason for the others
+        except Exception as error:  # no error may stop the other parts
             failed.append(name)
             logger.error("A part of a step failed", part=name, error=sentence(error))
             away = away + 1 if isinstance(error, DatabaseUnavailableError) else 0

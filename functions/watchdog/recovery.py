@@ -1,4 +1,4 @@
-"""Recovery: sends unsent messages, and resends the messages of overdue work."""
+"""Recovery: sends unsent messages, and resends the messages of overdue work items."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ logger = Logger()
 QUEUE_RETENTION = timedelta(days=10)
 """Message retention of every queue: a message sent earlier no longer exists."""
 LONGEST_VISIBILITY = timedelta(hours=12)
-"""SQS's longest visibility timeout, assumed for a queue that does not answer."""
+"""Maximum visibility timeout of SQS, assumed for a queue that does not respond."""
 VISIBILITY_TIMEOUTS = 3
-"""How many visibility timeouts due work waits for its message while its queues hold messages."""
+"""Number of visibility timeouts before due work items are resent while their queues hold messages."""
 RESENDS = 1000
 """Messages resent per run and worker while its queues are empty."""
 BUSY_RESENDS = 100
-"""The same while they hold messages, because most of these resends are duplicates."""
+"""Messages resent per run and worker while its queues hold messages, because most resends are then duplicates."""
 ROUNDS = 10
-"""How often at most one run asks the outbox for another thousand rows of each worker."""
+"""Maximum number of outbox queries per run, each for another thousand rows per worker."""
 ASK_SECONDS = 2.0
-"""Longest time that one queue has to say how full it is."""
+"""Timeout for the depth of one queue."""
 ASKING_SECONDS = 4.0
-"""As long as all queues together have for that."""
+"""Time limit for the depths of all queues."""
 DEPTHS = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -42,8 +42,9 @@ DEPTHS = (
 )
 VISIBILITY = "VisibilityTimeout"
 
-# Due work whose current message was sent too long ago, the longest wait first. A duplicate does no harm: it has the
-# same send number, so one of the two finds the work running or ended. Work without an outbox row came by S3 event.
+# Due work items whose current message was sent too long ago, the longest wait first. A duplicate is harmless: it has
+# the same send number, so one of the two finds the work item in progress or ended. Work items without an outbox row
+# came by S3 event.
 _OVERDUE = """
 SELECT t.id, t.tenant_id, t.{revision}, t.{send_number} FROM {table} t
 LEFT JOIN outbox o ON o.worker = %(worker)s AND o.work_id = t.id AND o.revision = t.{revision}
@@ -68,25 +69,25 @@ ON CONFLICT (worker, work_id, revision, send_number) DO UPDATE SET sent_at = NUL
 
 @dataclass(frozen=True)
 class Recovered:
-    """What one run of the watchdog did."""
+    """Result of a run."""
 
     sent: int
-    """Messages sent that their writers had not sent, or that fell due."""
+    """Sent messages that were unsent or have become due."""
     resent: Mapping[str, int]
     """Messages resent, by worker."""
 
 
 @dataclass(frozen=True)
 class QueueState:
-    """State of a queue, as SQS reports it."""
+    """Depth of a queue, as reported by SQS."""
 
     depth: int
     visibility: timedelta
-    """Its visibility timeout."""
+    """Visibility timeout."""
 
 
 class Watchdog:
-    """Looks after every queue of `settings.queue_urls`."""
+    """Recovers the messages of every queue in `settings.queue_urls`."""
 
     def __init__(self, settings: Settings, database: Database, outbox: Outbox, clock: Callable[[], datetime]) -> None:
         self._settings = settings
@@ -95,10 +96,10 @@ class Watchdog:
         self._clock = clock
 
     def run(self, time_left: TimeLeft | None = None) -> Recovered:
-        """One round. Where `time_left` is given, what does not fit in those seconds is left to the next one.
+        """Run once. With `time_left`, the rest is left for the next run when the seconds end.
 
         Raises:
-            DatabaseUnavailableError: nothing can be recovered without the database.
+            DatabaseUnavailableError: nothing was recovered.
         """
         asking = None if time_left is None else _first(ASKING_SECONDS, time_left)
         resent = {
@@ -110,7 +111,7 @@ class Watchdog:
         sent = 0
         for _ in range(ROUNDS):
             if time_left is not None and time_left() < CALL_SECONDS:
-                logger.warning("No time is left to send more: the next round goes on", sent=sent)
+                logger.warning("Out of time: the next run sends the rest", sent=sent)
                 break
             latest = self._outbox.send_unsent(created_before=unsent_before, time_left=time_left)
             sent += latest
@@ -119,15 +120,15 @@ class Watchdog:
         return Recovered(sent, resent)
 
     def _resend(self, kind: WorkKind, asking: TimeLeft | None) -> int:
-        """Enqueue again the messages that must be lost, and record how many.
+        """Enqueue lost messages again, and emit their number.
 
-        Empty queues lost every message, so work is resent as soon as it is due and was not sent for
-        WATCHDOG_RESEND_AFTER_SECONDS. Queues that hold messages show nothing about any single one: work then waits for
-        `VISIBILITY_TIMEOUTS`, in which SQS redelivers whatever a worker dropped. Each resend that brings nothing
-        doubles the wait, up to the retention, and a run resends `BUSY_RESENDS` at most. So a backlog of 100,000
-        messages grows by 100 a minute at most, and by each of its messages eight times in ten days. A lost message is
-        soon the oldest of the backlog, and the oldest are resent first. A paused queue that holds messages is not
-        received from, so its work waits for the retention.
+        Messages of empty queues are lost, so their work items are resent when they are due and were not sent for
+        WATCHDOG_RESEND_AFTER_SECONDS. A queue that holds messages does not show which: its work items wait for
+        `VISIBILITY_TIMEOUTS`, in which SQS redelivers messages that a worker dropped. Each resend without effect
+        doubles the wait, up to the retention, and a run resends at most `BUSY_RESENDS`. So a backlog of 100,000
+        messages grows by at most 100 a minute, and at most eight times per message in ten days. A lost message soon
+        becomes the oldest of the backlog, and the oldest are resent first. A paused queue that holds messages is not
+        received from, so its work items wait for the retention.
         """
         now = self._clock()
         retry_url = self._settings.retry_queue_urls.get(kind.worker)
@@ -173,7 +174,7 @@ class Watchdog:
 
     @staticmethod
     def _state(worker: str, url: str, asking: TimeLeft | None) -> QueueState | None:
-        """State of a queue; None if it does not answer in time."""
+        """Return the depth of a queue; None if it does not respond in time."""
         if asking is not None and asking() <= 0:
             logger.warning("No time to ask a queue for its depth", worker=worker)
             return None
@@ -195,6 +196,6 @@ class Watchdog:
 
 
 def _first(seconds: float, time_left: TimeLeft) -> TimeLeft:
-    """What is left of the first seconds from now on."""
+    """Return a timer that ends after some seconds at the latest."""
     end = time_left() - seconds
     return lambda: time_left() - end

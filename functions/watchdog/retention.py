@@ -1,7 +1,7 @@
-"""Deletes rows, settled dead letters and payloads of tasks when their retention ends.
+"""Deletes rows, closed dead letters and payloads of tasks when their retention ends.
 
 Each statement deletes a bounded number of the oldest rows by an index, so a late run, or the first after a long stop,
-is as short as any other. The audit trail of dead letters is append-only; nothing here deletes from it.
+takes no longer than others. The audit trail of dead letters is append-only and not affected.
 
 PostgreSQL lists payloads of tasks in S3 before they are written, and in the transactions that delete tasks
 (migrations/0012.tasks.sql), so that no search of the bucket is needed. Failed deletions are repeated.
@@ -22,26 +22,26 @@ from counterfoil.tasks import payloads
 from functions.watchdog.parts import run_each
 
 OUTBOX_RETENTION = timedelta(days=14)
-"""Of messages sent; longer than a queue keeps them."""
+"""For sent messages; longer than the retention of a queue."""
 CALL_RETENTION = timedelta(days=400)
-"""Of what calls of the language model cost: 13 months. The database lets the watchdog see no younger ones."""
+"""For the cost of language model calls: 13 months. The database hides more recent ones from the watchdog."""
 TRY_RETENTION = timedelta(days=90)
-"""Of how single tries ended. The database lets no younger ones be deleted."""
+"""For attempts. The database prevents earlier deletion."""
 TASK_RETENTION = timedelta(days=90)
-"""Of tasks that succeeded or were cancelled. The database lets no younger ones be deleted."""
+"""For succeeded and canceled tasks. The database prevents earlier deletion."""
 SESSION_RETENTION = TASK_RETENTION
-"""Of conversations since their last message. The database lets the watchdog see no others."""
+"""For conversations, since their last message. The database hides others from the watchdog."""
 OFFERS_RETENTION = timedelta(days=90)
-"""Of offers, of the jobs that made them and of their pools. The database lets no younger ones be deleted; the records
-of people that pools hold it forgets a week after their date."""
+"""For offers, their jobs and their pools. The database prevents earlier deletion, and deletes the records of people in
+pools a week after their date."""
 AT_ONCE = 10_000
-"""Rows of a table in one round, at most: some 14 million a day."""
+"""Maximum rows per table and run: about 14 million a day."""
 SESSIONS_AT_ONCE = 100
-"""Conversations, with all of their messages."""
+"""Conversations with all their messages."""
 JOBS_AT_ONCE = 2_000
-"""Jobs of users, with all of their offers: some 3 million a day."""
+"""Jobs of users with all their offers: about 3 million a day."""
 SHARDS_AT_ONCE = 20
-"""Shards of ten thousand people, each of which is a megabyte or many."""
+"""Shards of ten thousand people, each at least a megabyte."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
@@ -52,8 +52,8 @@ _TASKS = """
 DELETE FROM task WHERE id IN (SELECT id FROM task WHERE (status = 'succeeded' OR status IS NULL) AND ended_at < %s
                               ORDER BY ended_at LIMIT %s)
 """
-# What waits for an answer is not past keeping. One that is used in this very moment is looked at again by its policy.
-# A trigger deletes the payloads of its tasks (migrations/0012.tasks.sql); failed tasks are stored longer.
+# Conversations with pending messages are excluded. The policy checks again whether one was used concurrently. A trigger
+# deletes the payloads of its tasks (migrations/0012.tasks.sql); failed tasks are stored longer.
 _SESSIONS = """
 DELETE FROM chat_session WHERE id IN (
     SELECT id FROM chat_session s WHERE used_at < %s AND NOT EXISTS (
@@ -71,27 +71,27 @@ _PEOPLE = "SELECT forget_pooled_people(%s)"
 
 @dataclass(frozen=True)
 class Purged:
-    """Rows deleted."""
+    """Numbers of deleted rows."""
 
     outbox: int
     llm_call: int
     work_attempt: int
     task: int
     chat_session: int
-    """Conversations, whose messages are deleted with them."""
+    """Conversations, including their messages."""
     matchmaking_jobs: int
-    """Jobs of users, whose offers are deleted with them."""
+    """Jobs of users, including their offers."""
     offer_pool: int
-    """Pools, whose shards are deleted with them."""
+    """Pools, including their shards."""
     offer_shard: int
-    """Shards whose people are forgotten; the rest of them stays for a while."""
+    """Shards whose people were deleted; the rest of the shard is stored longer."""
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = AT_ONCE) -> Purged:
-    """Delete what is past keeping. `database` is signed in to as counterfoil_keeper.
+    """Delete rows whose retention has ended. `database` must connect as counterfoil_keeper.
 
     Raises:
-        PartsError, DatabaseUnavailableError: what was not deleted is deleted later. See `run_each`.
+        PartsError, DatabaseUnavailableError: the rest is deleted later. See `run_each`.
     """
     now = clock()
 
@@ -122,7 +122,7 @@ def purge(database: Database, clock: Callable[[], datetime], *, at_once: int = A
 
 
 PAYLOADS_AT_ONCE = 1000
-"""Payloads in one round: as many as S3 deletes in one call."""
+"""Payloads per run: the maximum of one S3 call."""
 
 _DUE = "SELECT key FROM payload_removal WHERE due_at < now() ORDER BY due_at LIMIT %s"
 
@@ -130,14 +130,14 @@ _DUE = "SELECT key FROM payload_removal WHERE due_at < now() ORDER BY due_at LIM
 def remove_payloads(
     database: Database, bucket: str | None, time_left: Callable[[], float], *, at_once: int = PAYLOADS_AT_ONCE
 ) -> int:
-    """Delete the payloads whose removal is due, oldest first, as counterfoil_keeper.
+    """Delete the payloads that are due, oldest first, as counterfoil_keeper.
 
     Returns the number of deleted payloads.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: S3 did not delete all of them. The rest is retried.
         InvalidSettingsError: payloads are due, and UPLOADS_BUCKET is not set.
-        DatabaseUnavailableError: the deletions are repeated by the next run.
+        DatabaseUnavailableError: the next run repeats the deletions.
     """
     with keeper(database) as connection:
         keys = [key for (key,) in connection.execute(_DUE, [at_once])]
@@ -157,16 +157,16 @@ def remove_payloads(
 
 
 GROUPS_AT_ONCE = 2_000
-"""Groups whose counts are added up in a round."""
+"""Groups whose counts are added up per run."""
 
 
 def keep_dead_letters(database: Database, clock: Callable[[], datetime], retention: timedelta) -> dict[str, int]:
     """Delete expired dead letters and operations, and add up counts, as counterfoil_keeper.
 
-    Returns the numbers of dead letters and operations deleted, and of rows of counts.
+    Returns the numbers of dead letters and operations deleted, and of remaining count rows.
 
     Raises:
-        PartsError, DatabaseUnavailableError: the next round goes on. See `run_each`.
+        PartsError, DatabaseUnavailableError: the next run continues. See `run_each`.
     """
 
     def delete() -> int:

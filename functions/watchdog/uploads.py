@@ -1,14 +1,14 @@
 """Reconciles uploads and mail in S3 with acquisition jobs.
 
-A job exists from the first claim of an event. An event that is lost before that leaves an object without a row: the
-queue was emptied, was paused beyond its retention, or S3 did not send the event. A job id is made of bucket, key and
-version, so that an event which arrives later finds the same job and completes it with its sequencer.
+A job exists from the first claim of an event. An event that is lost before leaves an object without a row: the queue
+was emptied, was paused beyond its retention, or S3 did not send the event. A job id is derived from bucket, key and
+version, so that a later event finds the same job and adds its sequencer.
 
 Jobs are created while events may still be queued, because SQS does not show which events a queue holds.
 `UploadsWithoutEvent` counts a job only when its event can no longer arrive.
 
-Each run lists a bounded number of versions and stores where it stopped. A listing of a large bucket spans many runs. A
-deployment with S3 Inventory reads the inventories instead, and lists the keys of versions without a job only.
+Each run lists a bounded number of versions and stores its position. A listing of a large bucket spans many runs. A
+deployment with S3 Inventory reads the inventories instead, and lists only the keys of versions without a job.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,15 +35,15 @@ from functions.watchdog.parts import run_each
 from functions.watchdog.recovery import QUEUE_RETENTION
 
 PAGE = 1000
-"""Versions of one call: S3's maximum."""
+"""Versions per call: the maximum of S3."""
 PAGES = 10
-"""Calls of one run for each prefix: 14.4 million versions a day."""
+"""Calls per run and prefix: 14.4 million versions a day."""
 EVERY = timedelta(minutes=5)
-"""Least time between the beginnings of two listings."""
+"""Minimum interval between the starts of two listings."""
 WITHOUT_EVENT_AFTER = timedelta(minutes=15)
-"""Least age of a job that counts as without an event. The archiver registers an event of the DLQ earlier."""
+"""Minimum age of a job that counts as without an event. The archiver registers an event of the DLQ earlier."""
 PREFIX_SECONDS = 5.0
-"""Longest time of one run for each prefix."""
+"""Time limit per run and prefix."""
 
 _LISTING = """
 SELECT key_marker, version_marker, begun_at, is_complete, complete_since FROM upload_listing
@@ -78,7 +78,7 @@ SELECT id, tenant_id, revision, send_number FROM acquisition_job
 WHERE id = ANY(%s) AND status = 'pending' AND attempts = 0 ORDER BY id
 """
 _COUNTED_UNTIL = "SELECT counted_until FROM upload_event_check WHERE bucket = %s"
-# The jobs by which several tenants get a mail are copies of the mail's own job.
+# Jobs of single tenants for a mail are derived from the mail's own job.
 _WITHOUT_EVENT = """
 SELECT count(*) FROM acquisition_job
 WHERE bucket = %(bucket)s AND sequencer IS NULL AND (tenant_id IS NULL OR key LIKE %(uploads)s)
@@ -105,7 +105,7 @@ class _Listing:
 
 @dataclass(frozen=True)
 class _Progress:
-    """Progress of reading the inventories of a prefix."""
+    """Progress of the inventories of a prefix."""
 
     manifest: str | None
     """None before the first inventory."""
@@ -114,7 +114,7 @@ class _Progress:
     rows_read: int
     """Rows of the next file."""
     begun_at: datetime
-    """When S3 began the inventory."""
+    """Time at which S3 started the inventory."""
     is_complete: bool
 
 
@@ -128,10 +128,10 @@ def reconcile_uploads(
     is_queue_empty: Callable[[], bool],
     inventories: Sequence[Inventories] = (),
 ) -> int:
-    """Create the jobs of objects older than `lost_after` that have none. Returns how many.
+    """Create the missing jobs of objects older than `lost_after`. Return their number.
 
     The source is `inventories`, one for each prefix, or a listing of the bucket if that is empty. `is_queue_empty`
-    returns whether the queue of S3 events holds no message; False if that is unknown. `database` is signed in to as
+    returns whether the queue of S3 events holds no message; False if unknown. `database` must connect as
     counterfoil_keeper.
 
     Raises:
@@ -162,9 +162,9 @@ def inventories_of(bucket: str | None, source: str | None) -> Sequence[Inventori
 
 
 def is_empty(queue_url: str | None) -> bool:
-    """Return whether a queue holds no message, not even in flight.
+    """Return whether a queue holds no message, including messages in flight.
 
-    False if SQS does not answer or the queue is unknown.
+    False if SQS does not respond or the queue is unknown.
     """
     if queue_url is None:
         return False
@@ -191,7 +191,7 @@ class _Run:
         self._lost_after = lost_after
 
     def age(self, table: str) -> float:
-        """Seconds since the last complete listing or inventory of each prefix began; 0 before the first."""
+        """Return the seconds since the start of the last complete listing or inventory; 0 before the first."""
         with self._database.delivery() as connection:
             ((since,),) = connection.execute(SQL(_SINCE).format(Identifier(table)), [self._bucket]).fetchall()
         return 0 if since is None else (self._clock() - since).total_seconds()
@@ -217,7 +217,7 @@ class _Run:
         return int(count)
 
     def list_pages(self, prefix: str) -> int:
-        """List the next pages of `prefix` while there is time. Returns how many jobs it created."""
+        """List the next pages of `prefix` while there is time. Return the number of created jobs."""
         self._begin()
         created = 0
         for _ in range(PAGES):
@@ -230,7 +230,7 @@ class _Run:
         return created
 
     def read_inventory(self, inventories: Inventories) -> int:
-        """Read the next rows of an inventory while there is time. Returns how many jobs it created.
+        """Read the next rows of an inventory while there is time. Return the number of created jobs.
 
         An inventory is read to its end, even if there is a newer one, unless one of its files is damaged.
         """
@@ -280,16 +280,16 @@ class _Run:
         return _Progress(inventory.manifest, inventory.checksum, 0, 0, inventory.begun_at, is_complete=False)
 
     def _save(self, prefix: str, progress: _Progress, lost: Sequence[Upload] = ()) -> int:
-        """Create the jobs of `lost` and store the progress. Returns how many jobs it created."""
+        """Create the jobs of `lost` and store the progress. Return the number of created jobs."""
         with self._database.delivery() as connection:
             created = self._create_jobs(connection, lost, self._clock())
             connection.execute(_ADVANCE_INVENTORY, {"bucket": self._bucket, "prefix": prefix, **asdict(progress)})
         return created
 
     def _lost(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Upload], int]:
-        """Return the uploads among `rows` that need a job, and how many rows were checked.
+        """Return the uploads in `rows` that need a job, and the number of checked rows.
 
-        An inventory also has objects that were deleted or erased later, so each key without a job is listed.
+        An inventory may contain objects that were deleted or erased later, so each key without a job is listed.
         """
         before = self._clock() - self._lost_after
         old = [row for row in rows if row["LastModified"] <= before and not row["IsDeleteMarker"]]
@@ -309,7 +309,7 @@ class _Run:
         return lost, len(rows)
 
     def _existing(self, key: str) -> set[str]:
-        """Ids of the versions of `key`. None of them if its newest version is a delete marker."""
+        """Return the version ids of `key`; none if its newest version is a delete marker."""
         found: set[str] = set()
         marker: dict[str, str] = {}
         while True:
@@ -322,12 +322,12 @@ class _Run:
             marker = {"KeyMarker": key, "VersionIdMarker": page["NextVersionIdMarker"]}
 
     def _begin(self) -> None:
-        """Begin the time of the next prefix."""
+        """Start the time limit of the next prefix."""
         end = self._run_time_left() - PREFIX_SECONDS
         self._time_left = lambda: min(self._run_time_left(), self._run_time_left() - end)
 
     def _list_page(self, prefix: str) -> tuple[int, bool]:
-        """List one page. Returns how many jobs it created, and whether there is no further page."""
+        """List one page. Return the number of created jobs, and whether it is the last page."""
         now = self._clock()
         with self._database.delivery() as connection:
             last = self._listing(connection, prefix)
@@ -367,7 +367,7 @@ class _Run:
         return answer
 
     def _without_job(self, versions: Sequence[dict[str, Any]], deleted: set[str]) -> list[Upload]:
-        """Uploads that no job exists for, without those whose key is in `deleted`."""
+        """Return the uploads without a job, apart from keys in `deleted`."""
         found = {
             upload.job_id: upload
             for version in versions
@@ -379,7 +379,7 @@ class _Run:
         return [upload for id_, upload in found.items() if id_ not in known]
 
     def _deleted(self, page: Mapping[str, Any], before: str | None) -> set[str]:
-        """Keys of a page whose newest version is a delete marker.
+        """Return the keys of a page whose newest version is a delete marker.
 
         S3 returns the versions of a key newest first. Those of the key `before`, with which the last page ended, are
         looked up.
@@ -389,7 +389,7 @@ class _Run:
 
     @staticmethod
     def _create_jobs(connection: Connection, lost: Sequence[Upload], now: datetime) -> int:
-        """Register the uploads and enqueue their messages, which the next run sends. Returns how many."""
+        """Register the uploads and enqueue their messages, which the next run sends. Return their number."""
         if not lost:
             return 0
         files.register_uploads(connection, lost, now)

@@ -1,7 +1,7 @@
-"""`/api/chat/sessions`: a user's conversations. A message is a task of the type `chat_completion`: POST /api/tasks.
+"""`/api/chat/sessions`: a user's conversations.
 
-Only their user sees them, not even an admin. Reading requires the viewer role for the tenant, and deleting the operator
-role.
+A message is a task of the type `chat_completion`: POST /api/tasks. A conversation is visible only to its user, not even
+to admins. Reading requires the viewer role for the tenant, and deleting the operator role.
 """
 
 from datetime import datetime
@@ -35,7 +35,7 @@ class ChatSession(BaseModel):
     tenant: str
     created_at: datetime
     messages: int = Field(description="Messages and replies.")
-    begins: str = Field(description="The beginning of the first message.")
+    begins: str = Field(description="Start of the first message.")
 
 
 class ChatSessionPage(BaseModel):
@@ -91,7 +91,9 @@ def list_chat_sessions(
 def show_chat_session(
     request: Request,
     session_id: Id,
-    behind: Annotated[int, Query(alias="after", ge=0, le=LARGEST, description="Messages behind this place.")] = 0,
+    behind: Annotated[
+        int, Query(alias="after", ge=0, le=LARGEST, description="Number of the last message of the previous page.")
+    ] = 0,
     limit: Annotated[
         int, Query(ge=1, le=LONGEST_MESSAGES_PAGE, description="Maximum number of messages.")
     ] = MESSAGES_PAGE,
@@ -111,7 +113,7 @@ def show_chat_session(
 @routes.delete(
     "/api/chat/sessions/<session_id>",
     summary="Delete a conversation",
-    description="One of the caller's own conversations is deleted at once, with all of its messages. A message that "
+    description="Deletes one of the caller's conversations immediately, with all its messages. A message that "
     "waits for its reply is cancelled. The tasks of its messages keep their status without payload and result: the "
     "same request under the `idempotency_key` of one of them starts no new task.",
     tags=["chat"],

@@ -32,7 +32,7 @@ class ClusterPage(BaseModel):
     clusters: list[ClusterSummary]
     next: str | None
     counts: dict[ClusterStatus, int] = Field(
-        description=f"Of all the tenant's clusters, whatever the filter. {COUNTED + 1} means more than {COUNTED}."
+        description=f"Counts without the filter. {COUNTED + 1} means more than {COUNTED}."
     )
 
 
@@ -45,17 +45,17 @@ class ClusterPage(BaseModel):
 def list_clusters(  # a query is this many parameters
     request: Request,
     tenant: OneTenant = None,
-    status: Annotated[Status | None, Query(description="A status; `open` for all that are not finished.")] = None,
+    status: Annotated[Status | None, Query(description="A status; `open` for all unfinished ones.")] = None,
     supplier: Annotated[
         PrintableText | None,
-        Query(min_length=1, max_length=LONGEST_TEXT, description="The beginning of the supplier's name."),
+        Query(min_length=1, max_length=LONGEST_TEXT, description="Start of the supplier's name."),
     ] = None,
     number: Annotated[
         PrintableText | None,
-        Query(min_length=1, max_length=LONGEST_TEXT, description="The number of one of its documents."),
+        Query(min_length=1, max_length=LONGEST_TEXT, description="Number of one of its documents."),
     ] = None,
     sort: Annotated[
-        Sort, Query(description="By age, or by amount at stake: the largest first, whatever the currency.")
+        Sort, Query(description="By age, or by amount at stake: largest first, in any currency.")
     ] = "oldest",
     limit: Limit = PAGE,
     cursor: Cursor = None,
@@ -79,7 +79,7 @@ def list_clusters(  # a query is this many parameters
 
 
 class LinePart(BaseModel):
-    """What one line of one document adds."""
+    """A line item of one document."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -91,7 +91,7 @@ class LinePart(BaseModel):
 
 
 class ClusterLine(BaseModel):
-    """One article or service, side by side over all documents; numbers are decimal, in text."""
+    """An article or service, compared across documents. Numbers are decimal strings."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -108,7 +108,7 @@ class ClusterLine(BaseModel):
     billed: str | None
     credited: str | None
     price: str | None
-    parts: list[LinePart] = Field(description=f"The first {clusters.MOST_PARTS} at most.")
+    parts: list[LinePart] = Field(description=f"At most the first {clusters.MOST_PARTS}.")
     parts_total: int
 
 
@@ -132,7 +132,7 @@ class ClusterVariance(BaseModel):
     sentence: str
     settled_by: str | None
     awaits: str | None = None
-    decision: Literal["accepted", "disputed"] | None = Field(default=None, description="Of a person.")
+    decision: Literal["accepted", "disputed"] | None = Field(default=None, description="Decision of a reviewer.")
 
 
 class ClusterComparison(BaseModel):
@@ -143,9 +143,9 @@ class ClusterComparison(BaseModel):
     outcome: str
     reasons: list[str]
     remarks: list[str]
-    lines: list[ClusterLine] = Field(description=f"The first {clusters.MOST_LINES} at most.")
+    lines: list[ClusterLine] = Field(description=f"At most the first {clusters.MOST_LINES}.")
     lines_total: int
-    variances: list[ClusterVariance] = Field(description=f"The first {clusters.MOST_VARIANCES} at most.")
+    variances: list[ClusterVariance] = Field(description=f"At most the first {clusters.MOST_VARIANCES}.")
     variances_total: int
     can_be_accepted: bool = Field(description="Whether a difference between figures is open.")
 
@@ -156,20 +156,20 @@ class Cluster(BaseModel):
     id: UUID
     tenant: str
     status: ClusterStatus | None = Field(description="null until the cluster is compared.")
-    documents: list[DocumentSummary] = Field(description="A page of them, those received first, first.")
+    documents: list[DocumentSummary] = Field(description="A page of its documents, in order of receipt.")
     documents_total: int
-    next: str | None = Field(description="The cursor of the page after it.")
+    next: str | None = Field(description="Cursor of the next page.")
     edges: list[ClusterEdge] = Field(
-        description=f"Of the documents of this page; the strongest {clusters.MOST_EDGES} at most."
+        description=f"At most the strongest {clusters.MOST_EDGES} matches of documents on this page."
     )
-    edges_total: int = Field(description="Of the documents of this page.")
+    edges_total: int = Field(description="Number of matches of documents on this page.")
     contracts: list[DocumentSummary] = Field(
-        description="That documents of this page are linked to. A contract glues no clusters together."
+        description="Contracts linked to documents on this page. A contract does not join clusters."
     )
-    comparison: ClusterComparison | None = Field(description="null where there is nothing to compare, or not yet.")
+    comparison: ClusterComparison | None = Field(description="null without a comparison, or before the first.")
     computed_at: datetime | None
-    is_being_computed: bool = Field(description="Whether the cluster has changed since it was computed.")
-    error: str | None = Field(description="Why it could not be computed.")
+    is_being_computed: bool = Field(description="Whether the cluster has changed since its comparison.")
+    error: str | None = Field(description="Error of the last comparison.")
 
 
 @routes.get(

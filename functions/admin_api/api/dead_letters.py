@@ -69,18 +69,16 @@ NO_LETTER = "There is no such dead letter."
 
 routes = Routes()
 Pointers = Annotated[list[str], Field(description="JSON pointers (RFC 6901) to hidden values.")]
-States = Annotated[
-    list[Status] | None, Query(description="Repeated, or several separated by commas. All states if omitted.")
-]
+States = Annotated[list[Status] | None, Query(description="Repeated, or separated by commas. Default: all states.")]
 TaskType = Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)]
-DiedFrom = Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")]
-DiedBefore = Annotated[Moment | None, Query(description=f"Died before. {IN_UTC}")]
+DiedFrom = Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")]
+DiedBefore = Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {IN_UTC}")]
 Words = Annotated[
     PrintableText | None,
     Query(
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="Words of the error and the file name; or an id.",
+        description="Words of the error message and the file name, or an id.",
     ),
 ]
 OfGroup = Annotated[Fingerprint | None, Query(description="Fingerprint of a group.")]
@@ -117,7 +115,7 @@ class LastError(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     type: str
-    code: str | None = Field(default=None, description="Stable name of the failure; null if only its message tells.")
+    code: str | None = Field(default=None, description="Stable error code; null if the error has none.")
     message: str
     timestamp: datetime
     context: dict[str, JsonValue] = Field(
@@ -157,7 +155,7 @@ class LetterSummary(BaseModel):
     attempts: int
     fingerprint: str
     dlq_reason: str
-    dlq_timestamp: datetime = Field(description="Time of its last death.")
+    dlq_timestamp: datetime = Field(description="Time of the last failure.")
     status: Status
     resolution: Resolution | None
     resolved_at: datetime | None
@@ -184,7 +182,7 @@ class LetterGroup(BaseModel):
     fingerprint: str
     worker: str
     error_type: str
-    sentence: str = Field(description="The error without the parts that differ between letters.")
+    sentence: str = Field(description="Error message without the parts that differ between its dead letters.")
     first_seen: datetime
     last_seen: datetime
     count: int
@@ -192,8 +190,8 @@ class LetterGroup(BaseModel):
     retried: int
     resolved: int
     ignored: int
-    state: groups.State = Field(description="Resolved or ignored as a whole; open again after a later death.")
-    trend: list[int] = Field(description=f"Deaths in each of the last {groups.HOURS} hours, the current one last.")
+    state: groups.State = Field(description="Resolved or ignored as a whole; open again after another failure.")
+    trend: list[int] = Field(description=f"Failures in each of the last {groups.HOURS} hours, the current hour last.")
     redacted: Pointers
 
 
@@ -261,7 +259,7 @@ def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parame
     text: Words = None,
     fingerprint: OfGroup = None,
     page: Annotated[
-        int, Query(ge=1, le=DEEPEST, description=f"Number of the page, up to {DEEPEST} letters deep; then use cursor.")
+        int, Query(ge=1, le=DEEPEST, description=f"Page number, up to {DEEPEST} dead letters; use `cursor` beyond.")
     ] = 1,
     limit: Limit = PAGE,
     cursor: Cursor = None,
@@ -358,13 +356,13 @@ class NamedThing(BaseModel):
     """A resource that was found by a part of its id."""
 
     id: UUID | str = Field(description="Id; for a group, its fingerprint.")
-    tenant: str = Field(description="Its tenant; `-`: none. A group may belong to other tenants too.")
+    tenant: str = Field(description="Its tenant; `-` for none. A group may include other tenants.")
 
 
 class NamedThings(BaseModel):
     """Matches of a part of an id."""
 
-    found: list[NamedThing] = Field(description="At most two: two mean that the part is ambiguous.")
+    found: list[NamedThing] = Field(description="At most two. Two mean that the part is ambiguous.")
 
 
 @routes.get(
@@ -378,7 +376,7 @@ def find_named(
     kind: Annotated[IdKind, Query(description="Kind of resource.")],
     part: Annotated[
         Annotated[str, StringConstraints(pattern=f"^[0-9a-f-]{{{search.MIN_END},36}}$")],
-        Query(description="The end of an id; for a group, the beginning of its fingerprint."),
+        Query(description="End of an id; for a group, start of its fingerprint."),
     ],
 ) -> NamedThings:
     """Find resources by a part of their id, as tables show it, among those that the caller may see."""
@@ -420,7 +418,7 @@ class Letter(LetterSummary):
     """A dead letter with its payload."""
 
     payload: dict[str, JsonValue]
-    lineage: list[EarlierDeath] = Field(description=f"The last {LAST_DEATHS} at most, the oldest first.")
+    lineage: list[EarlierDeath] = Field(description=f"At most the last {LAST_DEATHS}, oldest first.")
 
 
 _LETTER = responses(
@@ -451,7 +449,7 @@ class TryLog(BaseModel):
 
     group: str = Field(description="Log group in CloudWatch Logs.")
     filter: str = Field(
-        description="Filter pattern for the lines of this work, each with its outcome, attempt and trace_id."
+        description="Filter pattern for the log lines of this work item, with outcome, attempt and trace_id."
     )
     since: datetime
     until: datetime
@@ -470,16 +468,16 @@ class LetterEvent(BaseModel):
 
     at: datetime = Field(description="Time of its end.")
     kind: Literal["try", "death", "change"]
-    what: str = Field(description="Outcome of the attempt, reason of the death, or kind of change.")
+    what: str = Field(description="Outcome of an attempt, reason of a failure, or kind of change.")
     who: str = Field(description="The worker, or the person.")
     error: ToldError | None
     revision: int | None
-    number: int | None = Field(description="Number of the attempt, or of attempts before the death.")
+    number: int | None = Field(description="Number of the attempt, or of attempts before the failure.")
     began_at: datetime | None
     next_attempt_at: datetime | None
     detail: dict[str, JsonValue]
     log: TryLog | None = Field(description="Log of an attempt.")
-    trace_id: str | None = Field(description="X-Ray trace of a sampled attempt. X-Ray stores it for 30 days.")
+    trace_id: str | None = Field(description="X-Ray trace of a sampled attempt, stored for 30 days.")
     trace_url: str | None = Field(description="That trace in the AWS console; null in a local cloud.")
 
 
@@ -488,13 +486,13 @@ class LetterTimeline(BaseModel):
 
     job_id: UUID
     tenant: str
-    events: list[LetterEvent] = Field(description=f"The last {LAST_EVENTS} attempts, deaths and changes at most.")
+    events: list[LetterEvent] = Field(description=f"At most the last {LAST_EVENTS} attempts, failures and changes.")
     redacted: Pointers
 
 
 @routes.get(
     "/api/admin/dlq/<job_id>/timeline",
-    summary="Show what happened to a dead letter",
+    summary="Show the history of a dead letter",
     tags=["dead letters"],
     responses=responses({200: (LetterTimeline, "Attempts, deaths and changes in their order.")}, 404, 422),
 )
@@ -623,9 +621,7 @@ class LetterPayload(BaseModel):
     task_type: str
     original: dict[str, JsonValue] = Field(description="Payload of the failed attempts.")
     edited: dict[str, JsonValue] | None = Field(description="Payload of the next attempt, if it was edited.")
-    edits: list[PayloadEdit] = Field(
-        description="Edits, the latest first; they are stored after the letter is settled."
-    )
+    edits: list[PayloadEdit] = Field(description="Edits, latest first; stored even after the dead letter is closed.")
     version: int
 
 
@@ -635,7 +631,7 @@ _EDITED = responses({200: (LetterChanged, "It is done.")}, *_FAILURES, 428)
 for _answers in (_CHANGED, _EDITED):
     _answers[200]["headers"] = VERSIONED
 IfMatchSent = Annotated[
-    str | None, Header(alias="If-Match", description="The ETag of the dead letter as read; the change depends on it.")
+    str | None, Header(alias="If-Match", description="ETag of the dead letter as read. Fails if it has changed.")
 ]
 
 
@@ -655,7 +651,7 @@ def _changed(scope: Scope, wish: Wish, status: Status, done: Done) -> Response[A
     return versioned(LetterChanged(job_id=wish.job_id, tenant=scope.slug, status=status, version=done.version))
 
 
-@routes.post("/api/admin/dlq/<job_id>/retry", summary="Try again", tags=["dead letters"], responses=_CHANGED)
+@routes.post("/api/admin/dlq/<job_id>/retry", summary="Retry", tags=["dead letters"], responses=_CHANGED)
 def retry_dead_letter(
     request: Request,
     job_id: Id,
@@ -684,7 +680,7 @@ def ignore_dead_letter(
     job_id: Id,
     asked: Annotated[LetterIgnoring | None, Body()] = None,
     reason: Annotated[
-        Note | None, Query(description="Why. Required here or in the body, and the same if in both.")
+        Note | None, Query(description="Reason. Required here or in the body, and equal if in both.")
     ] = None,
     condition: IfMatchSent = None,
 ) -> Response[LetterChanged]:
@@ -766,10 +762,10 @@ class AuditRecord(BaseModel):
     version_before: int | None
     version_after: int | None
     note_hash: Hex | None = Field(
-        description="Hash of the note in the letter: an HMAC-SHA-256 with a secret of the tenant."
+        description="Hash of the dead letter's note: HMAC-SHA-256 with a secret of the tenant."
     )
     detail: dict[str, JsonValue]
-    previous_hash: Hex | None = Field(description="Hash of the previous entry; null: it is the first one.")
+    previous_hash: Hex | None = Field(description="Hash of the previous entry; null for the first.")
     hash: Hex = Field(description="SHA-256 of the previous entry's hash and this entry.")
 
 
@@ -783,15 +779,15 @@ class AuditHead(BaseModel):
 class AuditPage(BaseModel):
     """Entries, the newest first, the cursor of the next page, and the other inputs of their hashes."""
 
-    tenant_id: UUID | None = Field(description="The tenant; null: none.")
-    head: AuditHead | None = Field(description="Head of the whole trail; null: it is empty.")
+    tenant_id: UUID | None = Field(description="The tenant; null for unassigned objects.")
+    head: AuditHead | None = Field(description="Chain head; null for an empty trail.")
     entries: list[AuditRecord]
     next: int | None
 
 
 @routes.get(
     "/api/admin/dlq/audit",
-    summary="List who changed what",
+    summary="List audit entries",
     tags=["dead letters"],
     responses=responses({200: (AuditPage, "A page, the newest first.")}, 404, 422),
 )

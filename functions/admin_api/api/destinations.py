@@ -52,14 +52,14 @@ class DestinationList(BaseModel):
 class AddedDestination(Destination):
     """A new destination."""
 
-    secret: str | None = Field(description="It signs the calls of a webhook, and cannot be read again.")
+    secret: str | None = Field(description="Signing secret of a webhook. It cannot be read again.")
 
 
 class RotatedSecret(BaseModel):
     """The new secret of a webhook."""
 
     name: str
-    secret: str = Field(description="It cannot be read again. The previous one signs for 24 more hours, too.")
+    secret: str = Field(description="It cannot be read again. The previous one is also used for 24 hours.")
 
 
 def add(connection: Connection, change: Change, form: DestinationForm, request: Request) -> AddedDestination:

@@ -67,7 +67,7 @@ class DocumentTimeline(BaseModel):
 
     id: UUID
     tenant: str
-    events: list[DocumentEvent] = Field(description=f"Of each kind the last {document_detail.MAX_EVENTS} at most.")
+    events: list[DocumentEvent] = Field(description=f"At most the last {document_detail.MAX_EVENTS} of each kind.")
 
 
 @routes.get(
@@ -86,11 +86,13 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
         Query(
             min_length=1,
             max_length=LONGEST_TEXT,
-            description="A document's number; all words of its parties' names and its file name; or an id.",
+            description="A document's number, all words of its parties' names and file name, or an id.",
         ),
     ] = None,
-    since: Annotated[Moment | None, Query(alias="from", description=f"Received then or later. {IN_UTC}")] = None,
-    until: Annotated[Moment | None, Query(alias="to", description=f"Received before. {IN_UTC}")] = None,
+    since: Annotated[
+        Moment | None, Query(alias="from", description=f"Received at or after this time. {IN_UTC}")
+    ] = None,
+    until: Annotated[Moment | None, Query(alias="to", description=f"Received before this time. {IN_UTC}")] = None,
     limit: Limit = PAGE,
     cursor: Cursor = None,
 ) -> DocumentPage:
@@ -125,7 +127,7 @@ def show_document(request: Request, document_id: Id) -> Document:
 
 @routes.get(
     "/api/admin/documents/<document_id>/timeline",
-    summary="Show what happened to a document",
+    summary="Show the history of a document",
     tags=["documents"],
     responses=responses({200: (DocumentTimeline, "The stored events in their order.")}, 404, 422),
 )
@@ -152,7 +154,7 @@ class Question(BaseModel):
     )
     answer: JsonValue
     system: str | None
-    user: str | None = Field(description="null if the text was not stored, or quoted a document removed since.")
+    user: str | None = Field(description="null if the text was not stored, or quoted a document that was removed.")
 
 
 class QuestionList(BaseModel):
@@ -165,7 +167,7 @@ class QuestionList(BaseModel):
 
 @routes.get(
     "/api/admin/documents/<document_id>/questions",
-    summary="Show questions to a language model about a document",
+    summary="Show language model calls about a document",
     tags=["documents"],
     responses=responses({200: (QuestionList, "The stored questions with their answers.")}, 404, 422),
 )

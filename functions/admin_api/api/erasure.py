@@ -36,7 +36,7 @@ class ErasurePlan(BaseModel):
     """Preview of an erasure."""
 
     tenant: str
-    documents: int = Field(description="The ETag of this answer, which the confirmed request names.")
+    documents: int = Field(description="ETag of this preview, for the confirming request.")
     tasks: int | None = Field(description="null for the erasure of a document.")
     dead_letters: int | None = Field(description="null for the erasure of a document.")
     confirm: str = Field(description="Value of the parameter `confirm` for the erasure.")
@@ -46,8 +46,8 @@ class ErasedDocument(BaseModel):
     """An erased document. Its files are erased within a minute."""
 
     tenant: str
-    documents: list[UUID] = Field(description="The document and the parts cut from it.")
-    retained_documents: list[UUID] = Field(description="Parts that another file contains, too.")
+    documents: list[UUID] = Field(description="The document and the parts extracted from it.")
+    retained_documents: list[UUID] = Field(description="Parts that another file contains as well.")
     rematched: int = Field(description="Other documents that are matched again.")
     files: int = Field(description="Uploads and mails that are erased.")
     retained_files: int = Field(description="Uploads and mails that other documents need.")

@@ -61,20 +61,20 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
     file_format: Annotated[Format, Query(alias="format", description="`json` means JSON lines.")],
     tenant: OneTenant = None,
     status: Annotated[
-        list[Status] | None, Query(description="Repeated, or several with commas. All statuses by default.")
+        list[Status] | None, Query(description="Repeated, or separated by commas. Default: all statuses.")
     ] = None,
     task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
-    from_date: Annotated[Moment | None, Query(description=f"Died then or later. {IN_UTC}")] = None,
-    to_date: Annotated[Moment | None, Query(description=f"Died before. {IN_UTC}")] = None,
+    from_date: Annotated[Moment | None, Query(description=f"Dead-lettered at or after this time. {IN_UTC}")] = None,
+    to_date: Annotated[Moment | None, Query(description=f"Dead-lettered before this time. {IN_UTC}")] = None,
     text: Annotated[
         PrintableText | None,
         Query(
             min_length=1,
             max_length=LONGEST_TEXT,
-            description="Words of the error and of the file's name, all of which a letter has; or an id.",
+            description="Words of the error message and the file name, or an id.",
         ),
     ] = None,
-    fingerprint: Annotated[Fingerprint | None, Query(description="Of a group.")] = None,
+    fingerprint: Annotated[Fingerprint | None, Query(description="Fingerprint of a group.")] = None,
 ) -> Response[Any]:
     """Export a tenant's dead letters as JSON lines, or as CSV without formulas."""
     wanted = DeadLetterFilter(

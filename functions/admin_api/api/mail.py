@@ -48,7 +48,9 @@ class MailPolicyChange(BaseModel):
         description="hold: mail that fails DMARC waits for an operator. reject: nothing is taken from it. "
         "accept: it is acquired like other mail."
     )
-    previous: DmarcPolicy = Field(description="The policy to replace. If it is not the current one, the answer is 409.")
+    previous: DmarcPolicy = Field(
+        description="The policy to replace. If it is not the current one, the response is 409."
+    )
 
 
 class MailDecision(BaseModel):

@@ -34,7 +34,7 @@ NO_POOL = "There is no such pool."
 
 
 class OfferPoolPage(BaseModel):
-    """Pools, the latest first, and the cursor of the page after them."""
+    """A page of pools, latest first, and the cursor of the next page."""
 
     pools: list[OfferPool]
     next: str | None
@@ -46,7 +46,7 @@ class OfferPoolDetail(OfferPool):
 
     parts: Annotated[
         list[OfferShard],
-        Field(description=f"Its shards, {MOST_SHARDS} at most: failed ones, those in progress, the others."),
+        Field(description=f"At most {MOST_SHARDS} shards: failed ones, then those in progress, then the others."),
     ]
 
 
@@ -73,7 +73,7 @@ class OfferJob(BaseModel):
     completed_at: datetime | None
     error: str | None
     algorithm_version: int | None
-    inputs_hash: str | None = Field(description="Of all that the offers were computed from: 64 hexadecimal digits.")
+    inputs_hash: str | None = Field(description="Hash of all inputs of the offers: 64 hexadecimal digits.")
     offers: list[Offer]
     dead_letter: UUID | None = Field(description="The job_id of its shard's dead letter.")
 
@@ -97,7 +97,7 @@ class OffersQueued(BaseModel):
 
     date: date
     timezone: str
-    tenant: str | None = Field(description="null: all tenants.")
+    tenant: str | None = Field(description="null for all tenants.")
 
 
 routes = Routes()
@@ -112,8 +112,8 @@ routes = Routes()
 def list_pools(  # a query has this many parameters
     request: Request,
     tenant: OneTenant = None,
-    since: Annotated[Day | None, Query(alias="from", description="Of this date or a later one.")] = None,
-    until: Annotated[Day | None, Query(alias="to", description="Of this date or an earlier one.")] = None,
+    since: Annotated[Day | None, Query(alias="from", description="On or after this date.")] = None,
+    until: Annotated[Day | None, Query(alias="to", description="On or before this date.")] = None,
     timezone: Annotated[PrintableText | None, Query(min_length=1, max_length=LONGEST_ZONE)] = None,
     state: Annotated[PoolState | None, Query()] = None,
     cursor: Cursor = None,
@@ -172,7 +172,7 @@ def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
 
 @routes.get(
     "/api/admin/offers/<pool_id>/failed",
-    summary="List users without their offers",
+    summary="List users without offers",
     tags=["offers"],
     responses=responses({200: (FailedUsers, "A page, by user id.")}, 404, 422),
 )
@@ -187,7 +187,7 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
 
 @routes.get(
     "/api/admin/offers/<pool_id>/users/<user_id>",
-    summary="Show how a user's offers came about",
+    summary="Show the computation of a user's offers",
     tags=["offers"],
     responses=responses({200: (OfferJob, "The job.")}, 404, 422),
 )

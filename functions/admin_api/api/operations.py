@@ -80,7 +80,7 @@ class Bulk(BaseModel):
 
     job_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=bulk.MOST_NAMED)
     filter: BulkFilter | None = None
-    dry_run: bool = Field(default=False, description="Only say how many there are, and show some.")
+    dry_run: bool = Field(default=False, description="Only return the number, and a sample.")
 
 
 class BulkRetry(Bulk):
@@ -88,7 +88,7 @@ class BulkRetry(Bulk):
 
     rate: Rate = RETRY_RATE
     canary: int | None = Field(
-        default=None, ge=1, le=10_000, description="Number to retry first. The others follow when these have succeeded."
+        default=None, ge=1, le=10_000, description="Number to retry first. The rest starts when these succeed."
     )
     notes: Note | None = None
 
@@ -97,14 +97,14 @@ class BulkResolution(Bulk):
     """Letters whose failure was dealt with in another way, and how."""
 
     rate: Rate = MAX_RATES["resolve"]
-    notes: Note | None = Field(default=None, description="Needed, unless it is a dry run.")
+    notes: Note | None = Field(default=None, description="Required, except for a dry run.")
 
 
 class BulkIgnoring(Bulk):
     """Letters that nothing is done about, and why."""
 
     rate: Rate = MAX_RATES["ignore"]
-    reason: Note | None = Field(default=None, description="Needed, unless it is a dry run.")
+    reason: Note | None = Field(default=None, description="Required, except for a dry run.")
 
 
 class BulkPreview(BaseModel):
@@ -112,8 +112,8 @@ class BulkPreview(BaseModel):
 
     tenant: str
     count: int
-    is_exact: bool = Field(description=f"False: at least `count`. A search counts up to {bulk.COUNTED}.")
-    sample: list[LetterSummary] = Field(description=f"The newest of them, at most {bulk.SAMPLE}.")
+    is_exact: bool = Field(description=f"False if there are at least `count`. A search counts up to {bulk.COUNTED}.")
+    sample: list[LetterSummary] = Field(description=f"The newest, at most {bulk.SAMPLE}.")
 
 
 class PurgePlan(BaseModel):
@@ -122,7 +122,7 @@ class PurgePlan(BaseModel):
     tenant: str
     died_before: datetime
     statuses: list[ClosedStatus]
-    count: int = Field(description="Number of dead letters. The confirmation names it in If-Match.")
+    count: int = Field(description="Number of dead letters, for If-Match of the confirming request.")
     confirm: str = Field(description="Value of `confirm` that runs the purge.")
 
 
@@ -141,25 +141,27 @@ class OperationProgress(BaseModel):
     operation_id: UUID
     tenant: str
     action: Action
-    filter: dict[str, JsonValue] | None = Field(description="Null if the dead letters were listed.")
+    filter: dict[str, JsonValue] | None = Field(description="null for listed dead letters.")
     notes: str | None
-    rate: int | None = Field(description="Dead letters per second, or documents per minute. Null: unlimited.")
+    rate: int | None = Field(description="Dead letters per second, or documents per minute; null for unlimited.")
     canary: int | None
     requested_by: str
     requested_at: str
     state: State = Field(
-        description="waiting: letters are being selected. canary: some were tried first, and are waited for. paused: "
+        description="waiting: dead letters are being selected. canary: the first items are in progress. paused: "
         "a person paused it, or the canary does not succeed. stopped: one of the canary died again."
     )
-    version: int = Field(description="Grows with each change of the state; a change names it in If-Match.")
-    reason: str | None = Field(description="Why it stopped or paused automatically.")
+    version: int = Field(description="Version, for `If-Match`.")
+    reason: str | None = Field(description="Reason of an automatic stop or pause.")
     ended_at: str | None
-    restorable_until: datetime | None = Field(description="Time until which a purge can be undone; else null.")
+    restorable_until: datetime | None = Field(
+        description="End of the period in which a purge can be undone; else null."
+    )
     file: OperationFile | None = Field(description="File of an export. `/file` returns a link to it.")
     total: int | None = Field(description="Number of items; null until all are selected.")
     done: int
     failed: int
-    skipped: int = Field(description="Dead letters that were settled in between, failed again, or no longer exist.")
+    skipped: int = Field(description="Dead letters that were closed in the meantime, failed again, or no longer exist.")
     left: int = Field(description="Selected items without a result.")
     redacted: Pointers
 
@@ -185,9 +187,11 @@ class ReprocessingRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     tenant: TenantSlug | None = None
-    action: reprocess.Kind = Field(description="extract: read the files again, then match. match: only that.")
-    received_from: Moment | None = Field(default=None, description=f"Received then or later. {IN_UTC}")
-    received_until: Moment | None = Field(default=None, description=f"Received before, and before now. {IN_UTC}")
+    action: reprocess.Kind = Field(description="extract: extract the files again, then match. match: only match.")
+    received_from: Moment | None = Field(default=None, description=f"Received at or after this time. {IN_UTC}")
+    received_until: Moment | None = Field(
+        default=None, description=f"Received before this time, and before now. {IN_UTC}"
+    )
     rate: int = Field(default=REPROCESSING_RATE, ge=1, le=MAX_RATES["match"], description="Documents per minute.")
 
 
@@ -310,9 +314,7 @@ _ASKED = responses(
 _ASKED[202]["headers"] = VERSIONED
 
 
-@routes.post(
-    "/api/admin/dlq/bulk-retry", summary="Try many dead letters again", tags=["dead letters"], responses=_ASKED
-)
+@routes.post("/api/admin/dlq/bulk-retry", summary="Retry many dead letters", tags=["dead letters"], responses=_ASKED)
 def retry_dead_letters(
     request: Request, asked: Annotated[BulkRetry, Body()]
 ) -> Response[BulkPreview | OperationProgress]:
@@ -364,21 +366,21 @@ _RESTORED = responses(
 _RESTORED[200]["headers"] = _RESTORED[202]["headers"] = VERSIONED
 
 
-@routes.delete("/api/admin/dlq/purge", summary="Purge settled dead letters", tags=["dead letters"], responses=_PURGED)
+@routes.delete("/api/admin/dlq/purge", summary="Purge closed dead letters", tags=["dead letters"], responses=_PURGED)
 def purge_dead_letters(
     request: Request,
-    before_date: Annotated[Moment, Query(description=f"Those that died before. {IN_UTC}")],
+    before_date: Annotated[Moment, Query(description=f"Dead-lettered before this time. {IN_UTC}")],
     status: Annotated[
-        list[ClosedStatus], Query(min_length=1, description="Repeated, or several with commas.")
+        list[ClosedStatus], Query(min_length=1, description="Repeated, or separated by commas.")
     ] = _UNLESS_SAID,
     tenant: OneTenant = None,
     confirm: Annotated[
         str | None,
-        Query(max_length=63, description="The tenant's slug. Without it nothing is done, and said how many would go."),
+        Query(max_length=63, description="The tenant's slug. Without it, the response is a preview."),
     ] = None,
     condition: Annotated[
         str | None,
-        Header(alias="If-Match", description="The ETag of the answer that said how many would go; `confirm` needs it."),
+        Header(alias="If-Match", description="ETag of the preview; required with `confirm`."),
     ] = None,
 ) -> Response[Any]:
     """Hide settled dead letters, and delete them a week later. Without `confirm`, only count them.
@@ -489,7 +491,7 @@ def list_operations(
     request: Request,
     tenant: OneTenant = None,
     action: Annotated[
-        list[Action] | None, Query(description="Repeated, or several with commas. All actions by default.")
+        list[Action] | None, Query(description="Repeated, or separated by commas. Default: all actions.")
     ] = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
@@ -521,7 +523,7 @@ def list_operation_items(
     request: Request,
     operation_id: Id,
     result: Annotated[Result | None, Query(description="Only items with this result.")] = None,
-    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next` of the page before.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> OperationItemPage:
     """Return a page of the dead letters of an operation, with their results. Reprocessing lists none."""

@@ -44,7 +44,7 @@ class Person(BaseModel):
 
     id: str
     email: str
-    role: RoleName | None = Field(description="null: none yet.")
+    role: RoleName | None = Field(description="null if not set.")
     tenants: list[str] = Field(description="Slugs; `*` for all tenants.")
     edits_payloads: bool = Field(description="Whether an operator may edit payloads of failed tasks.")
     is_disabled: bool

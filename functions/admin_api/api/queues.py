@@ -55,7 +55,7 @@ class QueueSwitch(BaseModel):
 
 
 class PausedBy(BaseModel):
-    """Who has paused a queue, why, and when."""
+    """Author, time and reason of a pause."""
 
     by: str
     reason: str
@@ -63,63 +63,68 @@ class PausedBy(BaseModel):
 
 
 class QueueState(BaseModel):
-    """Whether a worker's queue is paused."""
+    """Pause of a worker's queue."""
 
     worker: str
     is_paused: bool
-    paused: PausedBy | None = Field(description="Of who is paused, for those who may look for all tenants.")
+    paused: PausedBy | None = Field(description="Author and reason, for callers with all tenants.")
     in_effect: bool = Field(
-        description="Whether Lambda was told; until then, it is told again within a minute. It may take a minute more."
+        description="Whether Lambda applied it. Otherwise it is retried within a minute, and may take another."
     )
-    version: int = Field(description="For If-Match, when it is paused or resumed; 0: it never was.")
+    version: int = Field(description="Version, for `If-Match`; 0 if the queue was never paused.")
 
 
 class PausedQueue(BaseModel):
-    """A queue that nobody reads."""
+    """A paused queue."""
 
     worker: str
     since: datetime
-    reason: str = Field(description="Why, as whoever paused it wrote for everybody.")
-    paused: PausedBy | None = Field(description="By whom: for those who may look for all tenants.")
+    reason: str = Field(description="Reason, visible to all callers.")
+    paused: PausedBy | None = Field(description="Author and reason, for callers with all tenants.")
 
 
 class PausedQueues(BaseModel):
-    """The queues that nobody reads."""
+    """Paused queues."""
 
     queues: list[PausedQueue]
 
 
 class QueueMinutes(BaseModel):
-    """The last 60 whole minutes, the oldest first."""
+    """The last 60 full minutes, oldest first."""
 
     begins_at: datetime = Field(description="The first minute.")
     succeeded: list[int]
     skipped: list[int]
     failed: list[int]
-    depth: list[int | None] = Field(description="Messages, approximately; null: nobody looked, or a tenant asks.")
+    depth: list[int | None] = Field(
+        description="Approximate number of messages; null if not measured, or for a single tenant."
+    )
 
 
 class QueueOverview(BaseModel):
-    """A worker's queue, with that of its retries. What a tenant's own viewer may not know is null."""
+    """A worker's queue, including its retry queue.
+
+    Values hidden from viewers of a single tenant are null.
+    """
 
     worker: str
     is_paused: bool
     paused: PausedBy | None
     in_effect: bool | None
     version: int | None
-    running: int = Field(description="Work in progress just now.")
-    gate: int | None = Field(description="How much may be in progress at once.")
-    pending: int | None = Field(description="Work that waited at `measured_at`; null: nobody looked.")
-    oldest_seconds: int | None = Field(description="How long the oldest work was due then; null: none was.")
-    dead: int | None = Field(description="Dead letters that nobody had decided about then; null: nobody looked.")
-    approximate_visible: int | None = Field(description="Messages that can be received, as SQS guesses.")
+    running: int = Field(description="Work items in progress.")
+    gate: int | None = Field(description="Concurrency limit.")
+    pending: int | None = Field(description="Pending work items at `measured_at`; null if not measured.")
+    oldest_seconds: int | None = Field(description="Age of the oldest due work item at that time; null if none.")
+    dead: int | None = Field(description="Pending dead letters at that time; null if not measured.")
+    approximate_visible: int | None = Field(description="Visible messages, as estimated by SQS.")
     approximate_delayed: int | None
     approximate_in_flight: int | None
     minutes: QueueMinutes
 
 
 class BreakerState(BaseModel):
-    """A service that is called only to see whether it is back."""
+    """An open or half-open circuit breaker."""
 
     name: str
     since: datetime
@@ -129,15 +134,15 @@ class BreakerState(BaseModel):
 class QueuesOverview(BaseModel):
     """All queues; breakers and alarms of those who may look for all tenants."""
 
-    tenant: str | None = Field(description="Whose work is counted; null: everybody's.")
-    measured_at: datetime | None = Field(description="When the watchdog looked last; null: not within the hour.")
+    tenant: str | None = Field(description="Tenant of the counted work items; null for all.")
+    measured_at: datetime | None = Field(description="Time of the last measurement; null if not within the hour.")
     queues: list[QueueOverview]
     breakers: list[BreakerState] | None
-    alarms: list[AlarmState] | None = Field(description="Null: CloudWatch does not say.")
+    alarms: list[AlarmState] | None = Field(description="null if CloudWatch does not respond.")
 
 
 class Kept(Generic[T]):
-    """What was found out, for a while: one asks, and the others of the process go by it."""
+    """Cached value, requested by one thread for all."""
 
     def __init__(self, ask: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
@@ -147,7 +152,7 @@ class Kept(Generic[T]):
         self._known: tuple[float, T] | None = None
 
     def get(self) -> T:
-        """The answer, new if the one that is known is too old."""
+        """Return the cached value, or a new one after its TTL."""
         with self._lock:
             if self._known is None or self._clock() - self._known[0] >= self._seconds:
                 self._known = (self._clock(), self._ask())
@@ -204,7 +209,7 @@ def _by(pause: QueuePause) -> PausedBy | None:
 
 
 def _of_all(pause: QueuePause | None, queue: Queue, depth: Depth | None) -> dict[str, object]:
-    """What is not of a single tenant."""
+    """Return the values for callers with all tenants."""
     return {
         "is_paused": pause is not None and pause.is_paused,
         "paused": None if pause is None else _by(pause),
@@ -218,7 +223,7 @@ def _of_all(pause: QueuePause | None, queue: Queue, depth: Depth | None) -> dict
 
 
 def _queue(worker: str, found: QueueHistory, running: int, now: datetime) -> QueueOverview:
-    """What is known of a tenant's work, or of everybody's."""
+    """Return the values for one tenant, or for all."""
     return QueueOverview(
         worker=worker,
         is_paused=False,
@@ -240,7 +245,7 @@ def _queue(worker: str, found: QueueHistory, running: int, now: datetime) -> Que
 
 
 def _breakers(connection: Connection) -> list[BreakerState]:
-    """Those that are not closed. A tenant's destination is that tenant's affair."""
+    """Return the breakers that are not closed, except for those of a tenant's destinations."""
     rows = connection.execute(
         "SELECT name, opened_at, open_until FROM breaker WHERE opened_at IS NOT NULL AND NOT starts_with(name, %s)"
         " ORDER BY name",

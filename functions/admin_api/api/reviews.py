@@ -42,7 +42,7 @@ class Deciding(BaseModel):
     supersedes: list[Annotated[int, Field(ge=1, le=2**53), http.whole]] | None = Field(
         default=[],
         max_length=MOST_AT_ONCE,
-        description="Numbers of the decisions that this one may replace; null for any decision.",
+        description="Numbers of decisions that this one may replace; null for any.",
     )
 
 
@@ -166,7 +166,7 @@ class DifferenceSettled(BaseModel):
 
 @routes.get(
     "/api/admin/reviews",
-    summary="List documents in doubt",
+    summary="List reviews",
     tags=["reviews"],
     responses=responses({200: (ReviewPage, "A page.")}, 422),
 )
@@ -174,8 +174,12 @@ def list_reviews(  # a query has this many parameters
     request: Request,
     tenant: OneTenant = None,
     kind: Annotated[DocumentType | None, Query()] = None,
-    min_chance: Annotated[float | None, Query(ge=0, le=1, description="Of the likeliest candidate.")] = None,
-    max_chance: Annotated[float | None, Query(ge=0, le=1, description="Of the likeliest candidate.")] = None,
+    min_chance: Annotated[
+        float | None, Query(ge=0, le=1, description="Match probability of the most likely candidate.")
+    ] = None,
+    max_chance: Annotated[
+        float | None, Query(ge=0, le=1, description="Match probability of the most likely candidate.")
+    ] = None,
     state: Annotated[State, Query()] = "open",
     cursor: Cursor = None,
     limit: Limit = PAGE,
@@ -205,7 +209,7 @@ def list_reviews(  # a query has this many parameters
 
 @routes.get(
     "/api/admin/reviews/<document_id>",
-    summary="Show a document in doubt",
+    summary="Show a review",
     tags=["reviews"],
     responses=responses({200: (Review, "The document, its candidates and their evidence.")}, 404, 422),
 )

@@ -36,16 +36,16 @@ class TaskOrder(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     task_type: str = Field(min_length=1, max_length=LONGEST_TYPE)
-    payload: dict[str, JsonValue] = Field(description="Payload of the type; 256 KiB of JSON at most.")
+    payload: dict[str, JsonValue] = Field(description="Payload of the task type; at most 256 KiB of JSON.")
     idempotency_key: PrintableText | None = Field(
         default=None,
         min_length=1,
         max_length=LONGEST_KEY,
-        description="The same request under the same key is one task. If unset, a UUID is generated and returned.",
+        description="Requests with the same key are one task. Default: a new UUID, which is returned.",
     )
     max_retry: Annotated[int, Field(ge=0, le=LARGEST_MAX_RETRY), http.whole] | None = Field(
         default=None,
-        description="Retries after the first attempt. If unset, RETRY_MAX_ATTEMPTS of the deployment.",
+        description="Retries after the first attempt. Default: RETRY_MAX_ATTEMPTS of the deployment.",
     )
     tenant: Slug | None = Field(default=None, description="Required if the token is for several tenants.")
 
@@ -55,7 +55,7 @@ class TaskHistory(Task):
     """A task with its attempts and its dead letter."""
 
     dead_letter: Annotated[UUID | None, Field(description="Id of its dead letter, if it failed permanently.")]
-    timeline: Annotated[list[TaskTry], Field(description=f"The last {LAST_TRIES} at most, the oldest first.")]
+    timeline: Annotated[list[TaskTry], Field(description=f"At most the last {LAST_TRIES}, oldest first.")]
 
 
 class TaskPage(BaseModel):
@@ -106,9 +106,11 @@ def list_tasks(  # a query has this many parameters
     status: Annotated[Status | None, Query()] = None,
     task_type: Annotated[PrintableText | None, Query(max_length=LONGEST_TYPE)] = None,
     created_from: Annotated[
-        Moment | None, Query(alias="from", description=f"Submitted then or later. {IN_UTC}")
+        Moment | None, Query(alias="from", description=f"Submitted at or after this time. {IN_UTC}")
     ] = None,
-    created_until: Annotated[Moment | None, Query(alias="to", description=f"Submitted before. {IN_UTC}")] = None,
+    created_until: Annotated[
+        Moment | None, Query(alias="to", description=f"Submitted before this time. {IN_UTC}")
+    ] = None,
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> TaskPage:

@@ -39,7 +39,7 @@ class TenantSummary(BaseModel):
 
     slug: str
     name: str
-    disabled_at: datetime | None = Field(description="null: enabled.")
+    disabled_at: datetime | None = Field(description="null if enabled.")
 
 
 class TenantPage(BaseModel):
@@ -58,7 +58,7 @@ class TenantDetail(BaseModel):
     name: str
     organization: str
     created_at: datetime
-    disabled_at: datetime | None = Field(description="null: enabled.")
+    disabled_at: datetime | None = Field(description="null if enabled.")
     addresses: list[str] = Field(description="Addresses that receive its mail.")
     admins: list[str] = Field(description="E-mail addresses that are notified of its failures.")
 
@@ -90,7 +90,7 @@ class TenantChange(BaseModel):
 
     name: Name | None = None
     is_disabled: bool | None = Field(
-        default=None, description="A disabled tenant takes no uploads, mail and changes. Its data stays readable."
+        default=None, description="A disabled tenant accepts no uploads, mail and changes. Its data stays readable."
     )
 
 

@@ -26,7 +26,7 @@ SECONDS_LEFT = 8.0
 """Time that a request keeps for its response while it requests comparisons."""
 Limit = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")] | None,
-    Field(description="A decimal number; null: this limit does not apply."),
+    Field(description="A decimal number; null if this limit does not apply."),
 ]
 Scope = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
 
@@ -170,8 +170,8 @@ def remove_tolerance(
     request: Request,
     tenant: TenantPath,
     key: Annotated[Key, Query()],
-    supplier: Annotated[Scope | None, Query(description="As it was set.")] = None,
-    article: Annotated[Scope | None, Query(description="As it was set.")] = None,
+    supplier: Annotated[Scope | None, Query(description="Exactly as set.")] = None,
+    article: Annotated[Scope | None, Query(description="Exactly as set.")] = None,
     reason: Annotated[Note | None, Query()] = None,
 ) -> Response[Recompared]:
     """Remove a tolerance. A more general one applies again."""
@@ -223,7 +223,7 @@ def list_suggestions(request: Request, tenant: TenantPath) -> Response[Suggestio
 def accept_suggestion(
     request: Request,
     tenant: TenantPath,
-    suggestion_id: Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="`id` of the proposal.")],
+    suggestion_id: Annotated[str, Path(pattern="^[0-9a-f]{8}$", description="`id` of the suggestion.")],
     asked: Annotated[Acceptance | None, Body()] = None,
 ) -> Response[Recompared]:
     """Set the tolerance of a suggestion, if decisions and tolerances still suggest it."""

@@ -40,9 +40,9 @@ class UploadRequest(BaseModel):
     )
     size: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES), http.whole] | None = Field(default=None, description="Bytes.")
     replaces: UUID | None = Field(
-        default=None, description="A document of the tenant, which is removed when the file has been extracted."
+        default=None, description="Document to replace. It is removed when the file has been extracted."
     )
-    reason: Note | None = Field(default=None, description="Why the document is replaced.")
+    reason: Note | None = Field(default=None, description="Reason of the replacement.")
 
 
 @routes.post(

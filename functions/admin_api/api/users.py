@@ -102,7 +102,7 @@ class UserProfile(BaseModel):
     reach_km: int
     traits: list[float | None]
     changed_at: datetime
-    version: int = Field(description="Grows with each change; a replacement may name it in If-Match.")
+    version: int = Field(description="Version, for `If-Match`.")
 
 
 class Offer(BaseModel):
@@ -116,7 +116,7 @@ class Offer(BaseModel):
     offeredAt: str  # noqa: N815
     expiresAt: str  # noqa: N815
     isWithdrawn: bool = Field(  # noqa: N815
-        description="Whether to hide it: the offered user is deleted or inactive, blocks or is blocked."
+        description="Whether the offer is withdrawn: the person left, is inactive, or one blocked the other."
     )
 
 
@@ -126,20 +126,20 @@ class UserOffers(BaseModel):
     user_id: UUID
     tenant: str
     date: date
-    timezone: str = Field(description="Time zone of the offers; before they are made, that of the profile.")
+    timezone: str = Field(description="Time zone of the offers, or of the profile before they exist.")
     status: Literal["none"] | JobState = Field(
         description="none: not started, as before 9:00 of the date; failed: an operator must retry it."
     )
-    offers: list[Offer] = Field(description="The best first. They do not change after the status is completed.")
+    offers: list[Offer] = Field(description="Best first. They do not change once the status is `completed`.")
     completed_at: datetime | None
-    error: str | None = Field(description="Why it failed or is retried.")
+    error: str | None = Field(description="Error of the last attempt.")
 
 
 class BlockedUsers(BaseModel):
     """A page of blocked users."""
 
     users: list[BlockedUser]
-    next: str | None = Field(description="Cursor of the next page; null: this is the last one.")
+    next: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 routes = Routes()
@@ -163,7 +163,7 @@ def put_profile(
     tenant: OneTenant = None,
     condition: Annotated[
         str | None,
-        Header(alias="If-Match", description="The ETag of the replaced profile; without it, any version."),
+        Header(alias="If-Match", description="ETag of the profile to replace. Default: any version."),
     ] = None,
 ) -> Response[UserProfile]:
     """Store a whole profile. The user is offered to others from the next 9:00 in their time zone."""

@@ -1,9 +1,9 @@
-// Asks the API, as whoever is signed in.
+// Client of the API, with the token of the signed-in user.
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ROOT } from "./place.js";
 
-// An answer that is not what was asked for. `message` is a sentence for people.
+// An unsuccessful response. `message` is a sentence for people.
 export class ApiError extends Error {
   constructor(status, message) {
     super(message);
@@ -14,8 +14,8 @@ export class ApiError extends Error {
 const BY_GATEWAY = {
   401: "Your session has ended: sign in again.",
   403: "You may not see this.",
-  429: "Too much is asked for at once. Try again in a few seconds.",
-  503: "The API has no room just now. Try again in a few seconds.",
+  429: "Too many requests. Try again in a few seconds.",
+  503: "The API is busy. Try again in a few seconds.",
   504: "The API took too long to answer. Try again.",
 };
 
@@ -24,8 +24,8 @@ export async function ask(path, query = {}, signal = undefined) {
   return (await send("GET", path, { query, signal })).data;
 }
 
-// Changes something: POST, PATCH, PUT or DELETE with a JSON body (null: none; a text is JSON already). `etag`: that of what is changed, as it
-// was seen. Answers { data, etag, status }; raises ApiError, 412 where somebody else has changed it meanwhile.
+// Sends a change: POST, PATCH, PUT or DELETE with a JSON body (null: none; a text is JSON already). `etag` is the version that was
+// read. Returns { data, etag, status }; raises ApiError, 412 if someone else has changed it.
 export function change(method, path, body = null, { etag = null, query = {} } = {}) {
   const headers = {};
   if (body !== null) {
@@ -43,7 +43,7 @@ export function change(method, path, body = null, { etag = null, query = {} } = 
   });
 }
 
-// An image of a page, as a Blob: what an address alone does not give, for it has no token; and of how many pages it is.
+// An image of a page as a Blob, because an image URL cannot carry a token; and the number of pages.
 export async function askPage(path, signal = undefined) {
   const answer = await answered("GET", path, { signal });
   return { image: await answer.blob(), pages: Number(answer.headers.get("x-pages")) };
@@ -120,9 +120,9 @@ async function sentence(answer) {
 // From the beginning of a question to that of the next one, of whatever may change while it is seen: what changed is
 // shown within 1 s where an answer takes no longer than 100 ms.
 export const LIVE_SECONDS = 0.9;
-// Of what others hang on: they are asked for at once when it is another one (`version`), which takes one answer more.
+// For small answers on which others depend: when one changes (`version`), the others are requested immediately.
 export const LEADING_SECONDS = 0.8;
-// Of what hangs on another answer, and of what is no news: many pages may be open before the gateway says no.
+// For answers that depend on another one or rarely change: many pages may be open before the gateway rejects requests.
 export const STEADY_SECONDS = 5;
 const LEAST = 0.25; // part of it that is always left between an answer and the next question
 const QUIET_SECONDS = 600;
@@ -130,8 +130,8 @@ export const QUIET_MINUTES = QUIET_SECONDS / 60;
 export const SLOW_SECONDS = 5;
 const SLOWEST_SECONDS = 60;
 
-// When something changed on this page or a person did something, whichever was last; who waits for that; and who waits
-// longer than a moment, but for what is changed here.
+// Time of the last change or user input; listeners to it; and listeners that wait longer than a moment,
+// except for changes made here.
 let active = Date.now();
 const slow = new Set();
 const steady = new Set();
@@ -147,8 +147,8 @@ for (const kind of ["pointerdown", "pointermove", "keydown", "scroll", "focus"])
 
 export const isQuiet = ({ active, now }) => now - active >= QUIET_SECONDS * 1000;
 
-// Seconds to wait after an answer that `took` so many: as it is meant while something moves (`active`: when it last did,
-// in milliseconds as `now`), then less often, and ever less after failures.
+// Seconds to wait after a response that took `took` seconds: the given interval while something changes (`active`: when it last did,
+// in milliseconds as `now`), then longer, and increasingly longer after failures.
 export function pace(every, { active, took, failures, now }) {
   if (failures) {
     return Math.min(SLOWEST_SECONDS, every * 2 ** failures);
@@ -156,10 +156,10 @@ export function pace(every, { active, took, failures, now }) {
   return isQuiet({ active, now }) ? Math.max(every, SLOW_SECONDS) : Math.max(every - took, every * LEAST);
 }
 
-// `{ data, error, busy, again }` of a question, asked again when it changes, and every so many seconds while the page
-// is seen (0: never). `question` is [path, query]; null asks nothing. What was answered stays in sight until there is
-// something newer of the path. What has not changed, and says so by its ETag, is not sent again.
-// `exact`: numbers stay as they were written, for whoever shows or edits JSON. `version`: of what it is about; it is asked
+// `{ data, error, busy, again }` of a question, requested again when it changes, and every `seconds` seconds while the page
+// is visible (0: never). `question` is [path, query]; null requests nothing. An answer stays visible until there is
+// a newer one for the path. An unchanged answer, by its ETag, is not sent again.
+// `exact`: numbers stay as written, for views that show or edit JSON. `version`: of the object it depends on; it is requested
 // again at once when that is another one (null: not known yet).
 export function useAnswer(question, { every = 0, exact = false, version = null } = {}) {
   const key = JSON.stringify(question);
@@ -181,7 +181,7 @@ export function useAnswer(question, { every = 0, exact = false, version = null }
     let failures = 0;
     let fresh = true; // until the first answer
     let asking = false;
-    let more = false; // something changed while it was asked
+    let more = false; // something changed during the request
     const kept = last.current === path;
     last.current = path;
     setState((before) => ({ data: kept ? before.data : null, error: null, busy: true }));

@@ -45,7 +45,7 @@ function App({ session, failure }) {
   return html`<${SignInPage} title=${title} session=${session} failure=${failure} />`;
 }
 
-// Browsers look for the icon anew, from wherever the address has come to.
+// Browsers look for the icon again after a change of the address.
 function pinIcon() {
   const icon = document.querySelector('link[rel="icon"]');
   icon.href = new URL(icon.href).href;

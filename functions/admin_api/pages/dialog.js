@@ -5,7 +5,7 @@ import { html } from "htm/preact";
 
 const LONGEST_NOTE = 2000;
 
-// `close` is called when it is to be gone. While it is `busy`, it stays.
+// `close` is called to remove it. While `busy`, it stays.
 export function Dialog({ title, close, busy = false, wide = false, children }) {
   const dialog = useRef(null);
   const id = useId();
@@ -21,7 +21,7 @@ export function Dialog({ title, close, busy = false, wide = false, children }) {
     };
   }, []);
   const cancel = (event) => {
-    event.preventDefault(); // whoever shows it takes it away
+    event.preventDefault(); // the parent removes it
     if (!busy) {
       close();
     }
@@ -44,7 +44,7 @@ export function NoteDialog({ title, verb, label = "Note", needed = true, blocked
   const submit = async (event) => {
     event.preventDefault();
     if (needed && !note.trim()) {
-      setFailure({ message: "Write a note: whoever looks at this later wants to know why." });
+      setFailure({ message: "Write a note that explains the reason." });
       field.current.focus();
       return;
     }

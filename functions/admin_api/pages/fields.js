@@ -1,4 +1,4 @@
-// Fields of filters. `change` is told what the filter says now, by its names in the address.
+// Fields of filters. `change` receives the new filter, by the names in the address.
 
 import { useEffect, useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -24,7 +24,7 @@ export function Days({ wanted, change }) {
     </label>`;
 }
 
-// What is typed and not searched for yet; another address has another text.
+// Text that is typed and not searched for yet; reset by another address.
 export function useTyped(known) {
   const [text, setText] = useState(known);
   useEffect(() => setText(known), [known]);

@@ -1,5 +1,5 @@
-// Single keys that do things: registered by what is in sight, listed in a dialog, never heard while somebody types, and
-// off for whoever wants them off (WCAG 2.1.4): who speaks to a computer, or hits a key by chance.
+// Keyboard shortcuts: registered by visible components, listed in a dialog, ignored while typing, and
+// switchable (WCAG 2.1.4) for users of speech input or with motor impairments.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -10,9 +10,9 @@ const shown = []; // lists of { key, what, act }, the latest last
 
 export const keysAreOn = () => localStorage.getItem(KEPT) !== "off";
 
-// While the component is shown: [{ key, what, act }]. `key` as KeyboardEvent has it; `what` for people, without which it
-// is not listed; `act` null where the browser does it. Those of a component inside another go first. Before anything is
-// painted: a key pressed at what is just in sight must not reach what stood there before.
+// While the component is displayed: [{ key, what, act }]. `key` as in KeyboardEvent; `what` for people, without which it
+// is not listed; `act` null if the browser handles it. Nested components come first. Registered before anything is
+// painted, so that a key cannot reach a component that has just been replaced.
 export function useKeys(keys) {
   useLayoutEffect(() => {
     shown.push(keys);
@@ -74,7 +74,7 @@ function KeysDialog({ close }) {
   };
   const listed = [...shown].reverse().flat().filter((one) => one.what);
   return html`<${Dialog} title="Keys" close=${close}>
-    <p class="quiet">On this page. None of them is heard while you type.</p>
+    <p class="quiet">On this page. Shortcuts are ignored while you type.</p>
     <dl class="keys">
       ${listed.map((one) => html`<div><dt><kbd>${NAMES[one.key] ?? one.key}</kbd></dt><dd>${one.what}</dd></div>`)}
     </dl>

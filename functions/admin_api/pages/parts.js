@@ -12,7 +12,7 @@ export function useTitle(title) {
   }, [title]);
 }
 
-// `alone`: there is nothing else on the page.
+// `alone`: the page has no other content.
 export function Notice({ title, alone = false, children }) {
   return html`<section class="notice"><${alone ? "h1" : "h2"}>${title}<//><p>${children}</p></section>`;
 }
@@ -33,19 +33,19 @@ export function Status({ status }) {
   return html`<span class=${`status ${status.replaceAll(" ", "-")}`}>${status[0].toUpperCase()}${status.slice(1)}</span>`;
 }
 
-// Names and what they stand for: [name, value] each.
+// Names and values: [name, value] each.
 export function FactList({ facts }) {
   return html`<dl class="facts">
     ${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
 }
 
-// Somebody, by the subject of his token.
+// A person, by the subject of the token.
 export function Who({ value }) {
   return value === ask.session.claims.sub ? "you" : html`<span class="who">${value}</span>`;
 }
 
-// What was just done: told, and given the focus, for what had it is often gone.
+// Result of the last action, with the focus, because the focused element is often removed.
 export function Done({ children }) {
   const said = useRef(null);
   useEffect(() => said.current.focus(), [children]);
@@ -63,7 +63,7 @@ export function Id({ value }) {
     <button type="button" class="small" onClick=${copy} aria-label=${`Copy ${value}`}>${copied ? "Copied" : "Copy"}</button>`;
 }
 
-// JSON that came from outside: what is small as text, what is large as a tree that can be folded.
+// JSON from outside: small values as text, large ones as a collapsible tree.
 export function Json({ value, label }) {
   const text = shownJson(value, 2);
   const large = text.length > LARGE;

@@ -62,7 +62,7 @@ go.to = (href, { replace = false } = {}) => {
 
 addEventListener("popstate", tell);
 
-// A click on a link of ours changes the view; with a modifier, or another target, the browser does what it always does.
+// A click on an internal link changes the view; with a modifier or another target, the browser handles it.
 addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
   const plain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;

@@ -1,4 +1,4 @@
-// What whoever is signed in may do: what he may not is not offered. The API decides, whatever is shown here.
+// Permissions of the signed-in user: actions without permission are not offered. The API decides in any case.
 
 import { ask } from "./api.js";
 

@@ -1,6 +1,6 @@
-// Who is signed in: OpenID Connect by authorization code with PKCE. Tokens are kept for this tab alone (sessionStorage).
+// Sign-in: OpenID Connect authorization code with PKCE. Tokens are stored for this tab only (sessionStorage).
 //
-// The API is asked with the ID token: by its definition it is made out to this client, whoever the issuer is.
+// API requests use the ID token, because its audience is this client for every issuer.
 
 import * as oauth from "oauth4webapi";
 import { ROOT } from "./place.js";
@@ -30,7 +30,7 @@ class Session {
     this.state = "signed-out";
   }
 
-  // Where the issuer does what: asked for once it is needed, for who is signed in need not wait for it.
+  // Discovery document of the issuer, requested on first use, because signed-in users do not need it.
   server() {
     this.#server ??= this.#discover().catch((error) => {
       this.#server = null; // and once more, when it is needed again
@@ -60,7 +60,7 @@ class Session {
     return this.claims["cognito:groups"] ?? [];
   }
 
-  // A token that holds for a while; null where there is none any more, which everybody who watches is told.
+  // A valid token, or null if the session has ended, which notifies all listeners.
   async token() {
     if (this.#tokens && this.#tokens.claims.exp - Date.now() / 1000 < EARLY_SECONDS) {
       await this.renew();
@@ -71,7 +71,7 @@ class Session {
     return this.#tokens?.id ?? null;
   }
 
-  // One renewal at a time, whoever asks. One that cannot be made just now leaves the token that there is.
+  // One renewal at a time. If it fails temporarily, the current token stays.
   renew() {
     this.#renewing ??= this.#renew().finally(() => {
       this.#renewing = null;
@@ -120,7 +120,7 @@ class Session {
     this.#become("signed-in");
   }
 
-  // The tokens hold no more: the user is told, and may sign in again where he is.
+  // The tokens have expired: the user is informed, and can sign in again on this page.
   end() {
     this.#forget();
     this.#become("ended");
@@ -178,7 +178,7 @@ class Session {
       try {
         await oauth.revocationRequest(server, this.client, oauth.None(), refresh, this.options);
       } catch {
-        // What cannot be given back ends by itself.
+        // Tokens that cannot be revoked expire.
       }
     }
     const back = new URL("signed-out", ROOT).href;
@@ -205,7 +205,7 @@ export async function open() {
   const session = new Session(() => discovered(told.sign_in), client, insecure);
   session.restore();
   if (session.state !== "signed-in") {
-    await session.server(); // whoever cannot sign in is told at once
+    await session.server(); // reports a failing issuer immediately
   }
   return session;
 }

@@ -36,7 +36,7 @@ function TenantChoice({ place, session }) {
   return tenant ? html`<span class="tenant">Tenant <b>${tenant}</b></span>` : null;
 }
 
-// `last`: for the views that have nothing of nobody's.
+// `last`: for views without unassigned objects.
 function Links({ place, tenant, last, views }) {
   const here = views[place.words[0]]?.under ?? place.words[0];
   return Object.entries(views)
@@ -55,9 +55,9 @@ export function Shell({ place, session, views, children }) {
     tenant !== null || views[place.words[0]]?.bare
       ? children
       : tenantsOf(session).every
-        ? html`<${Notice} alone title="Which tenant?">Your role is for every tenant. Write the slug of one into the field above.<//>`
-        : html`<${Notice} alone title="There is nothing for you yet"
-            >Your account belongs to no tenant. Ask an admin to add you to the group <code>tenant:</code> and its slug,
+        ? html`<${Notice} alone title="Choose a tenant">Your role covers all tenants. Enter the slug of one above.<//>`
+        : html`<${Notice} alone title="You have no access yet"
+            >Your account belongs to no tenant. Ask an admin to add you to the group <code>tenant:</code> and the slug,
             then sign out and in again.<//
           >`;
   return html`

@@ -2,15 +2,15 @@
 
 const KEPT = "counterfoil.tenant";
 
-export const NOBODY = "-"; // in the place of a tenant, for who sees every one: messages that could not be read
-const OF_NOBODY = ["dead-letters", "audit"]; // the views that have something of nobody's
+export const NOBODY = "-"; // instead of a tenant, for people with all tenants: messages that cannot be parsed
+const OF_NOBODY = ["dead-letters", "audit"]; // views with unassigned objects
 
 export function showsNobodys(view) {
   return OF_NOBODY.includes(view);
 }
 
-// The tenant whose things are shown: that of the address, the only one of the token, or the last one. Nobody is no last
-// one, and is somebody where a view has nothing of nobody's.
+// The displayed tenant: that of the address, the only one of the token, or the last one. Unassigned is never the last
+// one, and is replaced in views without unassigned objects.
 export function tenantOf(place, session) {
   const named = place.query.get("tenant");
   if (named === NOBODY && showsNobodys(place.words[0])) {
@@ -23,7 +23,7 @@ export function tenantOf(place, session) {
   return lastOf(session);
 }
 
-// The tenant that was shown last; null: there is none yet.
+// The last displayed tenant, or null.
 export function lastOf(session) {
   const last = sessionStorage.getItem(KEPT);
   const { every, slugs } = tenantsOf(session);

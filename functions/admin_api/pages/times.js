@@ -71,7 +71,7 @@ export function lasting(seconds) {
   return parts.filter(Boolean).join(" ");
 }
 
-// The beginning of a day (YYYY-MM-DD) where the user is, so many days later, for the API.
+// Start of a local day (YYYY-MM-DD) plus a number of days, for the API.
 export function startOfDay(day, later = 0) {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(day ?? "")) {
     return null;

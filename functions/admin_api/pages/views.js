@@ -1,9 +1,9 @@
-// The views, in the order of the navigation. A further one is a line here, and its word in VIEWS of console.py. Each
-// view of the navigation has a folder, with what is reached from it; what they share is beside this file.
+// The views, in the order of the navigation. A new view is a line here, and its word in VIEWS of console.py. Each
+// view of the navigation has a folder with its subviews; shared modules are next to this file.
 //
 // By the first word of the path: `title` (without one it is not in the navigation), `view` shows the word alone, `one`
-// what the second word names (as `id`; all of them are `words`). `under`: which view of the navigation it belongs to.
-// `bare`: it shows what is no tenant's, so that none has to be chosen.
+// the second word (as `id`; all are `words`). `under`: its view in the navigation.
+// `bare`: it shows unassigned objects, so that no tenant is needed.
 
 import { Audit } from "./audit/audit.js";
 import { Clusters } from "./clusters/clusters.js";

@@ -1,4 +1,4 @@
-// The audit trail: who changed what, when; and how to find out whether anybody has changed the trail itself.
+// The audit trail: who changed what and when, and how to verify it.
 
 import { html } from "htm/preact";
 import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
@@ -30,7 +30,7 @@ export function Audit() {
           ${data.entries.length
             ? html`<${AuditEntries} entries=${data.entries} tenant=${tenant} />`
             : html`<${Notice} title="No entries"
-                >${target ? "Nobody has changed this." : "Nobody has changed anything of this tenant yet."}<//
+                >${target ? "No changes." : "No changes in this tenant yet."}<//
               >`}
           <${Pages}
             newest=${cursor && go.href("audit", { tenant, target })}
@@ -39,12 +39,12 @@ export function Audit() {
         </section>`
       : !error && html`<${Waiting} what="the audit trail" />`}
     <section aria-labelledby="verify">
-      <h2 id="verify">Is the trail as it was written?</h2>
-      <p>Whoever may look at it can compute every hash anew, with the address of this deployment
+      <h2 id="verify">Verify the trail</h2>
+      <p>Anyone with the viewer role can verify every hash, with the address of this deployment
         in <code>COUNTERFOIL_URL</code> and an ID token in <code>COUNTERFOIL_TOKEN</code>:</p>
       <pre tabindex="0" role="region" aria-label="Command">counterfoil audit verify --tenant ${tenant}</pre>
-      <p class="quiet">It tells of the first entry that was changed, taken out, put in or moved. Keep the hash of the newest
-        entry in another place now and then: who writes the whole trail anew cannot match it.</p>
+      <p class="quiet">The command names the first entry that was changed, removed, inserted or moved. Keep the hash of the newest
+        entry in another place regularly: a rewrite of the whole trail cannot match it.</p>
     </section>
   `;
 }
@@ -66,7 +66,7 @@ function Filter({ tenant, target }) {
   </form>`;
 }
 
-// Entries of the trail; `ofOne`: all of them are about the letter that is on the page.
+// Entries of the trail. `ofOne`: they are about the dead letter on the page.
 export function AuditEntries({ entries, tenant, ofOne = false }) {
   return html`<table class="rows">
     <thead>
@@ -100,7 +100,7 @@ export function AuditEntries({ entries, tenant, ofOne = false }) {
 const SHOWN = 3;
 const OF_LETTERS = ["retried", "resolved", "ignored", "edited"];
 
-// Where what was changed can be looked at: a view, or null.
+// Link to the changed object: a view, or null.
 function viewOf(action) {
   return OF_LETTERS.includes(action) ? "dead-letters" : action.startsWith("bulk-") ? "operations" : null;
 }

@@ -15,7 +15,7 @@ import { bits, Waterfall } from "./waterfall.js";
 
 const SHOWN = 60; // documents at once
 const QUANTITIES = ["ordered", "delivered", "received", "rejected", "billed", "credited"];
-const COMPARED = ["delivered", "received", "billed"]; // with what was ordered
+const COMPARED = ["delivered", "received", "billed"]; // with the ordered quantity
 const capital = (name) => `${name[0].toUpperCase()}${name.slice(1)}`;
 const DECIDED_BY = { rules: "by rules", llm: "by a language model", person: "by a person" };
 
@@ -72,7 +72,7 @@ function Reasons({ cluster }) {
     : [...(cluster.comparison?.reasons ?? []), ...(cluster.is_being_computed ? [cluster.comparison ? "It is being recomputed." : "It is being computed."] : [])];
   return html`<div class="reasons">
     ${told.map((sentence) => html`<p>${sentence}</p>`)}
-    ${!told.length && html`<p>${cluster.comparison ? "There is nothing to be compared." : "It has not been computed."}</p>`}
+    ${!told.length && html`<p>${cluster.comparison ? "Nothing to compare." : "Not compared yet."}</p>`}
     ${cluster.computed_at && html`<p class="quiet">Computed on <${Time} at=${cluster.computed_at} both=${true} /></p>`}
   </div>`;
 }

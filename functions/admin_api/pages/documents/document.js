@@ -1,4 +1,4 @@
-// One document: its pages beside what was read in them, how far it has come, what it belongs to, what happened.
+// One document: its pages next to its fields, its progress, its matches and its history.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -113,7 +113,7 @@ function PageImage({ image, page, turn, title }) {
   </section>`;
 }
 
-// What it is linked to; the evidence of the one that is opened.
+// Its matches, with the evidence of the open one.
 function Partners({ found, tenant }) {
   if (!found.edges.length) {
     return null;
@@ -134,7 +134,7 @@ function Partners({ found, tenant }) {
   </section>`;
 }
 
-// Asked again whenever the document is another one, and for tries that may be under way.
+// Requested again when the document changes, and for attempts in progress.
 function Timeline({ path, version, found, tenant }) {
   const isTried = found.stages.some(({ state }) => state === "pending" || state === "in-progress");
   const { data, error, again } = useAnswer([path, {}], { every: isTried ? LIVE_SECONDS : STEADY_SECONDS, version });
@@ -165,6 +165,6 @@ function Happened({ event, known, tenant }) {
       <span class="quiet"> <${Time} at=${event.at} />, <${Who} value=${event.who} />${seconds !== null && `, after ${seconds.toFixed(seconds < 10 ? 1 : 0)} s`}</span></p>
     ${event.error && html`<p class="error">${event.error_type && `${event.error_type}: `}${event.error}</p>`}
     ${(event.detail?.reason || event.detail?.reasoning) && html`<p class="quiet">${event.detail.reason ?? event.detail.reasoning}</p>`}
-    ${event.next_attempt_at && html`<p class="quiet">The next try was to come at <${Time} at=${event.next_attempt_at} /></p>`}
+    ${event.next_attempt_at && html`<p class="quiet">Next attempt scheduled at <${Time} at=${event.next_attempt_at} /></p>`}
   </li>`;
 }

@@ -1,4 +1,4 @@
-// Documents: what came in, what it was found to be, and how far it has come. The filter stands in the address.
+// Documents: type, parties, total and progress. The filter is in the address.
 
 import { html } from "htm/preact";
 import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
@@ -38,7 +38,7 @@ export function Documents() {
   );
   return html`
     <div class="heading"><h1>Documents</h1><${AddDocuments} tenant=${wanted.tenant} /></div>
-    <p class="lead">Invoices, orders, delivery notes and their kin, the newest first. Drop files anywhere to hand them in.</p>
+    <p class="lead">Invoices, orders, delivery notes and related documents, newest first. Drop files anywhere to upload them.</p>
     <${Filter} wanted=${wanted} />
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${data

@@ -1,4 +1,4 @@
-// Documents are handed in: files dropped anywhere on the page, or chosen by a button. Each says what became of it.
+// Uploads: files dropped anywhere on the page, or chosen with a button, with the progress of each.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -8,12 +8,12 @@ import { may } from "../roles.js";
 import { number } from "../times.js";
 
 const AT_ONCE = 3;
-const TRIES = 6; // where the API or S3 has no room just now
+const TRIES = 6; // while the API or S3 is busy
 const WAIT_SECONDS = 2;
 const SHOWN = 50;
 const NO_ROOM = [0, 429, 500, 502, 503, 504];
 
-// What was handed in since the page was loaded, whichever view is shown: { id, file, tenant, state, sent, told }.
+// Uploads since the page was loaded, in any view: { id, file, tenant, state, sent, told }.
 const uploads = [];
 const heard = new Set();
 let under = 0;
@@ -36,7 +36,7 @@ export function handIn(files, tenant) {
   work();
 }
 
-// So many at once, those that were handed in first, first.
+// Limited concurrency, in order of submission.
 function work() {
   const next = uploads.findLast((upload) => upload.state === "waiting");
   if (!next || under >= AT_ONCE) {
@@ -77,7 +77,7 @@ async function send(upload) {
   }
 }
 
-// S3's form. By XMLHttpRequest, which tells how far it is.
+// Posts S3's form with XMLHttpRequest, which reports progress.
 function post(form, upload) {
   const data = new FormData();
   for (const [name, value] of Object.entries(form.fields)) {
@@ -92,7 +92,7 @@ function post(form, upload) {
       if (request.status >= 200 && request.status < 300) {
         done();
       } else if (NO_ROOM.includes(request.status)) {
-        failed(new NoRoomError("The store of files has no room just now."));
+        failed(new NoRoomError("File storage is busy."));
       } else {
         failed(new Error(`The store of files refused it (${request.status}).`));
       }
@@ -111,7 +111,7 @@ function useUploads() {
   return uploads;
 }
 
-// Files over the page are caught wherever they are dropped; what was handed in stays in sight on every page.
+// Dropped files are caught anywhere on the page; uploads stay visible in every view.
 export function DropZone({ tenant }) {
   const [isOver, setIsOver] = useState(false);
   const takes = tenant !== null && may("operator");
@@ -199,7 +199,7 @@ function One({ upload }) {
   return html`<li class=${state}>
     <span class="file">${file.name}</span>
     <span class="what">${WORDS[state]} ${state === "sending" && html`<progress max="1" value=${sent} aria-label=${`${file.name}: sent`}></progress>`}
-      ${state === "stored" && html`<a href=${go.href("documents", { tenant, text: file.name })}>What became of it</a>`}
+      ${state === "stored" && html`<a href=${go.href("documents", { tenant, text: file.name })}>Show document</a>`}
       ${state === "failed" && html`<button type="button" class="small" onClick=${again}>Try again</button>`}</span>
     ${told && html`<span class=${state === "failed" ? "failure" : "quiet"}>${told}</span>`}
   </li>`;

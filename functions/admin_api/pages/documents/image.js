@@ -3,11 +3,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { askPage } from "../api.js";
 
-const LATER_SECONDS = 3; // until an image that cannot be had just now is asked for again
+const LATER_SECONDS = 3; // until a temporarily unavailable image is requested again
 const TRIES = 5;
 const NO_ROOM = [0, 429, 503, 504];
 
-// `{ url, pages, error }`: all null while it is under way; `pages` of the whole file, as soon as it is known.
+// `{ url, pages, error }`: all null while loading; `pages` of the whole file, once known.
 export function useImage(path) {
   const [state, setState] = useState({ url: null, pages: null, error: null });
   useEffect(() => {

@@ -1,4 +1,4 @@
-// Documents in words: what people call them, and how one is told beside another.
+// Names of documents, and comparison of two documents.
 
 import { html } from "htm/preact";
 import { go } from "../place.js";
@@ -19,7 +19,7 @@ export function paperOf({ total, file_name: file, ...others }) {
   return { ...others, file, total: total && [total.amount, total.currency].filter(Boolean).join(" ") };
 }
 
-// What people call a document; of one that is gone, nothing but its id is known.
+// Name of a document; only the id of a deleted one.
 export function titleOf(paper) {
   if (!paper.type) {
     return `A document that is gone (${short(paper.id)})`;
@@ -49,7 +49,7 @@ const SIDE_BY_SIDE = [
   ["File", "file"],
 ];
 
-// What a document says; beside another one, what both say alike is marked.
+// Fields of a document. Next to another one, equal values are marked.
 export function PaperFacts({ paper, beside = null }) {
   return html`<dl class="paper-facts">
     ${SIDE_BY_SIDE.map(([name, key]) => {

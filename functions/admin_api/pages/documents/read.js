@@ -1,22 +1,22 @@
-// What was read in a document, field by field: with how sure that is and where it stands, where that is known.
+// Extracted fields of a document, with confidence and page.
 
 import { html } from "htm/preact";
 import { label } from "./papers.js";
 import { number } from "../times.js";
 
-const SURE = 0.95; // from where on nobody need be told how sure it is
+const SURE = 0.95; // minimum confidence that is not displayed
 const COLUMNS = ["position", "article_number", "buyer_article_number", "description", "quantity", "unit", "unit_price", "net_amount"];
 const FIRST = ["name", "vat_id", "tax_number", "street", "postal_code", "city", "country"];
 const isStated = ({ value }) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);
 const written = (value) => (typeof value !== "object" ? String(value) : Array.isArray(value) && value.every((one) => typeof one !== "object") ? value.join(", ") : JSON.stringify(value));
 const inOrder = (names, order) => [...order.filter((name) => names.includes(name)), ...names.filter((name) => !order.includes(name))];
 
-// What was read: plain values, then what each side states, then the lines.
+// Extracted values: plain fields, then parties, then line items.
 export function Fields({ fields, lines, total, turn }) {
   const told = fields.filter(isStated);
   if (!told.length && !lines.length) {
     return html`<section aria-labelledby="fields"><h2 id="fields">What was read</h2>
-      <p class="quiet">Nothing was read in it, or it is still under way.</p></section>`;
+      <p class="quiet">No fields were extracted, or the extraction is in progress.</p></section>`;
   }
   const groups = [...new Set(told.map(({ path }) => path.split(".").slice(0, -1).join(".")))].sort((one, other) => Boolean(one) - Boolean(other));
   return html`<section aria-labelledby="fields">

@@ -1,10 +1,10 @@
-// How far a document has come: stage by stage, and in one word.
+// Progress of a document by stage, and in one word.
 
 import { html } from "htm/preact";
 import { Status } from "../parts.js";
 
 const NAMES = { source: "Taking in", ingestion: "Reading", matching: "Matching", output: "Delivery" };
-const NEXT = ["failed", "in-progress", "pending"]; // what there is to be said first
+const NEXT = ["failed", "in-progress", "pending"]; // the most important first
 
 // The stage that says how the document is: [state, stage].
 export function furthest(stages) {
@@ -36,7 +36,7 @@ export function Stages({ stages }) {
   </ol>`;
 }
 
-// What a list can be narrowed to, as the API calls it, and what it is called here.
+// Filters of the list: the API's names and their labels.
 export const HOW_FAR = [
   ["source:failed", "could not be taken in"],
   ["ingestion:pending", "waiting to be read"],

@@ -1,4 +1,4 @@
-// Evidence as a waterfall: what each feature says for or against a pair, in bits, and what it comes to.
+// Evidence as a waterfall: bits of each feature for or against a match, and their sum.
 
 import { html } from "htm/preact";
 
@@ -8,7 +8,7 @@ const LEAST = 2; // of a bar that stands for anything at all
 
 export const bits = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`;
 
-// From the lowest to the highest sum of several waterfalls, so that bars beside one another have one measure.
+// Lowest and highest sum of several waterfalls, so that their bars have the same scale.
 export function spanOf(evidences) {
   const sums = evidences.flatMap((evidence) => evidence.map((step) => step.total));
   return { low: Math.min(0, ...sums), high: Math.max(0, ...sums) };

@@ -1,5 +1,5 @@
-// The same for many dead letters: of those chosen, or of all that the filter finds. It is an operation that goes on by
-// itself, at a rate, and that has a page of its own.
+// Bulk actions on selected dead letters, or on all that match the filter. Each is an operation that runs
+// automatically at a rate and has its own page.
 
 import { useEffect, useId, useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -75,7 +75,7 @@ export function BulkDialog({ action, letters, filter, of = null, close, begun = 
     begun();
     go(`operations/${data.operation_id}`, { tenant: filter.tenant });
   };
-  const blocked = scope === "found" && !found?.count ? (found?.count === 0 ? "There is none that waits." : "") : null;
+  const blocked = scope === "found" && !found?.count ? (found?.count === 0 ? "No pending dead letters." : "") : null;
   return html`<${NoteDialog} title=${`${verb} ${count === null ? "many" : number(count)} dead ${count === 1 ? "letter" : "letters"}?`}
     verb=${count === null ? verb : `${verb} ${number(count)}`} label=${label} needed=${needed} blocked=${blocked} act=${submit} close=${close}>
     ${letters.length > 0 &&

@@ -9,17 +9,17 @@ import { may } from "../roles.js";
 import { NOBODY } from "../tenant.js";
 import { Time } from "../times.js";
 
-// By their names in the API. `key`: that does it; `status`: what a letter is then.
+// By their names in the API. `key`: its shortcut; `status`: the resulting status of the dead letter.
 export const ACTIONS = {
   retry: {
     key: "r",
     verb: "Retry",
     status: "retried",
-    done: "It is being tried again.",
+    done: "The retry was requested.",
     needed: false,
     field: "notes",
-    label: "Why is it tried again?",
-    says: "Its work begins anew, with all of its tries.",
+    label: "Reason for the retry",
+    says: "Its work item starts again with all attempts.",
   },
   resolve: {
     key: "e",
@@ -29,7 +29,7 @@ export const ACTIONS = {
     needed: true,
     field: "notes",
     label: "How was it dealt with?",
-    says: "The failure was dealt with in another way. Nothing is tried again.",
+    says: "The failure was handled in another way. Nothing is retried.",
   },
   ignore: {
     key: "i",
@@ -47,12 +47,12 @@ export function mayChange(letter) {
   return letter.status === "pending" && may("operator");
 }
 
-// Whether something may be done to many letters at once: nobody's are looked at and settled one by one.
+// Whether bulk actions are available: unassigned dead letters are handled one by one.
 export function mayChangeMany(tenant) {
   return may("operator") && tenant !== NOBODY;
 }
 
-// What people did to a letter since, in words for people.
+// Changes of a dead letter, in words.
 const PAST = { retried: "tried it again", resolved: "resolved it", ignored: "ignored it", edited: "edited its payload" };
 
 export const pathOf = (letter) => `admin/dlq/${encodeURIComponent(letter.job_id)}`;
@@ -63,8 +63,8 @@ async function newest(letter) {
   return { now, last: events.findLast((event) => event.kind === "change") ?? null };
 }
 
-// Does something to a letter as it was `seen`, and keeps up with what others do to it: `seen` is not what the page
-// shows, which follows the API by itself, but what the user had before him when he began.
+// Changes a dead letter that the user has `seen`, and follows changes by others. `seen` is not the displayed state,
+// which follows the API, but the state when the user started.
 export function useSeen(letter) {
   const [seen, setSeen] = useState(letter);
   const [last, setLast] = useState(null);
@@ -76,7 +76,7 @@ export function useSeen(letter) {
     }
     return found.now.version !== seen.version;
   };
-  // What is settled is told at once. Whatever else was changed is told when it is about to be changed again.
+  // A closed dead letter is reported immediately, other changes when the user tries to change it.
   useEffect(() => {
     if (letter.status !== seen.status) {
       catchUp().catch(() => {}); // the API refuses, and says why
@@ -92,7 +92,7 @@ export function useSeen(letter) {
       if (!(await catchUp())) {
         throw error;
       }
-      throw new ApiError(error.status, "Nothing was done: somebody was quicker. What you wrote is kept.");
+      throw new ApiError(error.status, "Someone else changed this first. Your note was not lost.");
     }
   };
   return { seen, act, meanwhile: last && html`<${Meanwhile} last=${last} letter=${seen} />`, over: seen.status !== "pending" };
@@ -106,7 +106,7 @@ function Meanwhile({ last, letter }) {
   </div>`;
 }
 
-// `done(sentence)` is told when it is done.
+// `done(sentence)` is called afterwards.
 export function LetterDialog({ letter, action, close, done }) {
   const { verb, status, needed, field, label, says, done: sentence } = ACTIONS[action];
   const { seen, act, meanwhile, over } = useSeen(letter);

@@ -1,6 +1,6 @@
 // What differs between two texts, line by line.
 
-const LARGEST = 4e6; // pairs of lines that are held against one another
+const LARGEST = 4e6; // compared pairs of lines
 
 // [kind, line] of each line: kind " " in both, "-" only before, "+" only after.
 export function diff(before, after) {
@@ -18,7 +18,7 @@ export function diff(before, after) {
   return [...same(one.slice(0, from)), ...middle, ...same(one.slice(one.length - end))];
 }
 
-// By the longest common subsequence; what is too large for that differs as a whole.
+// By the longest common subsequence; larger texts differ as a whole.
 function between(one, other) {
   if (one.length * other.length > LARGEST) {
     return [...one.map((line) => ["-", line]), ...other.map((line) => ["+", line])];
@@ -53,7 +53,7 @@ function between(one, other) {
 
 const AROUND = 3;
 
-// The same with what is far from any difference left out: null in its place.
+// The same with distant unchanged lines replaced by null.
 export function around(lines) {
   const near = lines.map((_, at) => lines.slice(Math.max(0, at - AROUND), at + AROUND + 1).some(([kind]) => kind !== " "));
   const shown = near.map((one, at) => one || (near[at - 1] !== false && near[at + 1] !== false)); // no gap of one line

@@ -25,7 +25,7 @@ function save(file) {
 export function ExportDialog({ wanted, close }) {
   const [format, setFormat] = useState("csv");
   const [busy, setBusy] = useState(false);
-  const [many, setMany] = useState(false); // so that it is written meanwhile
+  const [many, setMany] = useState(false); // so that it runs as an operation
   const [failure, setFailure] = useState(null);
   const large = useAnswer(["admin/operations", { tenant: wanted.tenant, action: "export" }], { every: LIVE_SECONDS });
   const kept = large.data?.operations.filter(isKept) ?? [];

@@ -1,4 +1,4 @@
-// What dead letters died of: groups of those alike, with how many there were when, and what is done about all of one.
+// Groups of dead letters with the same error, their trend, and actions on a whole group.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -11,7 +11,7 @@ import { number, Time } from "../times.js";
 const FIRST = 10;
 const MOST = 100; // of one page of the API
 
-// Whatever a letter does is seen in `counts`: groups are asked for again when these are others.
+// Every change of a dead letter changes `counts`: groups are requested again then.
 export function Groups({ wanted, counts, hrefOf }) {
   const { tenant, status } = wanted;
   const many = mayChangeMany(tenant);
@@ -25,7 +25,7 @@ export function Groups({ wanted, counts, hrefOf }) {
     return null; // one group says no more than the list
   }
   return html`<section aria-labelledby="groups">
-    <h2 id="groups">What they died of</h2>
+    <h2 id="groups">Groups by error</h2>
     <table class="rows">
       <thead>
         <tr>

@@ -1,4 +1,4 @@
-// Finds what is wrong with text that is to be a JSON object, and where: browsers say it in different words, or nowhere.
+// Locates errors in the text of a JSON object, because browsers report them differently or without a position.
 
 const DECEPTIVE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 

@@ -1,4 +1,4 @@
-// One dead letter: what it died of, what was asked for, what happened to it, and what can be done about it.
+// One dead letter: its error, its payload, its history and actions.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -33,7 +33,7 @@ export function Letter({ id }) {
           ? html`<${Failure} error=${error} again=${again} />`
           : html`<${Waiting} what="the dead letter" />`}`;
   }
-  // `status`: what the letter is by that. Once it is something else, as after another death, nothing is said of it.
+  // `status`: the resulting status. After another change, for example a further failure, the message is removed.
   const done = (sentence, status = "pending") => {
     setSaid({ sentence, status });
     again();
@@ -52,8 +52,8 @@ export function Letter({ id }) {
     <${Trail} letter=${letter} />`;
 }
 
-// A dialog stays open when somebody else settles the letter: there is a note in it. While the letter is read anew (`busy`)
-// none is opened: who has just edited its payload would be told that somebody was quicker.
+// A dialog stays open when someone else closes the dead letter, because it contains a note. While the dead letter is loading (`busy`)
+// no dialog opens: it would report the user's own edit as someone else's change.
 function Actions({ letter, busy, done }) {
   const [action, setAction] = useState(null);
   const offered = mayChange(letter) ? Object.entries(ACTIONS) : [];
@@ -112,7 +112,7 @@ function WorkItem({ letter }) {
 
 const KNOWN = new Set(["type", "message", "timestamp", "context", "stack", "traceback"]);
 
-// What else is known of the error: where it happened, and what was under way.
+// More about the error: its place, and the attempt.
 function Circumstances({ error }) {
   const stack = error.stack ?? error.traceback ?? error.context?.stack ?? error.context?.traceback;
   // The stack has its place below, and worker and attempt stand among the facts.
@@ -153,7 +153,7 @@ function Deaths({ lineage }) {
   </section>`;
 }
 
-// Asked again with each version of the letter, and for tries that may be under way.
+// Requested again with each version of the dead letter, and for attempts in progress.
 function Timeline({ path, version, isTried }) {
   const { data, error, again } = useAnswer([path, {}], { every: isTried ? LIVE_SECONDS : STEADY_SECONDS, version });
   return html`<section aria-labelledby="timeline">
@@ -200,7 +200,7 @@ function Trail({ letter }) {
         ? html`<${Waiting} what="the audit trail" />`
         : data.entries.length
           ? html`<${AuditEntries} entries=${data.entries} tenant=${letter.tenant} ofOne=${true} />`
-          : html`<p class="quiet">Nobody has changed this letter.</p>`}
+          : html`<p class="quiet">No changes.</p>`}
     <p><a href=${go.href("audit", query)}>In the audit view</a></p>
   </section>`;
 }

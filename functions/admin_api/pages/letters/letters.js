@@ -1,4 +1,4 @@
-// Dead letters: what they died of, in groups, and the letters themselves. What is looked for stands in the address.
+// Dead letters: groups by error, and a list. The filter is in the address.
 
 import { useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -34,7 +34,7 @@ function wantedOf(place) {
   };
 }
 
-// The address of what is wanted: what is usual stays unsaid.
+// The address of a filter, without defaults.
 function hrefOf({ status, ...wanted }) {
   const usual = status.length === 1 && status[0] === "pending";
   const all = status.length === STATUSES.length;
@@ -64,7 +64,7 @@ export function Letters() {
       </nav>
     </div>
     <p class="lead">${tenant === NOBODY
-      ? "Messages that could not be read, so that nobody knows whose they are. They are looked at and settled one by one."
+      ? "Messages that cannot be parsed, so that their tenant is unknown. Close them one by one."
       : "Work that ended in failure. Each stays here until a person settles it."}</p>
     ${exporting && html`<${ExportDialog} wanted=${wanted} close=${() => setExporting(false)} />`}
     <${Counts} wanted=${wanted} stats=${stats.data} />
@@ -224,7 +224,7 @@ function Nothing({ wanted, narrowed, more }) {
   }
   const only = wanted.status.length === 1 && wanted.status[0] === "pending";
   return html`<${Notice} title=${only ? "No work is waiting for a person" : "There are none"}
-    >${only ? "Whatever was handed in has succeeded, is under way, or was settled." : "No letter has such a state."}<//
+    >${only ? "All submitted work items have succeeded, are in progress, or were closed." : "No dead letter has this status."}<//
   >`;
 }
 

@@ -1,4 +1,4 @@
-// Where the log and the trace of a try are found: as commands, for whoever may read them in the account.
+// Log and trace of an attempt, as commands for people with access to the account.
 
 // `log`: as the API tells it. Its filter has double quotes alone, so that single ones keep it from a shell.
 export function logCommand({ group, filter, since, until }) {

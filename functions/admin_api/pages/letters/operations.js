@@ -17,7 +17,7 @@ import { number, Time } from "../times.js";
 const ALIVE = ["waiting", "canary", "running", "paused"];
 const SAYS = {
   waiting: "Its letters are being selected.",
-  canary: "The first few were tried again, and are waited for. The others follow when these have succeeded.",
+  canary: "Canary running. The rest start when it succeeds.",
   running: "It continues without this page.",
   paused: "It waits until it is resumed. Items that were begun continue.",
   done: "It is complete.",
@@ -32,7 +32,7 @@ const VERBS = { ...REPROCESSING, purge: "Purge", restore: "Restore", export: "Ex
 const verbOf = ({ action }) => ACTIONS[action]?.verb ?? VERBS[action] ?? action;
 const nounOf = ({ action }) => (action in REPROCESSING ? "document" : "dead letter");
 
-// How many letters have their result, and how many are meant, as far as they are selected.
+// Number of items with a result, and of selected items so far.
 function countsOf({ done, failed, skipped, left, total }) {
   const handled = done + failed + skipped;
   return { handled, meant: total ?? handled + left };
@@ -231,7 +231,7 @@ function Controls({ operation, path, again }) {
     ${said && html`<${Done}>${said}<//>`}
     ${cancelling &&
     html`<${Dialog} title="Cancel this operation?" close=${() => setCancelling(false)} busy=${busy}>
-      <p>What was done stays done. The letters that have no result yet stay as they are.</p>
+      <p>Completed items stay as they are. Dead letters without a result do not change.</p>
       <div class="buttons">
         <button type="button" class="danger" disabled=${busy} onClick=${() => act("cancel", "It is cancelled.")}>Cancel operation</button>
         <button type="button" disabled=${busy} onClick=${() => setCancelling(false)}>Let it go on</button>

@@ -1,4 +1,4 @@
-// What was asked for: shown, and edited by who may. An edit waits with the letter until its task is tried again.
+// The payload, which authorized people can edit. An edit is used by the next attempt of its task.
 
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -26,7 +26,7 @@ export function Payload({ letter, done }) {
   useKeys(editable ? [{ key: "p", what: "Edit the payload", act: () => setOpen(true) }] : []);
   return html`<section aria-labelledby="payload">
     <div class="heading">
-      <h2 id="payload">What was asked for</h2>
+      <h2 id="payload">Payload</h2>
       ${editable && html`<button type="button" onClick=${() => setOpen(true)}>Edit</button>`}
     </div>
     ${hidden > 0 &&
@@ -34,7 +34,7 @@ export function Payload({ letter, done }) {
     ${task
       ? html`<${Json} value=${task.original} label="Payload as JSON" />
           ${task.edited &&
-          html`<h3>Edited, for when it is tried again</h3>
+          html`<h3>Edited payload for the next attempt</h3>
             <${Differences} before=${pretty(task.original)} after=${pretty(task.edited)} />`}
           <details><summary>Its message</summary><${Json} value=${letter.payload} label="Message as JSON" /></details>`
       : html`<${Json} value=${letter.payload} label="Payload as JSON" />`}
@@ -91,7 +91,7 @@ function Editor({ letter, payload, close, done }) {
       const said = note.trim().replace(/\s*\n\s*/g, " ");
       // As it was written: JavaScript would make 1 of 1.0.
       await act("PATCH", `${pathOf(letter)}/payload`, `{"payload":${text}${said ? `,"notes":${JSON.stringify(said)}` : ""}}`);
-      done("The payload is edited: it is used when the letter is tried again.");
+      done("The payload was edited. The next attempt uses it.");
     } catch (error) {
       setBusy(false);
       setFailure({ message: error.message, at: placeOfField(text, error.message) });

@@ -13,7 +13,7 @@ export function PurgeDialog({ tenant, close, done }) {
   const [before, setBefore] = useState("");
   const [statuses, setStatuses] = useState(["resolved", "ignored"]);
   const [plan, setPlan] = useState(null); // what the API says it would do, with its ETag, or { error }
-  const [round, setRound] = useState(0); // it is asked again when that has changed
+  const [round, setRound] = useState(0); // a change repeats the request
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState(null);

@@ -1,4 +1,4 @@
-// The offers of one user on one date: how they came about, and what they are.
+// A user's offers of one date, and their computation.
 
 import { html } from "htm/preact";
 import { LIVE_SECONDS, useAnswer } from "../api.js";
@@ -32,7 +32,7 @@ export function Job({ pool, user }) {
       <h2>Who is offered</h2>
       ${job.offers.length
         ? html`<${Rows} offers=${job.offers} />`
-        : html`<p class="quiet">${job.status === "completed" ? "Nobody: there was nobody whom it would have suited." : "Nobody yet."}</p>`}
+        : html`<p class="quiet">${job.status === "completed" ? "No eligible people." : "No offers yet."}</p>`}
     </section>`;
 }
 

@@ -1,4 +1,4 @@
-// Daily offers: each date of each time zone, and how far it has come. The filter stands in the address.
+// Daily offers by date and time zone, with their progress. The filter is in the address.
 
 import { useRef } from "preact/hooks";
 import { html } from "htm/preact";
@@ -34,7 +34,7 @@ export function Offers() {
   const { data, error, busy, again } = useAnswer(["admin/offers", wanted], { every: wanted.cursor ? 0 : LIVE_SECONDS });
   return html`
     <h1>Offers</h1>
-    <p class="lead">Whom people are offered each day, at 9:00 where they are: a line for each date and time zone.</p>
+    <p class="lead">Daily match offers at 9:00 local time, by date and time zone.</p>
     <${Filter} wanted=${wanted} />
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${data
@@ -73,10 +73,10 @@ function Rows({ wanted, data }) {
   useKeys([{ key: "Enter", what: "Open the pool that has the focus", act: null }]);
   if (!data.pools.length) {
     return isNarrowed(wanted) || wanted.cursor
-      ? html`<${Notice} title="Nothing found">No offers are like that. Clear the search, or ask for other days.<//>`
+      ? html`<${Notice} title="No results">No offers match. Clear the search or choose other dates.<//>`
       : html`<${Notice} title="No offers yet"
-          >Programs keep profiles of people by <code>PUT /api/users/{id}/profile</code>. They are offered to one another from
-          the next 9:00 of their time zone on.<//
+          >Programs store profiles with <code>PUT /api/users/{id}/profile</code>. People are offered to each other from
+          the next 9:00 of their time zone.<//
         >`;
   }
   return html`<table class="rows">

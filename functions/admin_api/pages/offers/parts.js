@@ -1,4 +1,4 @@
-// What the pages of offers have in common: how far a pool is, and what a shard is called.
+// Shared parts of the pages of offers: progress of a pool, and names of shards.
 
 import { html } from "htm/preact";
 import { number, Time } from "../times.js";
@@ -8,7 +8,7 @@ export function Progress({ pool }) {
     <span class="quiet"> ${number(pool.completed)}</span>`;
 }
 
-// "3": a range of the pool; "late/TIME/0": who came late; ".../failed": who could not be served with the others of a shard.
+// "3": a range of the pool; "late/TIME/0": late users; ".../failed": quarantined users of a shard.
 export function ShardName({ name }) {
   const words = name.split("/");
   const aside = words.filter((word) => word === "failed").length;

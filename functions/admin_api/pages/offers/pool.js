@@ -1,4 +1,4 @@
-// The offers of one date in one time zone: how far they are, the shards that carry them, and whose failed.
+// Offers of one date in one time zone: their progress, shards and failed users.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -10,12 +10,12 @@ import { go, usePlace } from "../place.js";
 import { lasting, number, Time } from "../times.js";
 
 const SAYS = {
-  running: "It goes on by itself: this page may be closed.",
+  running: "In progress. You can close this page.",
   completed: "Everybody has their offers, which never change.",
-  failed: "Some people have no offers, for theirs failed. Look at why, put that right, then retry the dead letter of the shard.",
+  failed: "The offers of some people failed. Fix the cause, then retry the dead letter of the shard.",
 };
 
-// What a second word of the path shows, and a third one: a pool, or the job of one of its users.
+// Views of the second and third word of the path: a pool, or the job of a user.
 export function OfferPage({ id, words }) {
   return words.length > 2 ? html`<${Job} pool=${id} user=${words[2]} />` : html`<${Pool} id=${id} />`;
 }

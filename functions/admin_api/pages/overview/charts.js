@@ -1,4 +1,4 @@
-// Small charts of the last hour, minute by minute. Each says in words what it shows.
+// Small charts of the last hour by minute, with a text alternative.
 
 import { html } from "htm/preact";
 
@@ -21,7 +21,7 @@ export function Ended({ done, failed, label }) {
   </svg>`;
 }
 
-// A number over time; where nobody looked (null) there is a gap.
+// A number over time; a gap where it was not measured (null).
 export function Line({ values, label }) {
   const most = Math.max(1, ...values.map((value) => value ?? 0));
   const point = (value, minute) => `${minute * STEP + STEP / 2} ${HEIGHT - 1 - (value / most) * (HEIGHT - 3)}`;
@@ -38,7 +38,7 @@ export function Line({ values, label }) {
   </svg>`;
 }
 
-// How much of what there is room for is used; the words beside it say the same.
+// Used share of a limit; the text next to it says the same.
 export function Gauge({ used, of }) {
   const share = of ? Math.min(1, used / of) : 0;
   return html`<svg class=${`gauge ${share >= 1 ? "full" : ""}`} viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">

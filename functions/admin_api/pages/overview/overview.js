@@ -1,4 +1,4 @@
-// The queues of the workers: how full they are, what is done, what failed; and the switch that pauses one.
+// The queues of the workers: depths, outcomes and failures, and pausing.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -15,7 +15,7 @@ import { lasting, number, Time } from "../times.js";
 
 export const workerName = (worker) => worker.replaceAll("_", " ");
 const sum = (values) => values.reduce((total, one) => total + one, 0);
-// What nobody has looked at is unknown, and not nothing.
+// A value that was not measured is unknown, not zero.
 const counted = (value) => (value === null ? "–" : number(value));
 
 export function Overview() {
@@ -26,7 +26,7 @@ export function Overview() {
   useTitle("Overview");
   return html`
     <h1>Overview</h1>
-    <p class="lead">What waits, what is worked on, and what became of the last hour’s work.</p>
+    <p class="lead">Pending and running work items, and the outcomes of the last hour.</p>
     ${maySeeEveryTenant() && tenant && html`<${Whose} whole=${whole} tenant=${tenant} />`}
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${data
@@ -108,7 +108,7 @@ function Queues({ data, tenant, again }) {
         ${data.queues.map((queue) => html`<${Row} key=${queue.worker} queue=${queue} whole=${whole} switches=${switches} tenant=${tenant} again=${again} />`)}
       </tbody>
     </table>
-    ${whole && html`<p class="quiet">Messages are counted by SQS, which guesses: to be received, under way, delayed.</p>`}
+    ${whole && html`<p class="quiet">Estimates by SQS: visible, in flight and delayed messages.</p>`}
   </section>`;
 }
 
@@ -119,7 +119,7 @@ function Row({ queue, whole, switches, tenant, again }) {
   const ended = sum(done) + failed;
   return html`<tr class=${queue.is_paused ? "paused" : ""}>
     <td data-label="Worker"><b>${workerName(queue.worker)}</b>${queue.is_paused && html` <${Status} status="paused" />`}
-      ${queue.in_effect === false && html`<br /><span class="quiet">Lambda is still being told.</span>`}</td>
+      ${queue.in_effect === false && html`<br /><span class="quiet">Not applied by Lambda yet.</span>`}</td>
     <td data-label="Waiting" class="count">${counted(queue.pending)}</td>
     <td data-label="Oldest" class="oldest">${queue.oldest_seconds === null ? html`<span class="quiet">–</span>` : lasting(queue.oldest_seconds)}</td>
     <td data-label="In progress" class="charted"><span class="of-chart">${number(queue.running)}${
@@ -145,7 +145,7 @@ function Messages({ queue }) {
   return html`<span class="of-chart">${number(visible)} <span class="quiet">+ ${number(underWay)} + ${number(delayed)}</span></span>
     <${Line} values=${queue.minutes.depth} label=${depth.length
       ? `Messages in the last hour: ${number(depth.at(-1))} at its end, ${number(Math.max(...depth))} at most`
-      : "Nobody has counted messages in the last hour"} />`;
+      : "No measurement in the last hour"} />`;
 }
 
 function Switch({ queue, again }) {
@@ -163,9 +163,9 @@ function Switch({ queue, again }) {
     html`<${NoteDialog} title=${`${verb} the queue of ${name}`} verb=${verb} label="Why" act=${act} close=${() => setAsked(false)}>
       ${queue.is_paused
         ? html`<p><${Who} value=${queue.paused.by} /> paused it on <${Time} at=${queue.paused.at} />: ${queue.paused.reason}</p>
-            <p class="quiet">It is read again, with what has gathered since.</p>`
-        : html`<p>Nothing of it is begun until somebody resumes it, for any tenant. What waits loses no attempt; what is under way ends.</p>
-            <p class="quiet">People of every tenant read this on every page; by whom, only those who may see all tenants. Name no tenant.</p>`}
+            <p class="quiet">It continues with the messages that have arrived since.</p>`
+        : html`<p>No work item starts until someone resumes the queue, for any tenant. Pending work items lose no attempt; running ones end.</p>
+            <p class="quiet">People of every tenant see this on every page; only people with all tenants see the author. Name no tenant.</p>`}
     <//>`}`;
 }
 

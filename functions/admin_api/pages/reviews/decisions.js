@@ -1,5 +1,5 @@
-// What people decide about documents on several pages: that two belong together after all, that one does not, that a
-// difference may be.
+// Decisions about documents on several pages: confirm, reject, merge, split,
+// accept or dispute a variance.
 
 import { useEffect, useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -9,7 +9,7 @@ import { titleOf } from "../documents/papers.js";
 
 const CHANGED = [404, 409, 412];
 
-// Decides; where that is refused because the thing has changed, what is shown behind the dialog is asked for again.
+// Sends a decision. If it is refused because of a change, the data behind the dialog is requested again.
 export async function anew(again, decide, note = () => {}) {
   try {
     await decide();
@@ -22,7 +22,7 @@ export async function anew(again, decide, note = () => {}) {
   }
 }
 
-// Which decisions are superseded: those that are known of, and, once a refusal has told of it, that of somebody else.
+// Superseded decisions: known ones and, after a refusal, the one of someone else.
 export function useSuperseded(known = []) {
   const [ids, setIds] = useState(known);
   const [before] = useState(known.length);
@@ -37,13 +37,13 @@ export function useSuperseded(known = []) {
 
 export const allTheSame = (verb, { isNew }) => (isNew ? `${verb} all the same` : verb);
 
-let said = null; // what was decided last, for the page that is shown next: { sentence, href }
+let said = null; // last decision, for the next page: { sentence, href }
 
 export function sayNext(sentence, href) {
   said = { sentence, href };
 }
 
-// What was decided on the page before, and the way to decide otherwise.
+// The decision made on the previous page, with a link to change it.
 export function Told() {
   const [last] = useState(() => said);
   useEffect(() => {
@@ -89,7 +89,7 @@ export function SplitDialog({ paper, done, close, again }) {
   <//>`;
 }
 
-// A difference of a cluster may be, or may not.
+// Accept or dispute a variance of a cluster.
 export function DifferenceDialog({ cluster, variance, word, done, close, again }) {
   const accepts = word === "accept";
   const { document, code, line, expected, actual } = variance;
@@ -104,6 +104,6 @@ export function DifferenceDialog({ cluster, variance, word, done, close, again }
   return html`<${NoteDialog} title=${accepts ? "This difference may be" : "This difference may not be"}
     verb=${allTheSame(accepts ? "Accept" : "Dispute", superseded)} label="Why" needed=${false} act=${send} close=${close}>
     <p>${variance.sentence}</p>
-    <p class="quiet">${accepts ? "Nobody has to look at it any more." : "It stays open, whatever is tolerated."} Your name is kept with it.</p>
+    <p class="quiet">${accepts ? "It needs no further action." : "It stays open, whatever the tolerances are."} Your name is stored with it.</p>
   <//>`;
 }

@@ -1,4 +1,4 @@
-// One document in doubt beside what it may belong to: evidence, and a person's word, by keyboard alone if wanted.
+// One ambiguous document next to its candidates: evidence and decisions, also by keyboard.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -47,7 +47,7 @@ export function Review({ id }) {
     return html`${way}<h1>Review</h1>
       ${error?.status === 404
         ? html`<${Notice} title="This document was never in doubt"
-            >Or it is gone, or belongs to a tenant that you do not see.<//
+            >It does not exist, or belongs to a tenant that you cannot see.<//
           >`
         : error
           ? html`<${Failure} error=${error} again=${again} />`
@@ -149,7 +149,7 @@ function CandidateCard({ candidate, number, review, span, isChosen, choose, begi
   </article>`;
 }
 
-// The last word about the document and another one; none where nobody has decided.
+// Last decision about the document and another one; empty without one.
 const lastWord = (review, other) => review.decisions.findLast((one) => one.documents.includes(other)) ?? null;
 
 function DecideDialog({ asked, review, done, close, again }) {
@@ -169,8 +169,8 @@ function DecideDialog({ asked, review, done, close, again }) {
   return html`<${NoteDialog} title=${act === "confirm" ? "They belong together" : "They do not belong together"}
     verb=${allTheSame(verb, superseded)} label="Why" needed=${false} act=${send} close=${close}>
     <p>${titleOf(review.document)} ${act === "confirm" ? "belongs to" : "does not belong to"} ${names}.</p>
-    ${before.map((one) => html`<p class="quiet">It takes the place of what <${Who} value=${one.by} /> ${one.verdict} on <${Time} at=${one.at} />.</p>`)}
-    <p class="quiet">It holds until somebody decides otherwise, whatever comes in. Your name is kept with it.</p>
+    ${before.map((one) => html`<p class="quiet">Replaces: <${Who} value=${one.by} /> ${one.verdict} this on <${Time} at=${one.at} />.</p>`)}
+    <p class="quiet">It is permanent until someone decides otherwise. Your name is stored with it.</p>
   <//>`;
 }
 

@@ -1,4 +1,4 @@
-// Documents in doubt: what matching leaves to people, those that have waited longest first.
+// Review queue: ambiguous matches, oldest first.
 
 import { html } from "htm/preact";
 import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
@@ -28,7 +28,7 @@ export function queueOf(place) {
 
 export const percent = (chance) => `${Math.round(chance * 100)} %`;
 
-// The way back to the queue that a document was opened from; what is usual stays unsaid.
+// Link back to the queue, without defaults.
 export const hrefOfQueue = ({ state, ...others }, path = "reviews") =>
   go.href(path, { ...others, state: state === "open" ? "" : state });
 
@@ -38,7 +38,7 @@ export function Reviews() {
   const { data, error, busy, again } = useAnswer(["admin/reviews", wanted], { every: wanted.cursor ? 0 : LIVE_SECONDS });
   return html`
     <h1>Review</h1>
-    <p class="lead">Documents of which matching is not sure what they belong to. A person’s word holds for good.</p>
+    <p class="lead">Documents with ambiguous matches. A reviewer’s decision is permanent.</p>
     <${Told} />
     <${Filter} wanted=${wanted} />
     ${error && html`<${Failure} error=${error} again=${again} />`}
@@ -109,7 +109,7 @@ function Nothing({ wanted }) {
   }
   if (wanted.state === "open") {
     return html`<${Notice} title="Nothing is in doubt"
-      >Matching was sure of every document, or people have decided. What it finds next comes here by itself.<//
+      >All matches are certain or decided. New ambiguous matches appear here automatically.<//
     >`;
   }
   return html`<${Notice} title="There are none">Nothing that was in doubt is ${STATES[wanted.state]}.<//>`;

@@ -1,4 +1,4 @@
-// One task: what was asked for, what came of it, and each try.
+// One task: its payload, result and attempts.
 
 import { useState } from "preact/hooks";
 import { html } from "htm/preact";
@@ -38,7 +38,7 @@ export function Task({ id }) {
       <h2 id="tries">Tries</h2>
       ${task.timeline.length
         ? html`<ol class="timeline">${task.timeline.map((one) => html`<${Try} one=${one} />`)}</ol>`
-        : html`<p class="quiet">${task.attempts ? "The first is under way." : UNDER_WAY.includes(task.status) ? "None has begun yet." : "None was begun."}</p>`}
+        : html`<p class="quiet">${task.attempts ? "The first attempt is in progress." : UNDER_WAY.includes(task.status) ? "No attempt yet." : "No attempt was made."}</p>`}
     </section>`;
 }
 
@@ -63,7 +63,7 @@ function Facts({ task }) {
   return html`<${FactList} facts=${facts} />`;
 }
 
-// A button that cancels a task, after it was asked whether it is to.
+// A button that cancels a task after a confirmation.
 export function Cancel({ task, done, small = false }) {
   const [asked, setAsked] = useState(false);
   const [state, setState] = useState({ busy: false, error: null });
@@ -79,13 +79,13 @@ export function Cancel({ task, done, small = false }) {
     } catch (error) {
       setState({ busy: false, error });
     }
-    done(); // what it was refused for is to be seen behind the dialog
+    done(); // the reason of a refusal is visible behind the dialog
   };
   return html`<button type="button" class=${small ? "small" : ""} aria-label=${`Cancel ${task.task_type} ${task.job_id}`}
       onClick=${() => setAsked(true)}>Cancel</button>
     ${asked &&
     html`<${Dialog} title="Cancel this task?" close=${close} busy=${state.busy}>
-      <p>${task.task_type}, handed in <${Time} at=${task.created_at} />. It is not begun any more; a try under way changes nothing.</p>
+      <p>${task.task_type}, submitted <${Time} at=${task.created_at} />. It will not start again; a running attempt changes nothing.</p>
       ${state.error && html`<p class="failure" role="alert">${state.error.message}</p>`}
       <div class="buttons">
         <button class="main" type="button" disabled=${state.busy || state.error?.status === 409} onClick=${cancel}>Cancel it</button>
@@ -100,6 +100,6 @@ function Try({ one }) {
     <p><b>Try ${one.number}: ${one.outcome}</b>${one.revision > 1 && html` <span class="quiet">of revision ${one.revision}</span>`}
       <span class="quiet"> <${Time} at=${one.ended_at} />, after ${seconds.toFixed(seconds < 10 ? 1 : 0)} s</span></p>
     ${one.error && html`<p class="error">${one.error}</p>`}
-    ${one.next_attempt_at && html`<p class="quiet">The next try was to come at <${Time} at=${one.next_attempt_at} /></p>`}
+    ${one.next_attempt_at && html`<p class="quiet">Next attempt scheduled at <${Time} at=${one.next_attempt_at} /></p>`}
   </li>`;
 }

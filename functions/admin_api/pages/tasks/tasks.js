@@ -1,4 +1,4 @@
-// Tasks that programs handed in: what is under way and what came of the others. The filter stands in the address.
+// Tasks submitted by programs. The filter is in the address.
 
 import { html } from "htm/preact";
 import { ask, LIVE_SECONDS, useAnswer } from "../api.js";
@@ -35,7 +35,7 @@ export function Tasks() {
   );
   return html`
     <h1>Tasks</h1>
-    <p class="lead">Work that programs handed in. You see your own; an admin sees everybody’s.</p>
+    <p class="lead">Work submitted by programs. You see your own tasks; admins see all.</p>
     <${Filter} wanted=${wanted} />
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${data

@@ -1,1 +1,1 @@
-"""What two or more workers of Counterfoil need."""
+"""Counterfoil's shared layer: modules used by several workers."""

@@ -1,13 +1,13 @@
-"""The audit trail: who changed what, when, as a chain of hashes, one for each tenant.
+"""Audit trail: a hash chain per tenant of who changed what and when.
 
-Each entry is numbered and holds the SHA-256 of the entry before it and of itself: `hash = sha256(previous_hash ||
-canonical JSON of all else)`. An entry that was changed, taken out, put in or moved breaks the chain at its place; the
-head of the chain, which the database keeps, shows whether the newest ones are missing. Who could write all of it anew
-can be found out only with a copy of the head from before.
+Each entry is numbered, and contains the SHA-256 of the previous entry and of itself: `hash = sha256(previous_hash ||
+canonical JSON of all other fields)`. An entry that was changed, removed, inserted or moved breaks the chain. The chain
+head, which the database stores separately, shows if the newest entries are missing. A rewrite of the whole chain can
+only be detected with an earlier copy of the head.
 
-It holds ids and hashes, no text of anybody's; hashes of what could be guessed are keyed (`keyed`). A chain whose tenant
-is None is about what is nobody's; its functions run in a transaction of the delivery role, all others in one of
-`Database.tenant`.
+It contains ids and hashes, and no text from users. Hashes of guessable values are keyed (`keyed`). The chain with
+tenant None is for unassigned objects. Its functions run in a transaction of the delivery role, all others in a
+transaction of `Database.tenant`.
 """
 
 import hashlib
@@ -26,24 +26,24 @@ from counterfoil.db import Connection
 
 @dataclass(frozen=True)
 class Operation:
-    """What somebody does."""
+    """An action to record."""
 
     actor: str
     action: str
     targets: Sequence[str]
-    """Ids of what it is done to."""
+    """Ids of the changed objects."""
     at: datetime
     note: str | None = None
-    """Its words are not kept here, but their hash."""
+    """Only its hash is stored here."""
     version_before: int | None = None
     version_after: int | None = None
     detail: Mapping[str, Any] | None = None
-    """Ids, hashes and short words of ours; JSON, without fractions, which PostgreSQL writes in another way."""
+    """Ids, hashes and short constants; JSON without fractions, which PostgreSQL formats differently."""
 
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """An operation as the trail has it."""
+    """A recorded action."""
 
     number: int
     recorded_at: datetime
@@ -55,11 +55,11 @@ class AuditEntry:
     note_hash: bytes | None
     detail: Mapping[str, Any]
     previous_hash: bytes | None
-    """None: it is the first one."""
+    """None for the first entry."""
     hash: bytes
 
     def rightful_hash(self, tenant_id: UUID | None) -> bytes:
-        """What `hash` must be, if the entry says what it said when it was written."""
+        """Return the expected `hash` of the stored content."""
         said = {
             "tenant_id": None if tenant_id is None else str(tenant_id),
             "number": self.number,
@@ -76,7 +76,7 @@ class AuditEntry:
         return hashlib.sha256((self.previous_hash or b"") + canonical.encode()).digest()
 
 
-# A statement of its own: what was recorded while it waited is seen by the next one.
+# A separate statement, so that the next one sees entries recorded while it waited.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('audit/' || coalesce(%s::uuid::text, '-'), 0))"
 _HEAD = "SELECT number, hash FROM audit_head WHERE tenant_id {}"
 _COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
@@ -89,10 +89,10 @@ VALUES (%(tenant_id)s, {", ".join(f"%({name})s" for name in AuditEntry.__datacla
 def record(connection: Connection, tenant_id: UUID | None, operation: Operation) -> int:
     """Add an entry in the caller's transaction, and return its number.
 
-    Whoever records for the same tenant waits until this transaction has ended: record last, so that it is not long.
+    Other writers for the same tenant wait until this transaction ends, so call it last.
 
     Raises:
-        ConflictError: another one took too long.
+        ConflictError: another writer took too long.
     """
     connection.execute(_LOCK, [tenant_id])
     number, previous = head(connection, tenant_id) or (0, None)
@@ -140,9 +140,10 @@ _SALT_OF_NOBODY = "SELECT salt FROM audit_salt_of_nobody"
 
 
 def keyed(connection: Connection, tenant_id: UUID | None, said: bytes) -> bytes:
-    """The HMAC-SHA-256 of something, by the tenant's secret; of what is nobody's, by one that the database has for it.
+    """Return the HMAC-SHA-256 of a value by the tenant's secret.
 
-    The trail can outlive its tenant, and the secret does not: then nobody finds out by guessing what was hashed.
+    For unassigned objects, the database has a secret. The trail can outlive its tenant, but the secret does not. Then
+    the value cannot be found by guessing.
     """
     asked = connection.execute(_SALT_OF_NOBODY) if tenant_id is None else connection.execute(_SALT, [tenant_id])
     ((salt,),) = asked.fetchall()
@@ -157,9 +158,9 @@ def page(
     before: int | None = None,
     target: str | None = None,
 ) -> list[AuditEntry]:
-    """At most `limit` entries, the newest first; those before the number `before`, and those of one `target`.
+    """Return at most `limit` entries, newest first, optionally before a number, and of one `target`.
 
-    Entries of a target are looked for one after the other: people write the trail, and it is no longer for that.
+    Entries of a target are found by a scan, because people's actions are few.
     """
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_of(tenant_id)}"  # noqa: S608  # names alone
@@ -171,10 +172,10 @@ def page(
 
 
 def head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
-    """Number and hash of the entry that was written last, whether it is there or not."""
+    """Return number and hash of the last entry written, even if the entry is missing."""
     return connection.execute(_HEAD.format(_of(tenant_id)).encode(), {"tenant": tenant_id}).fetchone()
 
 
 def _of(tenant_id: UUID | None) -> str:
-    """A condition that an index can be read by."""
+    """Return a condition that permits the use of an index."""
     return "IS NULL" if tenant_id is None else "= %(tenant)s"

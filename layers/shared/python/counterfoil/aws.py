@@ -1,6 +1,7 @@
-"""AWS clients, made at first use, the mapping of botocore's errors, and secrets from AWS Secrets Manager.
+"""AWS clients, the mapping of botocore's errors, and secrets from AWS Secrets Manager.
 
-A secret comes from the environment, or from one secret of Secrets Manager that holds all of them as JSON.
+Clients are created on first use. A secret comes from the environment, or from one secret of Secrets Manager with all of
+them as JSON.
 """
 
 import json
@@ -28,7 +29,7 @@ _CURABLE = (
     botocore.ChecksumError,
     botocore.FlexibleChecksumError,
     botocore.CapacityNotAvailableError,
-    # The function's credentials are nothing that its work could be wrong about.
+    # Missing credentials are not caused by the work item.
     botocore.NoCredentialsError,
     botocore.CredentialRetrievalError,
     botocore.MetadataRetrievalError,
@@ -36,7 +37,7 @@ _CURABLE = (
 )
 _CURABLE_STATUS = {408, 425, 429}
 _CURABLE_CODES = {
-    # Too much at once, besides every code that speaks of throttling.
+    # Too many requests, in addition to all codes that contain "Throttl".
     "TooManyRequestsException",
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
@@ -47,19 +48,19 @@ _CURABLE_CODES = {
     "OverLimit",
     "PriorRequestNotComplete",
     "TransactionInProgressException",
-    # The service's own failures, where an answer inside a batch or a stream has no status.
+    # Failures of the service in a batch or a stream, which have no status.
     "InternalError",
     "InternalFailure",
     "InternalServerError",
     "InternalServerException",
     "ServiceUnavailable",
     "ServiceUnavailableException",
-    # Too late, though with a status of 400 or 403.
+    # Timeouts with a status of 400 or 403.
     "RequestTimeout",
     "RequestTimeoutException",
     "RequestTimeTooSkewed",
     "RequestExpired",
-    # A token that the next try has renewed.
+    # Expired tokens, which the next attempt renews.
     "ExpiredToken",
     "ExpiredTokenException",
     "TokenRefreshRequired",
@@ -68,11 +69,11 @@ _CURABLE_CODES = {
 
 @cache
 def client(service: str) -> Any:
-    """The process's client for an AWS service, with short time-outs and botocore's standard retries.
+    """Return the process's client for an AWS service, with short timeouts and standard retries.
 
-    SQS answers in milliseconds, and whoever waits for it holds up a batch: its calls give up soon. Those to Lambda are
-    the watchdog's, which comes again in a minute. A language model takes its time, and who asks one has tries and a
-    bound of his own. The recognition of a page takes seconds, and botocore's tries.
+    SQS answers in milliseconds, and a waiting call blocks a batch, so its calls time out quickly. Lambda is called by
+    the watchdog, which runs again in a minute. Calls to language models are slow, and their callers have their own
+    retries and limits. OCR of a page takes seconds, with botocore's retries.
     """
     once = service in {"bedrock-runtime", "lambda"}
     make: Any = boto3.client
@@ -82,18 +83,18 @@ def client(service: str) -> Any:
             connect_timeout=3,
             read_timeout={"lambda": 4, "sqs": 5, "bedrock-runtime": 120, "textract": 30}.get(service, 20),
             retries={"mode": "standard", "total_max_attempts": 1 if once else 3},
-            # Forms for uploads would else be signed in a way that most regions refuse.
+            # otherwise upload forms are signed in a way that most regions reject
             signature_version="s3v4" if service == "s3" else None,
         ),
     )
 
 
 def mapped(error: Exception) -> CounterfoilError:
-    """The error of our tree for whatever a call to AWS raised.
+    """Translate any error of an AWS call into an error of this project.
 
-    Only names that AWS chose are told, never what a call was about. Beside its own tree, botocore lets through what it
-    stumbles over in an answer that is none of the service's (a ValueError, a TypeError, a redirect without end), and
-    what urllib3 raises when the encryption of a connection breaks while a file is read.
+    The message contains only names chosen by AWS, and never the content of a call. Besides its own errors, botocore
+    raises others for responses that are not from the service (a ValueError, a TypeError, an endless redirect). urllib3
+    raises its errors when the TLS connection breaks while a file is read.
     """
     if isinstance(error, botocore.ClientError):
         code = str(error.response.get("Error", {}).get("Code", "unknown"))
@@ -109,11 +110,11 @@ def mapped(error: Exception) -> CounterfoilError:
 
 @contextmanager
 def errors_mapped() -> Iterator[None]:
-    """Around a call to AWS and nothing else: raise our errors in the place of foreign ones.
+    """Translate foreign errors around a call to AWS, and nothing else.
 
     Raises:
-        ServiceUnavailableError: throttled, timed out, no connection, or failed on the service's side.
-        RejectedRequestError: refused for good.
+        ServiceUnavailableError: throttled, timed out, no connection, or failed in the service.
+        RejectedRequestError: permanently rejected.
     """
     try:
         yield
@@ -126,14 +127,14 @@ def errors_mapped() -> Iterator[None]:
 Name = Literal["EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"]
 
 REMEMBERED_SECONDS = 300.0
-"""How long what was read is relied on: a person fills a secret, or changes it, while processes are running."""
+"""Cache TTL. A secret may be set or changed while processes are running."""
 
 logger = Logger()
 
 
 @dataclass(frozen=True)
 class _Read:
-    """What a secret held, and when."""
+    """Values of a secret, with the time of reading."""
 
     values: Mapping[str, SecretStr]
     at: float
@@ -144,15 +145,15 @@ _reading = Lock()
 
 
 def secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
-    """A secret by its name; None where neither the environment nor SECRETS_ARN has it.
+    """Return a secret by name; None if neither the environment nor SECRETS_ARN has it.
 
-    A value is remembered for REMEMBERED_SECONDS by `clock` (seconds, going on while a process is frozen), one that is
-    missing or empty not at all. A value that was read before is good while Secrets Manager does not answer.
+    A value is cached for REMEMBERED_SECONDS by `clock` (seconds, which continue while a process is frozen). A missing
+    or empty value is not cached. A previous value is used while Secrets Manager is unavailable.
 
     Raises:
-        InvalidSettingsError: SECRETS_ARN leads to something that is not a JSON object of texts.
-        ServiceUnavailableError: Secrets Manager did not answer.
-        RejectedRequestError: it refused: no such secret, or no right to read it.
+        InvalidSettingsError: the secret of SECRETS_ARN is not a JSON object of strings.
+        ServiceUnavailableError: Secrets Manager is unavailable.
+        RejectedRequestError: permanently rejected, because the secret is missing or not readable.
     """
     given: SecretStr | None = getattr(settings, name.lower())
     if given is not None or settings.secrets_arn is None:
@@ -171,7 +172,7 @@ def _fetch(arn: str, name: Name, known: _Read | None) -> Mapping[str, SecretStr]
     except ServiceUnavailableError as error:
         if known is None or name not in known.values:
             raise
-        logger.warning("A secret cannot be read again: what it held before is used", error=str(error))
+        logger.warning("A secret cannot be read. Its previous value is used", error=str(error))
         return known.values
     try:
         found = json.loads(answer.get("SecretString") or "")

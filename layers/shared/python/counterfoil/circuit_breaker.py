@@ -9,7 +9,7 @@
                                       it got an answer
 
 The state is a row of table `breaker`. Its generation grows with each of these steps, and a call that began in an
-earlier generation changes nothing when it ends. No transaction is held while the call runs.
+earlier generation changes nothing when it ends. No transaction is open during the call.
 """
 
 import random
@@ -32,31 +32,31 @@ from counterfoil.errors import (
 from counterfoil.settings import Settings
 
 DESTINATION = "destination:"
-"""How the names of breakers begin that stand before what one tenant alone uses."""
+"""Name prefix of breakers for services that only one tenant uses."""
 KNOWN_FOR = timedelta(seconds=1)
-"""How long a process relies on what it read: a call in a row of quick ones costs no statement."""
+"""Cache TTL, so that a series of quick calls needs no further statement."""
 LONGEST_OPEN_SECONDS = 600.0
-"""Bound of the doubling."""
+"""Limit of the exponential growth."""
 LONGEST_RETRY_AFTER_SECONDS = 3600.0
-"""A service that asks for a longer pause is asked again after this one: one header, of any proxy on the way, stops
-nobody for a day."""
+"""Maximum pause requested by a service, so that a single header, possibly from a proxy, cannot block calls for a day.
+"""
 SPREAD = 0.5
-"""Refused work comes back over this part of `open_seconds`, not all of it in one second."""
+"""Deferred work items are spread over this share of `open_seconds`."""
 
 logger = Logger()
 
 _READ = "SELECT generation, failures, openings, opened_at, open_until, probing FROM breaker WHERE name = %(name)s"
 
-# The place of the one probe. `open_until` is its expiry as well, so that a prober that dies makes room for another; of
-# two processes the later one finds it in the future when it gets the row.
+# The single probe. `open_until` is also its expiry, so that another process can replace a crashed prober. Of two
+# processes, the later one finds it in the future when it gets the row lock.
 _PROBE = """
 UPDATE breaker SET generation = generation + 1, open_until = %(until)s, probing = true
 WHERE name = %(name)s AND open_until <= %(now)s
 RETURNING generation, failures, openings, opened_at, open_until, probing
 """
 
-# The steps at the end of a call. Each returns whether the breaker is open after it, and no row where it is not to be
-# taken since the call is of an earlier generation.
+# Transitions at the end of a call. Each returns whether the breaker is open afterwards, and no row if the call is from
+# an earlier generation.
 _REGISTER = "INSERT INTO breaker (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING"
 
 _COUNT = """
@@ -67,7 +67,7 @@ UPDATE breaker SET failures = failures + 1,
 WHERE name = %(name)s AND generation = %(generation)s RETURNING opened_at IS NOT NULL
 """
 
-# Writes nothing, not even a transaction id, where there is nothing to forget.
+# Writes nothing, not even a transaction id, if there are no failures to reset.
 _FORGET = """
 UPDATE breaker SET failures = 0
 WHERE name = %(name)s AND generation = %(generation)s AND failures > 0 RETURNING false
@@ -95,34 +95,37 @@ class Outage:
     """A breaker that is not closed."""
 
     since: datetime
-    """When it opened; failed probes do not change that."""
+    """Time of opening; unchanged by failed probes."""
     until: datetime
-    """No call before; after, one call may try."""
+    """No calls before this time; afterwards, one call may probe."""
 
 
 @dataclass(frozen=True)
 class _State:
-    """A row, and when it was read. A call remembers the state that let it through."""
+    """A row with its time of reading. A call keeps the state that permitted it."""
 
     read_at: datetime
     generation: int = 0
     failures: int = 0
-    """In a row, while closed."""
+    """Consecutive failures while closed."""
     openings: int = 0
-    """In a row, without an answer between; 0 while closed."""
+    """Consecutive openings without a response; 0 while closed."""
     opened_at: datetime | None = None
     open_until: datetime | None = None
     probing: bool = False
 
 
 def open_for(openings: int, open_seconds: float, retry_after: float | None) -> timedelta:
-    """How long a breaker opens for the n-th time in a row, from 1: base x 2^(n-1) up to ten minutes, or Retry-After."""
+    """Return the duration of the n-th consecutive opening, from 1.
+
+    It is base * 2^(n-1) up to ten minutes, or Retry-After.
+    """
     own = min(open_seconds * 2 ** min(openings - 1, 30), max(open_seconds, LONGEST_OPEN_SECONDS))
     return timedelta(seconds=max(own, min(LONGEST_RETRY_AFTER_SECONDS, retry_after or 0.0)))
 
 
 class Breakers:
-    """The circuit breakers of all services, each known by a name such as `llm:anthropic` or `webhook:example.com`."""
+    """Circuit breakers of all services, by names such as `llm:anthropic` or `webhook:example.com`."""
 
     def __init__(
         self,
@@ -160,11 +163,12 @@ class Breakers:
 
     @contextmanager
     def guard(self, name: str) -> Iterator[None]:
-        """Put one call to the service behind its breaker.
+        """Guard one call to the service with its breaker.
 
-        ServiceUnavailableError counts as a failure; a return, a refusal and an invalid answer show that the service is
-        there. Any other exception (the try was cancelled, the claim is stale) says nothing about it. While the database
-        is away every call goes through and none is counted: a breaker that cannot be read is no reason for an outage.
+        ServiceUnavailableError counts as a failure. A return, a rejection and an invalid answer show that the service
+        is available. Any other exception (the attempt was canceled, the claim is stale) changes nothing. While the
+        database is unavailable, all calls are permitted and none is counted, so that an unreadable breaker does not
+        cause an outage.
 
         Raises:
             BreakerOpenError: the call must not be made before `until`.
@@ -184,7 +188,7 @@ class Breakers:
         self._answered(name, state)
 
     def outages(self) -> dict[str, Outage]:
-        """Every breaker that is not closed, as it is now.
+        """Return all breakers that are not closed.
 
         Raises:
             DatabaseUnavailableError: they could not be read.
@@ -196,7 +200,7 @@ class Breakers:
     # -- before the call ----------------------------------------------------------------------------------------------
 
     def _enter(self, name: str) -> _State | None:
-        """The state that lets a call through; None where none could be read."""
+        """Return the state that permits a call; None if it could not be read."""
         now = self._clock()
         state = self._remembered(name, now)
         if state is None or _half_open(state, now):
@@ -223,7 +227,7 @@ class Breakers:
         return state if state is not None and timedelta() <= now - state.read_at < KNOWN_FOR else None
 
     def _read(self, name: str, now: datetime) -> tuple[_State, bool]:
-        """The state, and whether the caller is the one whose call tries a half-open breaker."""
+        """Return the state, and whether the caller's call is the probe of a half-open breaker."""
         with self._database.delivery() as connection:
             state = _fetch(connection, _READ, {"name": name}, now) or _State(now)
             if not _half_open(state, now):
@@ -264,9 +268,10 @@ class Breakers:
             self._write(name, state, _GIVE_PROBE_BACK, now=self._clock())
 
     def _write(self, name: str, state: _State, *statements: str, **values: Any) -> bool | None:
-        """Take a step: whether the breaker is open after it, None where it was not to be taken or could not be.
+        """Apply a transition. Return whether the breaker is open; None if the transition was not applied.
 
-        A database that is away loses the step, not the call: an unanswered probe expires, a count starts later.
+        If the database is unavailable, only the transition is lost: an unfinished probe expires, and a count starts
+        later.
         """
         parameters = {"name": name, "generation": state.generation} | values
         try:

@@ -1,8 +1,8 @@
-"""Calls to addresses that tenants choose: to public hosts over https, and nowhere inside.
+"""Calls to addresses that tenants choose: to public hosts over HTTPS, never to internal ones.
 
-A name is resolved once. The call connects to one of the addresses found, after it was checked, and never resolves the
-name again: a name server that answers differently the second time is not asked. Host, SNI and certificate are those of
-the name. No redirect is followed, and no proxy is used.
+A name is resolved once. The call connects to one of the checked addresses and never resolves the name again, so a name
+server cannot return another address for the call. Host, SNI and certificate are those of the name. Redirects are not
+followed, and proxies are not used.
 """
 
 import socket
@@ -18,27 +18,29 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 10.0
 TOTAL_SECONDS = 20.0
 PORTS = frozenset({443, 8443})
-"""What may be called without being allowed by name."""
+"""Ports that need no allowlist entry."""
 
 Network = IPv4Network | IPv6Network
 
 _UNICAST = ip_network("2000::/3")
-"""All of IPv6 that is global today: what maps or translates to IPv4 is outside of it but for what is listed below."""
+"""All global IPv6 addresses of today. Forms that map or translate to IPv4 are outside, except for those listed below.
+"""
 _SPECIAL: tuple[Network, ...] = tuple(
     map(
         ip_network,
         (
-            "192.0.0.0/24",  # IETF protocol assignments; a metadata service of one cloud is here
-            "192.88.99.0/24",  # relays from 6to4, deprecated
-            "168.63.129.16/32",  # another cloud's host, from within
+            "192.0.0.0/24",  # IETF protocol assignments, including the metadata service of one cloud
+            "192.88.99.0/24",  # 6to4 relays, deprecated
+            "168.63.129.16/32",  # internal host of another cloud
             "2001::/23",  # IETF protocol assignments: Teredo, ORCHID, benchmarking
             "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4: an IPv4 address within
+            "2002::/16",  # 6to4, which contains an IPv4 address
             "3fff::/20",  # documentation
         ),
     )
 )
-"""Of IANA's special-purpose registries, what `is_global` lets through in some version of Python; and a cloud's own."""
+"""Ranges of IANA's special-purpose registries that `is_global` permits in some Python versions, and those of a cloud.
+"""
 
 LONGEST_URL = 2048
 _NO_HTTPS = "The address must begin with https:// and name a host"
@@ -47,10 +49,10 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one that anybody on the internet can be reached at.
+    """Return whether an IP address is public.
 
-    Private, shared, loopback, link-local (metadata services), multicast, reserved and documentation addresses are not,
-    nor is any IPv6 form with an IPv4 address inside: mapped, compatible, NAT64, 6to4, Teredo.
+    Private, shared, loopback, link-local (metadata services), multicast, reserved and documentation addresses are not.
+    Neither are IPv6 forms with an IPv4 address inside: mapped, compatible, NAT64, 6to4, Teredo.
     """
     ip = ip_address(address)
     if ip.version == 6 and ip not in _UNICAST:
@@ -59,10 +61,10 @@ def is_public(address: str) -> bool:
 
 
 def resolved(host: str, port: int) -> list[str]:
-    """The addresses of a name, those of IPv4 first.
+    """Return the addresses of a name, IPv4 first.
 
     Raises:
-        ServiceUnavailableError: it has none now.
+        ServiceUnavailableError: the name has no address at the moment.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -74,35 +76,35 @@ def resolved(host: str, port: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was answered to a call."""
+    """Response to a call."""
 
     status: int
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """By lower-case name."""
     body: bytes
     is_cut: bool = False
-    """Whether the body is a beginning only, or could not be read."""
+    """Whether the body is truncated or could not be read."""
 
 
 class Egress:
-    """The way out."""
+    """Client for outbound calls."""
 
     def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolved) -> None:
-        """`allowlist`: `host:port`, or networks (`10.1.0.0/16`), that may be called besides, over http too."""
+        """`allowlist` contains `host:port` or networks (`10.1.0.0/16`). They may also be called over HTTP."""
         self._places = {entry.lower() for entry in allowlist if "/" not in entry}
         self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
         self._resolve = resolve
 
     def public(self) -> "Egress":
-        """Return the same way out without its allowlist."""
+        """Return the same client without its allowlist."""
         return Egress((), self._resolve)
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str], *, seconds: float = TOTAL_SECONDS) -> int:
-        """Send `content` and return the status, which is 2xx. The body of the answer is not read.
+        """Send `content` and return the status, which is 2xx. The response body is not read.
 
         Raises:
-            RejectedRequestError: the address may not be called, or the call was refused (3xx and 4xx).
-            ServiceUnavailableError: no answer within `seconds`, or a transient status.
+            RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).
+            ServiceUnavailableError: no response within `seconds`, or a transient status.
         """
         return self.call("POST", url, content, headers, seconds=seconds, longest_body=None).status
 
@@ -116,14 +118,14 @@ class Egress:
         seconds: float = TOTAL_SECONDS,
         longest_body: int | None,
     ) -> Answer:
-        """Make one call and return its answer, which is 2xx.
+        """Make one call and return its response, which is 2xx.
 
-        Its body is left unread where `longest_body` is None, and cut after so many bytes: what the call was made for
-        has happened, however much is said about it.
+        The body is not read if `longest_body` is None, and otherwise truncated to this number of bytes, because the
+        call has had its effect.
 
         Raises:
-            RejectedRequestError: the address may not be called, or the call was refused (3xx and 4xx).
-            ServiceUnavailableError: no answer within `seconds`, or a transient status.
+            RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).
+            ServiceUnavailableError: no response within `seconds`, or a transient status.
         """
         response = http.send(
             method,
@@ -140,12 +142,12 @@ class Egress:
         return Answer(response.status_code, dict(response.headers), response.content, http.is_cut(response))
 
     def address(self, scheme: str, host: str, port: int) -> str:
-        """The one IP address to connect to.
+        """Return the IP address to connect to.
 
         Raises:
-            RejectedRequestError: it may not be called. The sentence names no address: whoever chose the name may not
-                learn where it leads inside.
-            ServiceUnavailableError: the name cannot be resolved now.
+            RejectedRequestError: the address is not permitted. The message contains no IP address, so that callers
+                cannot explore the internal network.
+            ServiceUnavailableError: the name cannot be resolved at the moment.
         """
         if scheme not in http.PORTS or not host:
             raise RejectedRequestError(_NO_HTTPS)
@@ -162,12 +164,15 @@ class Egress:
         raise RejectedRequestError(_not_public(host))
 
     def objection(self, url: str) -> str | None:
-        """Why a URL can never be called, as far as it shows before its name is resolved; None where it may be."""
+        """Return the reason why a URL can never be called; None if permitted so far.
+
+        Does not resolve the name.
+        """
         try:
             parts = urlsplit(url)
             host, port = (parts.hostname or "").lower(), parts.port or http.PORTS.get(parts.scheme, 0)
         except ValueError:
-            return "It is no address"
+            return "Not an address"
         if len(url) > LONGEST_URL or not url.isprintable() or " " in url:
             return f"It has blanks or more than {LONGEST_URL} characters"
         if "@" in parts.netloc or "#" in url:
@@ -180,14 +185,14 @@ class Egress:
         return _refusal(parts.scheme, host, port) or (None if ip is None or is_public(ip) else _not_public(host))
 
     def _is_allowed(self, host: str, port: int, ip: str | None) -> bool:
-        """Whether the allowlist has this place."""
+        """Return whether the allowlist contains this address."""
         if f"{host}:{port}" in self._places:
             return True
         return ip is not None and any(ip_address(ip) in network for network in self._networks)
 
 
 def _refusal(scheme: str, host: str, port: int) -> str | None:
-    """Why what is not on the allowlist may not be called, wherever it is."""
+    """Return the reason why an address outside the allowlist is not permitted."""
     if scheme != "https":
         return f"{host} may not be called: only https is"
     if port not in PORTS:
@@ -204,7 +209,7 @@ def _listed(ports: frozenset[int]) -> str:
 
 
 def _literal(host: str) -> str | None:
-    """The IP address that a host is, in whatever spelling, or None where it is a name that has to be looked up."""
+    """Return the IP address that a host denotes in any notation; None for a name."""
     host = host.removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):
         return "127.0.0.1"
@@ -213,6 +218,6 @@ def _literal(host: str) -> str | None:
     except ValueError:
         pass
     try:
-        return socket.inet_ntoa(socket.inet_aton(host))  # 127.1, 0x7f000001 and the like
+        return socket.inet_ntoa(socket.inet_aton(host))  # 127.1, 0x7f000001 and similar notations
     except OSError:
         return None

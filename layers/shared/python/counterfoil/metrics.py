@@ -38,15 +38,15 @@ class Metric(StrEnum):
     """Attempts that failed and are followed by a retry."""
     DEFERRED = "Deferred"
     """Attempts that were deferred for lack of time, or because a circuit breaker is open."""
-    STALE = "Stale"
+    STALE_CLAIMS = "StaleClaims"
     """Attempts with a stale claim."""
     SUPERSEDED = "Superseded"
     """Messages dropped because a newer revision of their work item exists."""
-    UNSETTLED = "Unsettled"
+    OUTCOME_NOT_WRITTEN = "OutcomeNotWritten"
     """Attempts whose outcome could not be committed because the database was unavailable."""
-    UNPROTECTED = "Unprotected"
+    VISIBILITY_NOT_EXTENDED = "VisibilityNotExtended"
     """Messages not started because their visibility timeout could not be extended."""
-    JOB_SECONDS = "JobSeconds", MetricUnit.Seconds
+    ATTEMPT_SECONDS = "AttemptSeconds", MetricUnit.Seconds
     """Duration of each settled attempt."""
     ATTEMPTS_BEFORE_SUCCESS = "AttemptsBeforeSuccess"
     """Attempts of each work item that succeeded."""
@@ -59,11 +59,11 @@ class Metric(StrEnum):
 
     # By worker, from every function that sends messages.
 
-    NEVER_SENT = "NeverSent"
+    ORPHANED_MESSAGES = "OrphanedMessages"
     """Outbox messages whose work item no longer exists."""
 
     # By worker, from the archiver of dead-letter queues.
-    KEPT = "Kept"
+    DLQ_RETAINED = "DlqRetained"
     """Messages that could not be settled, and stay in the dead-letter queue until the next attempt."""
     RETURNED_UNATTEMPTED = "ReturnedUnattempted"
     """Work items returned from the dead-letter queue without any attempt."""
@@ -71,7 +71,7 @@ class Metric(StrEnum):
     # By worker, each minute, by the watchdog from PostgreSQL and SQS.
     STUCK_IN_PROGRESS = "StuckInProgress"
     """Work items in progress whose lease expired long ago."""
-    UNSENT_OUTBOX = "UnsentOutbox"
+    OUTBOX_OVERDUE = "OutboxOverdue"
     """Overdue messages in the outbox."""
     PENDING_WITHOUT_MESSAGE = "PendingWithoutMessage"
     """Due work items whose message was resent because it may be lost."""
@@ -79,7 +79,7 @@ class Metric(StrEnum):
     """Age of the oldest due work item."""
     WAITING_FOR_RETRY = "WaitingForRetry"
     """Pending work items with an earlier attempt."""
-    UNSETTLED_DEAD_LETTERS = "UnsettledDeadLetters"
+    PENDING_DEAD_LETTERS = "PendingDeadLetters"
     """Pending dead letters."""
     QUEUE_DEPTH = "QueueDepth"
     """Messages in the queue, including those in flight and delayed ones."""
@@ -95,7 +95,7 @@ class Metric(StrEnum):
     """Dead letters per second of the last five minutes, of all workers."""
     DEAD_LETTERS_PER_MINUTE = "DeadLettersPerMinute"
     """Dead letters of the busiest of the last five minutes, of all workers."""
-    DESTINATIONS_AWAY = "DestinationsAway"
+    DESTINATIONS_UNAVAILABLE = "DestinationsUnavailable"
     """Destinations of tenants whose circuit breaker is not closed."""
 
     # By nothing, each minute, by the watchdog from S3.
@@ -109,7 +109,7 @@ class Metric(StrEnum):
     OFFERS_PENDING = "OffersPending"
     OFFERS_FAILED = "OffersFailed"
     """Offers with a pending dead letter."""
-    OFFERS_LATE = "OffersLate"
+    OFFERS_OVERDUE = "OffersOverdue"
     """Offers that are still pending at 10:00."""
 
     OFFERS_INCOMPLETE_PERCENT = "OffersIncompletePercent", MetricUnit.Percent
@@ -128,13 +128,13 @@ class Metric(StrEnum):
     # By provider.
     LLM_CALLS = "LlmCalls"
     LLM_FAILURES = "LlmFailures"
-    LLM_OVER_BUDGET = "LlmOverBudget"
+    LLM_BUDGET_EXCEEDED = "LlmBudgetExceeded"
     """Calls that were not made because the daily budget was used up."""
 
     # By nothing, each hour, by the scheduler of daily offers.
     POOLS_PINNED = "PoolsPinned"
     """Pools that were pinned or extended by late profiles."""
-    POOLS_LEFT = "PoolsLeft"
+    POOLS_NOT_PINNED = "PoolsNotPinned"
     """Pools that failed or for which no time was left."""
 
     # By nothing, by the migrations of a deployment.
@@ -142,7 +142,7 @@ class Metric(StrEnum):
     """Deployments that migrated the database. Alarms about missing data have a grace period after one."""
 
     # By nothing.
-    UNEMBEDDED = "Unembedded"
+    EMBEDDINGS_SKIPPED = "EmbeddingsSkipped"
     """Documents matched without a requested embedding: the model failed, or its budget was used up."""
 
 

@@ -1,4 +1,4 @@
-"""Pydantic's adapter: what comes from outside is put into its form here, or becomes an error of ours."""
+"""Adapter for pydantic: validates external input and translates its errors."""
 
 import re
 from collections.abc import Callable
@@ -36,31 +36,34 @@ Moment = Annotated[
     AfterValidator(_in_utc),
     WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
 ]
-"""A time (RFC 3339), not a number. Without an offset it is in UTC; a date is its midnight."""
+"""A time (RFC 3339), not a number. Without an offset it is in UTC; a date means its midnight."""
 IN_UTC = "A date alone is its midnight, and a time without an offset is one of UTC."
 
 
 class Problem(NamedTuple):
-    """The first thing that is wrong with a value. Its place may be the sender's text; the rest is pydantic's."""
+    """The first validation error.
+
+    Its place may be text from the sender; the other fields are pydantic's.
+    """
 
     place: tuple[int | str, ...]
-    """The names and indexes that lead to it; empty for the whole."""
+    """Names and indexes of the location; empty for the whole value."""
     type: str
-    """Pydantic's name of the check that failed, such as `missing` or `json_invalid`."""
+    """Pydantic's name of the failed check, such as `missing` or `json_invalid`."""
     message: str
 
 
 def validate(form: type[M], value: Any, wrong: Callable[[Problem], CounterfoilError]) -> M:
-    """A value in its form.
+    """Return a validated value.
 
     Raises:
-        CounterfoilError: what `wrong` makes of the first problem.
+        CounterfoilError: the result of `wrong` for the first problem.
     """
     return _checked(form.model_validate, value, wrong)
 
 
 def validate_json(form: type[M], text: str, wrong: Callable[[Problem], CounterfoilError]) -> M:
-    """A JSON text in its form. Raises as `validate`."""
+    """Return a validated JSON text. Raises the same errors as `validate`."""
     return _checked(form.model_validate_json, text, wrong)
 
 
@@ -69,5 +72,5 @@ def _checked(check: Callable[[Any], M], value: Any, wrong: Callable[[Problem], C
         return check(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    # Outside of the handler: pydantic's error, in the context of ours, would hold the whole value.
+    # Raised outside the handler, because pydantic's error would keep the whole value as context.
     raise wrong(Problem(first["loc"], first["type"], first["msg"]))

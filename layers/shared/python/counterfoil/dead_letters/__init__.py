@@ -1,1 +1,1 @@
-"""Dead letters as people deal with them: found, grouped, counted, tried again, settled."""
+"""Dead letters for operators: search, groups, actions, bulk operations, exports."""

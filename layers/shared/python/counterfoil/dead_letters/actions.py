@@ -1,11 +1,11 @@
 """Actions on single dead letters: retry, resolve, ignore, and edit the payload of a task.
 
-Each is one transaction: compare-and-set on the version and the pending state, the effects, the letter's own history,
-and one audit entry. Bulk operations use `send_again` and `settle` and record one entry for all. Locks are taken in the
-order of delivery: work item, dead letter, audit trail. A tenant of None means unassigned dead letters, which are
-changed as the delivery role.
+Each is one transaction: compare-and-set on the version and the pending state, the effects, the dead letter's own
+history, and one audit entry. Bulk operations use `send_again` and `settle` and record one entry for all. Locks are
+taken in the order of delivery: work item, dead letter, audit trail. Tenant None means unassigned dead letters, which
+are changed as the delivery role.
 
-An edit stores the changed fields with both values in the dead letter. The audit trail has hashes of them.
+An edit stores the changed fields with both values in the dead letter. The audit trail contains hashes of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,42 +44,42 @@ class NoLetterError(RejectedRequestError):
 
 
 class NotPendingError(RejectedRequestError):
-    """The letter is settled already."""
+    """The dead letter is closed."""
 
 
 class NotRetriableError(RejectedRequestError):
-    """What the letter is about cannot be tried again: it is not failed any more, or is gone."""
+    """The work item cannot be retried: it is no longer failed, or it was deleted."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody wants to be done to a letter that he has looked at."""
+    """A change to a dead letter, with the version the caller read."""
 
     job_id: UUID
     version: int | None
-    """Version that the actor saw; None: the change does not depend on it."""
+    """Version the caller read; None if the change does not depend on it."""
     actor: str
     now: datetime
     note: str | None = None
 
     def operation(self, action: str, version: int, detail: Mapping[str, Any]) -> Operation:
-        """The entry of the audit trail; `version` is the letter's new one."""
+        """Return the audit entry. `version` is the new version of the dead letter."""
         targets = [str(self.job_id)]
         return Operation(self.actor, action, targets, self.now, self.note, version - 1, version, detail)
 
 
 @dataclass(frozen=True)
 class Done:
-    """What became of the letter."""
+    """Result of a change."""
 
     version: int
     sends: Sequence[Send] = ()
-    """What is owed, to be sent after the commit."""
+    """Outbox messages to send after the commit."""
 
 
 @dataclass(frozen=True)
 class Letter:
-    """A letter, as changes need it."""
+    """Fields of a dead letter that changes need."""
 
     worker: str
     work_id: UUID | None
@@ -88,7 +88,6 @@ class Letter:
     version: int
     payload: Mapping[str, Any]
     edited_payload: dict[str, Any] | None
-    """That waits for the retry."""
 
 
 _LETTER = """
@@ -98,10 +97,10 @@ FROM dead_letter WHERE job_id = %s AND tenant_id IS NOT DISTINCT FROM %s::uuid A
 
 
 def find(connection: Connection, tenant_id: UUID | None, job_id: UUID, *, lock: bool = False) -> Letter:
-    """A letter as it is; with `lock` as it stays until the transaction ends.
+    """Return a dead letter; with `lock` it cannot change until the transaction ends.
 
     Raises:
-        NoLetterError: the tenant has none of this id.
+        NoLetterError: the tenant has no dead letter with this id.
     """
     statement = f"{_LETTER} FOR NO KEY UPDATE" if lock else _LETTER
     row = connection.execute(statement.encode(), [job_id, tenant_id]).fetchone()
@@ -111,32 +110,32 @@ def find(connection: Connection, tenant_id: UUID | None, job_id: UUID, *, lock: 
 
 
 def look_at(connection: Connection, tenant_id: UUID | None, wish: Wish, *, lock: bool = False) -> Letter:
-    """Return the dead letter to change; with `lock` it stays the same until the transaction ends.
+    """Return the dead letter to change; with `lock` it cannot change until the transaction ends.
 
     Raises:
-        NoLetterError, VersionError, NotPendingError: it is not to be changed.
+        NoLetterError, VersionError, NotPendingError: it cannot be changed.
     """
     letter = find(connection, tenant_id, wish.job_id, lock=lock)
     if wish.version not in {None, letter.version}:
-        raise VersionError(f"The dead letter was changed meanwhile: it is at version {letter.version}.")
+        raise VersionError(f"Someone else changed the dead letter: it is at version {letter.version}.")
     if letter.status != "pending":
         raise NotPendingError(f"The dead letter is {letter.status} already.")
     return letter
 
 
-# -- trying again ----------------------------------------------------------------------------------------------------
+# -- retry ------------------------------------------------------------------------------------------------------------
 
 
 def retry(database: Database, tenant_id: UUID | None, wish: Wish, *, bucket: str | None) -> Done:
-    """Try the work of a letter again, in a transaction of its own; what is owed is to be sent then.
+    """Retry a dead letter in a separate transaction. The caller sends the returned messages afterwards.
 
-    `bucket` takes an edited payload that is too large for a message.
+    `bucket` stores an edited payload that is too large for a message.
 
     Raises:
-        NoLetterError, VersionError, NotPendingError, NotRetriableError: nothing was done.
-        InvalidPayloadError: the edited payload is not in the form of its type any more.
-        InvalidSettingsError: there is no bucket, and one is needed.
-        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: ask again.
+        NoLetterError, VersionError, NotPendingError, NotRetriableError: nothing was changed.
+        InvalidPayloadError: the edited payload is no longer valid for its task type.
+        InvalidSettingsError: a bucket is required and not configured.
+        ConflictError, DatabaseUnavailableError, ServiceUnavailableError: temporary, retry.
     """
 
     def once() -> Done:
@@ -159,9 +158,9 @@ def retry(database: Database, tenant_id: UUID | None, wish: Wish, *, bucket: str
 
 
 def store_large(database: Database, tenant_id: UUID | None, wish: Wish, bucket: str | None) -> str | None:
-    """Where the letter's edited payload lies, which is about to be its task's; None: there is none, or it is not large.
+    """Upload a large edited payload, and return its key; None if it is absent or small.
 
-    Raises as `retry`.
+    Raises the same errors as `retry`.
     """
     with transaction(database, tenant_id) as connection:
         letter = look_at(connection, tenant_id, wish)
@@ -183,10 +182,11 @@ def send_again(
     payload_key: str | None = None,
     not_before: datetime | None = None,
 ) -> Done:
-    """Settle a letter as retried and begin its work anew, or send its message again, in the caller's transaction.
+    """Close a dead letter as retried, and start a new revision or resend its message.
 
-    The caller writes the audit entry. `letter`: as read before, if it was. `payload_key` comes from `store_large`.
-    `not_before`: when the message is due; None: at once. Raises as `retry`.
+    Runs in the caller's transaction. The caller writes the audit entry. `letter` is the dead letter if it was read
+    before. `payload_key` comes from `store_large`. `not_before` is the due time of the message; None for now. Raises
+    the same errors as `retry`.
     """
     if letter is None:
         letter = look_at(connection, tenant_id, wish)
@@ -209,64 +209,69 @@ def send_again(
 
 
 GONE = "gone"
-"""In the place of the state of a work that is no more."""
+"""Close a dead letter as retried, and start a new revision or resend its message.
+
+Runs in the caller's transaction, and the caller writes the audit entry. `letter` is the dead letter if it was read
+before. `payload_key` comes from `store_large`. `not_before` is the due time of the message; None for now. Raises the
+same errors as `retry`.
+"""
 _IS_NOW = {
-    GONE: "What the dead letter is about is gone: resolve or ignore it.",
-    None: "The work was cancelled, or there was nothing to do for it: resolve or ignore the dead letter.",
-    "pending": "The work was begun anew meanwhile, and waits to be tried.",
-    "in-progress": "The work was begun anew meanwhile, and is being done.",
-    "succeeded": "The work has succeeded meanwhile: resolve the dead letter.",
+    GONE: "Its work item no longer exists. Resolve or ignore the dead letter.",
+    None: "The work item was canceled or skipped. Resolve or ignore the dead letter.",
+    "pending": "The work item was restarted and is pending.",
+    "in-progress": "The work item was restarted and is in progress.",
+    "succeeded": "The work item has succeeded. Resolve the dead letter.",
 }
 
 
 def why_not_failed(state: str | None) -> str:
-    """Why work in this state is not tried again, for people."""
-    return _IS_NOW.get(state, "The work was begun anew meanwhile.")
+    """Return the reason why a work item in this state cannot be retried, for people."""
+    return _IS_NOW.get(state, "The work item was restarted.")
 
 
 _LOCK = "SELECT {status}, {revision} FROM {table} WHERE id = %(id)s FOR NO KEY UPDATE"
 
 
 def _locked(connection: Connection, worker: str, work_id: UUID) -> tuple[str | None, int]:
-    """State and revision of a work, which nobody else changes until the transaction ends."""
+    """Return state and revision of a work item, locked until the transaction ends."""
     kind = KINDS.get(worker)
     row = None if kind is None else connection.execute(kind.sql(_LOCK), {"id": work_id}).fetchone()
     return (GONE, 0) if row is None else (row[0], row[1])
 
 
 def _check_form(connection: Connection, task_id: UUID, payload: dict[str, Any]) -> None:
-    """Whether the task's type, as it is by now, takes the payload."""
+    """Validate the payload by the current schema of the task type."""
     given = tasks.given(connection, task_id)
     type_ = None if given is None else TYPES.get(given.task_type)
     if type_ is None:
-        raise NotRetriableError("There is no such task_type any more: resolve or ignore the dead letter.")
+        raise NotRetriableError("The task type no longer exists. Resolve or ignore the dead letter.")
     type_.read(payload)
 
 
 def _body(letter: Letter) -> str:
-    """The message that the letter is, as a queue takes it."""
+    """Return the dead letter's message for a queue."""
     body = letter.payload.get("body")
     if letter.worker not in KINDS or not isinstance(body, str) or letter.payload.get("encoding") != "text":
         raise NotRetriableError("The message holds what no queue takes: resolve or ignore the dead letter.")
     return body
 
 
-# -- settling --------------------------------------------------------------------------------------------------------
+# -- closing ----------------------------------------------------------------------------------------------------------
 
 
 def resolve(database: Database, tenant_id: UUID | None, wish: Wish) -> Done:
-    """Settle a letter whose failure was dealt with in another way; it takes a note.
+    """Close a dead letter whose failure was handled in another way. Requires a note.
 
     Raises:
-        NoLetterError, VersionError, NotPendingError: nothing was done.
-        RejectedRequestError: there is no note, or too long a one.
-        ConflictError, DatabaseUnavailableError: ask again.
+        NoLetterError, VersionError, NotPendingError: nothing was changed.
+        RejectedRequestError: the note is missing or too long.
+        ConflictError, DatabaseUnavailableError: temporary, retry.
     """
     return _settled(database, tenant_id, wish, "resolved")
 
 
 def ignore(database: Database, tenant_id: UUID | None, wish: Wish) -> Done:
-    """Settle a letter that nothing is done about; it takes a note. Raises as `resolve`."""
+    """Close a dead letter without action. Requires a note. Raises the same errors as `resolve`."""
     return _settled(database, tenant_id, wish, "ignored")
 
 
@@ -281,9 +286,11 @@ def _settled(database: Database, tenant_id: UUID | None, wish: Wish, status: Lit
 
 
 def settle(connection: Connection, tenant_id: UUID | None, wish: Wish, status: ClosedStatus) -> int:
-    """Give a letter its end, and write it into its history, in the caller's transaction. Returns its new version.
+    """Close a dead letter and add it to its history, in the caller's transaction.
 
-    No entry of the audit trail is written. Raises as `resolve`.
+    Return the new version.
+
+    Writes no audit entry. Raises the same errors as `resolve`.
     """
     _check_note(wish.note, is_needed=status != "retried")
     look_at(connection, tenant_id, wish, lock=True)
@@ -334,7 +341,7 @@ class Editable:
     version: int
     """Version of the dead letter."""
     edits: Sequence[PayloadEdit]
-    """Newest first. They are stored after the dead letter is closed, too."""
+    """Newest first. They are stored even after the dead letter is closed."""
 
 
 def changed_fields(before: Payload, after: Payload) -> list[str]:
@@ -352,9 +359,9 @@ def show_payload(database: Database, tenant_id: UUID, job_id: UUID, *, bucket: s
     """Return the payload of a dead letter's task with its edits.
 
     Raises:
-        NoLetterError: the tenant has no such letter.
+        NoLetterError: the tenant has no such dead letter.
         NotEditableError: it has no payload that can be edited.
-        ServiceUnavailableError, DatabaseUnavailableError: ask again.
+        ServiceUnavailableError, DatabaseUnavailableError: temporary, retry.
     """
     with database.tenant(tenant_id) as connection:
         letter = find(connection, tenant_id, job_id)
@@ -371,7 +378,7 @@ def _editable(letter: Letter, given: Given | None, history: Sequence[JsonValue],
         raise NotEditableError(f"The payload of a {type_.name} belongs to its user and cannot be edited.")
     original, edited = _payload(given, bucket), letter.edited_payload
     if edited is not None and not changed_fields(original, edited):
-        edited = None  # it was undone
+        edited = None  # the edit was undone
     return Editable(type_, original, edited, letter.version, [_made(one) for one in history])
 
 
@@ -391,14 +398,14 @@ def _made(one: Any) -> PayloadEdit:
     return PayloadEdit(**{**one, "at": datetime.fromisoformat(one["at"])})
 
 
-def edit_payload(  # an edit is this many facts
+def edit_payload(  # an edit needs all of these values
     database: Database, tenant_id: UUID, wish: Wish, payload: Payload, *, bucket: str | None, settings: Settings
 ) -> Done:
-    """Replace the payload for the next attempt at a task. The payload that failed undoes an edit.
+    """Replace the payload for the next attempt of a task. The original payload undoes an edit.
 
     Raises:
         VersionError, NotPendingError: the dead letter has changed, or is closed.
-        InvalidPayloadError, TooLargeError, RejectedRequestError: the type rejects the payload.
+        InvalidPayloadError, TooLargeError, RejectedRequestError: the task type rejects the payload.
         NotEditableError: see `show_payload`.
     """
     with database.tenant(tenant_id) as connection:
@@ -458,7 +465,7 @@ def _store_payload_edit(
 
 
 def _hashed(keyed: Callable[[bytes], bytes], found: Editable, after: Payload, name: str) -> dict[str, str | None]:
-    """A field with the hashes of its values; one that the form does not have is a hash itself."""
+    """Return a field with the hashes of its values. Names of unknown fields are hashed as well."""
 
     def of(value: JsonValue) -> str:
         return keyed(payloads.canonical(value)).hex()

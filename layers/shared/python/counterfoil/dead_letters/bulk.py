@@ -76,7 +76,7 @@ def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
     if new.action != "retry" and new.note is None:
         raise RejectedRequestError("A note is needed: say why.")
     if new.canary is not None and (new.action != "retry" or new.canary < 1):
-        raise RejectedRequestError("A canary is some letters, at least one, that are tried again first.")
+        raise RejectedRequestError("The canary must be at least one dead letter.")
     if new.filter is None and not 1 <= len(set(job_ids)) <= MOST_NAMED:
         raise RejectedRequestError(f"Name 1 to {MOST_NAMED} letters, or say with a filter which ones.")
 
@@ -96,8 +96,8 @@ WITH few AS MATERIALIZED (
 ), made AS ({_INSERT})
 SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM few
 """  # noqa: S608  # the statement above
-# Dead letters that were pending at the request, and were settled before they were selected. kept_until excludes those
-# that a purge restored: they were settled earlier.
+# Dead letters that were pending at the request and closed before they were selected. kept_until excludes those that a
+# purge restored, because they were closed earlier.
 _SETTLED_MEANWHILE = f"""
 WITH few AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
@@ -140,19 +140,19 @@ def _select(connection: Connection, operation: Operation) -> Operation:
 
 @dataclass(frozen=True)
 class Preview:
-    """What an operation would be about."""
+    """Estimate of an operation."""
 
     count: int
     is_exact: bool
-    """False: there are at least so many."""
+    """False if the counts are minimums."""
     sample: Sequence[Entry]
-    """The newest of them."""
+    """Newest dead letters."""
 
 
 def preview(
     connection: Connection, tenant_id: UUID, selection: DeadLetterFilter | None, job_ids: Sequence[UUID], now: datetime
 ) -> Preview:
-    """What an operation would be about, of `selection` or the letters `job_ids`, as of now. Nothing is stored."""
+    """Estimate an operation on `selection` or on `job_ids`. Nothing is stored."""
     if selection is None:
         found = search.of_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
         return Preview(len(found), True, found[:SAMPLE])
@@ -230,7 +230,7 @@ class BulkSteps(Definition):
     def apply(
         self, connection: Connection, operation: Operation, limit: int, turns: Turns, prepared: Stored
     ) -> Applied:
-        """Give the next items their results."""
+        """Process the next items."""
         is_retry = operation.action == "retry"
         rows = connection.execute(_LETTERS.encode(), _behind(operation.id, operation.handled, limit))
         letters, results = _not_refused(operation, [_Letter(*row) for row in rows])
@@ -263,7 +263,7 @@ class BulkSteps(Definition):
         return Applied(Counter(item.result for item in results if item.result is not None), sends)
 
     def end(self, connection: Connection, operation: Operation) -> None:
-        """Settle the group, if the operation was about all of one."""
+        """Close the group, if the operation covered all of it."""
         group = (operation.filter or {}).get("fingerprint")
         if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
             settled = {"as": _BECOMES[operation.action], "at": operation.requested_at}
@@ -387,11 +387,13 @@ def _retry_alone(
 # -- canary -----------------------------------------------------------------------------------------------------------
 
 PATIENCE = timedelta(minutes=45)
-"""Longest wait for attempts of a canary: longer than the 35 minutes between all attempts of a document. Time without an
-attempt, such as in a paused queue, does not count."""
+"""Maximum wait for the attempts of a canary: longer than the 35 minutes between all attempts of a document.
+
+Time without an attempt, such as in a paused queue, does not count.
+"""
 
 
-# A message that names no work is not known to have succeeded: it has not failed as long as its letter is not back.
+# Success is unknown for a message that names no work item. It has not failed until its dead letter returns.
 _BEGUN = """
 SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
 FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
@@ -444,9 +446,9 @@ FROM {table} WHERE id = ANY(%(ids)s)
 
 
 def _states(connection: Connection, works: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
-    """Return untried, tried, succeeded, failed or ended for each work item that exists.
+    """Return untried, tried, succeeded, failed or ended for each existing work item.
 
-    None: it was cancelled before any attempt. It makes no difference whether it was begun again since.
+    None: it was canceled before any attempt. Later revisions make no difference.
     """
     ids: dict[str, list[UUID]] = defaultdict(list)
     for worker, id_ in works:
@@ -485,7 +487,7 @@ def _stored(
                 database, tenant_id, Wish(job_id, version, ACTOR, now), bucket
             )
         except (NoLetterError, NotPendingError, VersionError):
-            continue  # it has changed, and `apply` finds out why
+            continue  # it has changed, and `apply` determines how
         except InvalidSettingsError:
             raise
         except PermanentError as error:

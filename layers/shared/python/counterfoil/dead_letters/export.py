@@ -42,7 +42,7 @@ from counterfoil.webhooks.payload import cell
 
 Format = Literal["csv", "json"]
 ENDINGS: Mapping[Format, str] = {"csv": "csv", "json": "jsonl"}
-"""Of the names of files."""
+"""File name extensions."""
 MEDIA_TYPES: Mapping[Format, str] = {"csv": "text/csv; charset=utf-8; header=present", "json": "application/x-ndjson"}
 FIELDS = (
     *("job_id", "task_type", "payload", "metadata", "dlq_reason", "dlq_timestamp", "status", "resolution"),
@@ -57,24 +57,24 @@ COLUMNS = (
     "redacted",
 )
 PAGE = 500
-"""Letters whose places are read at once."""
+"""Number of dead letters whose cursors are read at once."""
 MOST_BYTES = 2 * 1024 * 1024
-"""Of JSON that PostgreSQL hands over at once, where it is not a single letter's."""
+"""Maximum JSON returned by PostgreSQL at once, except for a single larger dead letter."""
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
 class Batch(NamedTuple):
-    """Letters that are behind one another."""
+    """Consecutive dead letters."""
 
     letters: Sequence[Details]
     after: PageCursor
-    """Behind which the next ones are."""
+    """Cursor of the next batch."""
 
 
 Open = Callable[[], AbstractContextManager[Connection]]
-"""Begins a transaction that sees the tenant's letters."""
+"""Starts a transaction that can read the tenant's dead letters."""
 
 _SIZES = """
 SELECT job_id, octet_length(payload::text) + octet_length(metadata::text) + octet_length(lineage::text)
@@ -89,10 +89,12 @@ ORDER BY dlq_timestamp DESC, job_id DESC
 def batches(
     begin: Open, tenant_id: UUID, selection: DeadLetterFilter, after: PageCursor | None = None
 ) -> Iterator[Batch]:
-    """A tenant's letters behind a place, the newest first. A batch holds MOST_BYTES of JSON, or one letter.
+    """Yield a tenant's dead letters after a cursor, newest first.
+
+    A batch has MOST_BYTES of JSON, or one item.
 
     Raises:
-        ConflictError, DatabaseUnavailableError: go on behind the last batch.
+        ConflictError, DatabaseUnavailableError: continue after the last batch.
     """
     next_: PageCursor | None = after
     while True:
@@ -123,19 +125,22 @@ def _portions(found: Sequence[PageCursor], sizes: Mapping[UUID, int]) -> Iterato
         yield few
 
 
-# -- telling ---------------------------------------------------------------------------------------------------------
+# -- format -----------------------------------------------------------------------------------------------------------
 
 _FROM_OUTSIDE = ("payload", "metadata", "resolution", "lineage", "file_name")
-"""What of a letter may hold secrets: notes may, too."""
+"""Fields of a dead letter that may contain secrets, including notes."""
 
 
 def head(format_: Format) -> bytes:
-    """What a file begins with."""
+    """Return the start of a file."""
     return b"" if format_ == "json" else _rows([COLUMNS])
 
 
 def encoded(letters: Iterable[Details], tenant: str, format_: Format, *, hides: bool) -> bytes:
-    """Letters of the tenant of this slug, as they stand in the file. `hides`: without their secrets, by `redact`."""
+    """Encode dead letters for a file.
+
+    `tenant` is the slug; with `hides`, secrets are redacted by `redact`.
+    """
     told = [_told(letter, tenant, hides=hides) for letter in letters]
     if format_ == "json":
         return "".join(f"{_json(one)}\n" for one in told).encode()
@@ -158,7 +163,7 @@ def _cells(told: Mapping[str, Any]) -> Iterator[str | int]:
         value: Any = told[first]
         for name in rest:
             value = value.get(name) if isinstance(value, dict) else None
-        if isinstance(value, dict | list):  # which begins with a bracket
+        if isinstance(value, dict | list):  # JSON starts with a bracket
             yield _json(value).replace(";", "\\u003b").replace("|", "\\u007c")
         else:
             yield value if isinstance(value, int) and not isinstance(value, bool) else cell(value)
@@ -175,7 +180,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: times in UTC."""
+    """Convert a value for JSON; times are in UTC."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, UUID):

@@ -1,7 +1,7 @@
-"""Groups of dead letters that died of the same, and how many letters there are in all.
+"""Groups of dead letters with the same fingerprint, and counts of all dead letters.
 
-Counts come from `dead_letter_count`, which a trigger keeps: what they cost grows with the number of groups, and not
-with that of letters. Each function but `add_up` runs in a transaction of `search.transaction`.
+Counts come from `dead_letter_count`, which a trigger maintains. Their cost grows with the number of groups, not of dead
+letters. Each function except `add_up` runs in a transaction of `search.transaction`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from counterfoil.db import Connection
 from counterfoil.dead_letters.search import Status, for_tenant
 
 HOURS = 24
-"""Of a group's trend."""
+"""Hours in the trend of a group."""
 HOURS_KEPT = timedelta(days=7)
 
 State = Literal["open", "resolved", "ignored"]
@@ -28,7 +28,7 @@ class Group:
     worker: str
     error_type: str
     sentence: str
-    """The error without what differs from letter to letter."""
+    """Error message without the parts that differ between its dead letters."""
     first_seen: datetime
     last_seen: datetime
     pending: int
@@ -37,18 +37,18 @@ class Group:
     ignored: int
     settled_as: Literal["resolved", "ignored"] | None
     settled_at: datetime | None
-    """What died later is not settled by that."""
+    """Later dead letters are not covered by this decision."""
     trend: Sequence[int]
-    """How many died in each of the last HOURS hours, the current one last."""
+    """Number of dead letters in each of the last HOURS hours, the current hour last."""
 
     @property
     def count(self) -> int:
-        """All of its letters."""
+        """Number of all its dead letters."""
         return self.pending + self.retried + self.resolved + self.ignored
 
     @property
     def state(self) -> State:
-        """What somebody decided about the whole group; it is open again as soon as a letter dies after that."""
+        """Decision about the whole group. It is open again when another dead letter is added."""
         if self.settled_as is None or self.settled_at is None or self.last_seen >= self.settled_at:
             return "open"
         return self.settled_as
@@ -90,9 +90,9 @@ def page(
     limit: int,
     after: tuple[datetime, str] | None = None,
 ) -> list[Group]:
-    """At most `limit` groups that have letters in one of these states, those that died last first.
+    """Return at most `limit` groups with dead letters in one of these states, latest first.
 
-    `after` is `last_seen` and `fingerprint` of the last one of the page before.
+    `after` is `last_seen` and `fingerprint` of the last group on the previous page.
     """
     at, fingerprint = after or (None, None)
     rows = connection.execute(
@@ -115,7 +115,7 @@ WHERE tenant_id = %(tenant)s AND hour IS NULL GROUP BY task_type, status HAVING 
 
 
 def stats(connection: Connection, tenant_id: UUID | None) -> dict[str, dict[Status, int]]:
-    """How many letters there are, by type of task and state."""
+    """Return the number of dead letters by task type and state."""
     found: dict[str, dict[Status, int]] = {}
     for task_type, status, number in connection.execute(for_tenant(_STATS, tenant_id), {"tenant": tenant_id}):
         found.setdefault(task_type, {})[status] = number
@@ -138,11 +138,10 @@ FROM gone GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum(nu
 
 
 def add_up(connection: Connection, now: datetime, *, groups: int) -> int:
-    """Add up the counts of so many groups that have changed, and forget old hours. As counterfoil_keeper.
+    """Add up the counts of `groups` changed groups, and delete old hours. Runs as counterfoil_keeper.
 
-    Whoever counts meanwhile adds rows of his own, which the next round adds up: nobody waits, and none is lost.
-
-    Returns the rows that are left of those groups.
+    Concurrent writers add rows, which the next run adds up. No writer waits, and no count is lost. Returns the number
+    of remaining rows of these groups.
     """
     connection.execute(_FORGET, [now - HOURS_KEPT])
     return connection.execute(_ADD_UP, [groups]).rowcount

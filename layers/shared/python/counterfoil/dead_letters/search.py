@@ -81,7 +81,7 @@ class DeadLetterFilter(BaseModel):
     from_date: Moment | None = Field(default=None, description=f"Died then or later. {IN_UTC}")
     to_date: Moment | None = Field(default=None, description=f"Died before. {IN_UTC}")
     text: Annotated[PrintableText, StringConstraints(min_length=1, max_length=LONGEST_TEXT)] | None = Field(
-        default=None, description="Words of the error and of the file's name, all of which a letter has; or an id."
+        default=None, description="Words of the error message and the file name, or an id."
     )
     fingerprint: Fingerprint | None = Field(default=None, description="Of a group.")
 

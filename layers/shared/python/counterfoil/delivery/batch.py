@@ -492,10 +492,10 @@ COUNTED = {
     "retry": Metric.RETRIES,
     "deferred": Metric.DEFERRED,
     "parked": Metric.DEFERRED,
-    "stale": Metric.STALE,
+    "stale": Metric.STALE_CLAIMS,
     "superseded": Metric.SUPERSEDED,
-    "unsettled": Metric.UNSETTLED,
-    "unprotected": Metric.UNPROTECTED,
+    "unsettled": Metric.OUTCOME_NOT_WRITTEN,
+    "unprotected": Metric.VISIBILITY_NOT_EXTENDED,
 }
 """Metrics of outcomes. The other outcomes belong to duplicate messages and are not counted."""
 
@@ -532,7 +532,7 @@ class Tally:
         """Record the counts as metrics."""
         values: dict[Metric, float | list[float]] = dict(self._outcomes)
         values |= {
-            Metric.JOB_SECONDS: self._seconds,
+            Metric.ATTEMPT_SECONDS: self._seconds,
             Metric.ATTEMPTS_BEFORE_SUCCESS: self._attempts,
             Metric.END_TO_END_SECONDS: self._end_to_end,
         }

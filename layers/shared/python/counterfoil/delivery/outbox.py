@@ -164,7 +164,7 @@ class Outbox:
         gone = [send.id for send in owed if send.message.work_id not in found]
         if gone:
             log.warning("%d messages to %s are not sent: their work items no longer exist", len(gone), worker)
-            record({Metric.NEVER_SENT: len(gone)}, worker=worker)
+            record({Metric.ORPHANED_MESSAGES: len(gone)}, worker=worker)
         return bodies, gone
 
     def _entry(self, index: int, send: Send, body: str, now: datetime, trace: str | None) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Business documents: what they say, how it is read, and which of them belong together."""
+"""Business documents: files, extraction, matching and three-way matches."""

@@ -1,8 +1,8 @@
 """Clusters of documents: lists, one cluster with its comparison, and its data for webhooks.
 
-A list is read from the results that diagnostics stored, by an index for each status. One cluster may have thousands of
-documents: it is shown a page at a time with the edges of that page, and with a bounded part of the comparison. Each
-function runs in a transaction of one tenant (`Database.tenant`).
+A list is read from the results that diagnostics stored, with an index per status. One cluster may have thousands of
+documents, so it is returned in pages, with the edges of each page and a bounded part of the comparison. Each function
+runs in a transaction of one tenant (`Database.tenant`).
 """
 
 import json
@@ -25,15 +25,15 @@ from counterfoil.documents.three_way_match import ClusterStatus
 MOST_EDGES = 300
 MOST_LINES = 300
 MOST_PARTS = 50
-"""Of a line: what its documents add to it."""
+"""Maximum number of documents shown per line item."""
 MOST_VARIANCES = 300
 MOST_CHARACTERS = 1_000_000
-"""Of all lines, and of all variances, as JSON: a line may be long, and an answer has its bounds."""
+"""Maximum size of all line items, and of all variances, as JSON."""
 
 
 @dataclass(frozen=True)
 class ClusterEdge:
-    """Two documents that belong together, and why."""
+    """A match between two documents, with its evidence."""
 
     document_a_id: UUID
     document_b_id: UUID
@@ -65,29 +65,29 @@ class Comparison:
 
 
 class ClusterDetail(NamedTuple):
-    """A cluster, with a page of its documents."""
+    """A cluster with a page of its documents."""
 
     id: UUID
     status: ClusterStatus | None
     """None until the cluster is compared."""
     documents: Sequence[DocumentSummary]
-    """Those received first, first."""
+    """In order of receipt."""
     documents_total: int
     next: PageCursor | None
-    """Where the next page begins; None where there is nothing more."""
+    """Cursor of the next page; None on the last page."""
     edges: Sequence[ClusterEdge]
-    """Of these documents, the strongest."""
+    """Strongest edges of these documents."""
     edges_total: int
-    """Of these documents."""
+    """Number of edges of these documents."""
     contracts: Sequence[DocumentSummary]
-    """That these documents are linked to: they glue no clusters together."""
+    """Contracts linked to these documents. They do not join clusters."""
     comparison: Comparison | None
-    """None where nothing was computed, or there is nothing to compare."""
+    """None if no result is stored, or if there are no documents to compare."""
     computed_at: datetime | None
     is_being_computed: bool
-    """Whether the cluster has changed since."""
+    """Whether the cluster has changed since the comparison."""
     error: str | None
-    """Why it could not be computed."""
+    """Error of the last computation."""
 
 
 _CLUSTER = "SELECT cluster_id FROM document WHERE tenant_id = %(tenant)s AND id = %(id)s"
@@ -118,9 +118,10 @@ FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
 def show(
     connection: Connection, tenant_id: UUID, document_id: UUID, *, limit: int, after: PageCursor | None = None
 ) -> ClusterDetail | None:
-    """The cluster of a document, with at most `limit` of its documents behind `after`; None where it is in none.
+    """Return the cluster of a document, with at most `limit` documents after `after`.
 
-    A cluster's own id is one of its documents: an old one still leads to what the cluster has become.
+    None if the document is in no cluster. The id of a cluster is one of its documents, so an old id still leads to the
+    current cluster.
     """
     row = connection.execute(_CLUSTER, {"tenant": tenant_id, "id": document_id}).fetchone()
     if row is None or row[0] is None:
@@ -187,7 +188,7 @@ def _comparison(result: Mapping[str, Any]) -> Comparison:
 
 
 def _that_fit(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The first of them, as many as MOST_CHARACTERS of JSON have room for. Pure."""
+    """Return as many leading items as fit into MOST_CHARACTERS of JSON. Pure."""
     kept, length = [], 0
     for one in found:
         length += len(json.dumps(one))
@@ -198,7 +199,7 @@ def _that_fit(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 Sort = Literal["oldest", "newest", "amount"]
-"""`oldest` and `newest` by `waiting_since`; `amount`: the largest amount at stake first, whatever its currency."""
+"""`oldest` and `newest` sort by `waiting_since`, `amount` by the largest amount at stake in any currency."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 OPEN = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
 """Statuses of clusters that are not finished."""
@@ -232,7 +233,7 @@ class ClusterSummary:
     waiting_since: Annotated[datetime, Field(description="Receipt of the first invoice, otherwise document.")]
     documents: int
     reason: Annotated[str, Field(description="The most important reason for the status.")]
-    is_being_computed: Annotated[bool, Field(description="Whether the cluster has changed since it was computed.")]
+    is_being_computed: Annotated[bool, Field(description="Whether the cluster has changed since its comparison.")]
 
 
 Cursor = PageCursor | tuple[float, UUID]
@@ -245,9 +246,9 @@ class ClusterFilter:
 
     statuses: Sequence[ClusterStatus] = tuple(ClusterStatus)
     supplier: str | None = None
-    """The beginning of its name."""
+    """Prefix of the supplier's name."""
     number: str | None = None
-    """The number of a document."""
+    """Number of a document."""
     sort: Sort = "oldest"
 
 
@@ -341,7 +342,7 @@ def counts(connection: Connection, tenant_id: UUID) -> dict[ClusterStatus, int]:
     return {ClusterStatus(status): count for status, count in connection.execute(_COUNTS, values)}
 
 
-# Put together by PostgreSQL, so that no number of a document is read and written on the way.
+# Assembled by PostgreSQL, so that numbers of documents are not parsed and formatted again.
 _CLUSTER_DATA = """
 WITH member AS (SELECT * FROM document WHERE tenant_id = %(tenant)s AND cluster_id = %(cluster)s)
 SELECT (%(findings)s::jsonb || jsonb_build_object(

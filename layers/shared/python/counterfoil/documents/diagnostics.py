@@ -1,4 +1,4 @@
-"""Diagnostics of clusters in PostgreSQL: who is to be computed, what is computed from, and what came of it."""
+"""Diagnostics of clusters in PostgreSQL: requests, inputs and results of their comparison."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ from counterfoil.errors import StaleClaimError
 
 WORKER = "diagnostics"
 DEBOUNCE = timedelta(seconds=5)
-"""From the first request to the computation: what happens to the cluster meanwhile is computed with it."""
-CHANGED = "The cluster has changed, and is computed anew."
+"""Delay between the first request and the computation, so that further changes are included."""
+CHANGED = "The cluster has changed and will be compared again."
 
-# A cluster that waits to be computed, and was not begun, stays as it is: whoever begins it sees what this transaction
-# writes, since its row is locked until then (ON CONFLICT locks also what its condition leaves as it is). Any other
-# begins a new revision, as `work.begin` does: a try that is under way has seen too little, and its claim token is no
-# longer the latest. Rows are taken in the order of their ids, as claims take them.
+# A pending cluster stays unchanged: its computation will see the writes of this transaction, because the row is locked
+# until then (ON CONFLICT also locks rows excluded by its condition). Otherwise a new revision starts, as in
+# `work.begin`: an attempt in progress has read old data, and its claim token becomes stale. Rows are locked in the
+# order of their ids, as in claims.
 _REQUEST = DIAGNOSTICS.sql("""
 WITH wanted AS (
     SELECT id FROM unnest(%(clusters)s::uuid[]) AS c (id)
@@ -71,10 +71,10 @@ def request(
     *,
     document_ids: Collection[UUID] = (),
 ) -> list[Send]:
-    """Have clusters computed a moment later, in the transaction that changes them. Returns the messages owed.
+    """Request the computation of clusters, in the transaction that changes them. Return messages to send.
 
-    To be called for every cluster that gained, lost or changed a document or an edge, by its name then and now; those
-    that `document_ids` are in now are found here. A cluster that waits already is computed once.
+    Call it for the old and new id of every cluster that gained, lost or changed a document or an edge. Clusters that
+    contain `document_ids` now are included. A pending cluster is computed once.
     """
     found = connection.execute(
         _REQUEST,
@@ -97,14 +97,14 @@ def request(
 
 
 COMPARED_AT_ONCE = 500
-"""Documents of a cluster that is compared while a person waits. The worker alone compares larger ones."""
+"""Maximum number of documents for a comparison while a person waits. The worker compares larger clusters."""
 _STORED = "SELECT claim_token, documents FROM cluster_diagnostics WHERE id = %s"
 
 
 def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: datetime) -> None:
-    """Compare a cluster and store the result at once. The caller has locked and requested it.
+    """Compare a cluster and store the result immediately. The caller has locked and requested it.
 
-    The worker compares it again: only it delivers the result, and only its claim excludes concurrent changes.
+    The worker compares it again: only the worker delivers the result, and only its claim excludes concurrent changes.
     """
     ((token, documents),) = connection.execute(_STORED, [cluster_id]).fetchall()
     if documents is None or documents > COMPARED_AT_ONCE:
@@ -115,18 +115,18 @@ def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a cluster is computed from."""
+    """Inputs of a cluster's comparison."""
 
     documents: tuple[Document, ...]
-    """Its own, and contracts that they are linked to."""
+    """Documents of the cluster, and contracts linked to them."""
     edges: tuple[tuple[UUID, UUID], ...]
     tolerances: Tolerances
     verdicts: tuple[Verdict, ...]
-    """The last that people said of each difference."""
+    """Latest decision about each difference."""
     ambiguous: frozenset[UUID]
     """Documents with an open review."""
     confirmed: frozenset[UUID]
-    """Documents with a match that a person confirmed."""
+    """Documents with a match that a reviewer confirmed."""
 
     def examine(self) -> Result:
         """Compare the documents. Pure."""
@@ -142,7 +142,7 @@ SELECT document_a_id, document_b_id, decided_by = 'person' FROM document_match
 WHERE document_b_id IN (SELECT id FROM member)
 """
 
-# The members, and the other ends of their edges, which are contracts.
+# Documents of the cluster, and contracts at the other ends of their edges.
 _DOCUMENTS = """
 SELECT id, type, received_at, structured_data FROM document
 WHERE ((tenant_id = %(tenant)s AND cluster_id = %(cluster)s) OR id = ANY(%(others)s))
@@ -166,10 +166,10 @@ WHERE tenant_id = %s ORDER BY created_at, id
 
 
 def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Cluster | None:
-    """What a cluster consists of; None where there is no such cluster any more, or nothing in it to be compared.
+    """Return a cluster's documents and decisions; None if there is no comparison.
 
-    Several statements see several moments. That does no harm: whatever changes the cluster in between begins a new
-    revision in its own transaction, and `write` then refuses what was computed from both.
+    None also if it no longer exists. The statements may see different moments. This is safe because every change of the
+    cluster starts a new revision in its own transaction, and `write` then rejects the outdated result.
     """
     if connection.execute(_IS_COMPARABLE, [tenant_id, cluster_id]).fetchone() is None:
         return None
@@ -188,12 +188,12 @@ def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> Cluster |
 
 
 def tolerances(connection: Connection, tenant_id: UUID) -> list[Tolerance]:
-    """What a tenant tolerates, the oldest entry first."""
+    """Return the tolerances of a tenant, oldest first."""
     rows = connection.execute(_TOLERANCES, [tenant_id])
     return [Tolerance(Key(key), Limits(*limits), supplier, article) for key, *limits, supplier, article in rows]
 
 
-# The last one about a difference is what stands.
+# The latest decision about a difference counts.
 _VERDICTS = """
 SELECT DISTINCT ON (document_id, code, line, expected, actual)
     id, document_id, code, line, expected, actual, coalesce(currency, unit), verdict = 'accepted', decided_by,
@@ -204,7 +204,7 @@ ORDER BY document_id, code, line, expected, actual, id DESC
 
 
 def verdicts(connection: Connection, document_ids: Collection[UUID] | None = None) -> list[Verdict]:
-    """The last that people said of each difference of these documents; of all documents of the tenant, where None."""
+    """Return the latest decision about each difference of these documents; None selects all documents."""
     rows = connection.execute(_VERDICTS, {"ids": None if document_ids is None else list(document_ids)})
     return [
         Verdict(id_, (document_id, Code(code), line, expected, actual), measure, accepted, by, at, reason)
@@ -225,13 +225,13 @@ _SUMMARY = ("supplier", "currency", "ordered", "delivered", "billed", "at_stake"
 
 
 def write(connection: Connection, cluster_id: UUID, token: int, result: Result | None, now: datetime) -> None:
-    """Write what came of a cluster; None, that there is nothing.
+    """Store the result of a cluster's comparison; None if there was nothing to compare.
 
-    The claim's token stands for the documents that it was computed from: every change of them takes a new one, in the
-    change's own transaction. From here to the commit the row is locked, so that no change can be committed beside it.
+    The claim token identifies the documents it was computed from, because every change of them takes a new token in its
+    own transaction. The row stays locked until the commit, so that no change can be committed concurrently.
 
     Raises:
-        StaleClaimError: the cluster has changed since it was read; the newer revision computes it.
+        StaleClaimError: the cluster has changed since it was read. The newer revision computes it.
     """
     values = dict.fromkeys((*_SUMMARY, "outcome", "result", "cluster_status", "supplier_key", "order_numbers"))
     if result is not None:

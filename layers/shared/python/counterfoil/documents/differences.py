@@ -1,8 +1,8 @@
-"""Acceptance: people say of differences in a case that they may be, or may not.
+"""Decisions of people to accept or dispute differences of a cluster.
 
-An accepted difference needs nobody any more, a disputed one stays open whatever is tolerated. Both say something about
-what a supplier's bills may differ by (`variances.proposals`). Only differences between figures can be accepted, those
-that tolerances are about: a missing order or a bill that came twice is settled by documents.
+An accepted difference needs no further action. A disputed one stays open, whatever the tolerances are. Both are data
+for suggested tolerances (`tolerances`). Only differences between figures can be accepted. A missing order or a
+duplicate invoice requires a change of documents.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,26 +27,29 @@ Word = Literal["accepted", "disputed"]
 
 @dataclass(frozen=True)
 class Which:
-    """Which differences of a case are meant. None: whichever."""
+    """Selection of differences in a cluster. None selects all."""
 
     document_id: UUID | None = None
     code: Code | None = None
     line: str | None = None
     figures: tuple[Decimal, Decimal] | None = None
-    """What was expected and found, as the person saw it. With it the line is meant as it is said: None is no line."""
+    """Expected and found value, as the caller read them.
+
+    With figures, `line` None means a difference without a line item.
+    """
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a person said, and what came of it."""
+    """Result of a decision."""
 
     word: Word
     sentences: tuple[str, ...]
-    """The differences, as the case tells of them."""
+    """Sentences that describe the differences."""
     left: tuple[str, ...]
-    """What is open otherwise."""
+    """Sentences that describe the other open differences."""
     sends: Sequence[Send]
-    """Messages owed, to be sent after the commit."""
+    """Outbox messages to send after the commit."""
 
 
 _NOTHING = Refused("gone", "There is no such case, or it has not been computed.")
@@ -59,13 +62,13 @@ VALUES (%(tenant)s, %(document)s, %(code)s, %(line)s, %(expected)s, %(actual)s, 
 """
 
 
-def say(  # who says what of which
+def say(  # decision, selection and context
     connection: Connection, tenant_id: UUID, cluster_id: UUID, which: Which, word: Word, now: datetime, who: Who
 ) -> Said | Refused:
-    """Accept or dispute differences of a case, all of those that are meant or none.
+    """Accept or dispute the selected differences of a cluster, either all or none.
 
-    Where nothing is singled out, accepting means those that are open, disputing all. In the caller's transaction, which
-    is the tenant's; the case is locked until it ends. The stored result shows the decision at once, and diagnostics
+    Without a selection, accepting applies to open differences, and disputing to all. Runs in the caller's tenant
+    transaction. The cluster is locked until it ends. The stored result shows the decision immediately. Diagnostics
     computes and delivers the cluster after the commit.
     """
     row = connection.execute(_CASE, [cluster_id]).fetchone()
@@ -82,7 +85,7 @@ def say(  # who says what of which
     new = [one for one in wanted if _is_new(said.get(_about(one)), word)]
     if not new:
         last = said[_about(wanted[0])]
-        return Refused("changed", f"{last.sentence[:-1]}: there is nothing to be done.")
+        return Refused("changed", f"{last.sentence[:-1]}. No change is needed.")
     for verdict in (said.get(_about(one)) for one in new):
         if verdict is not None and not who.may_replace(verdict.id):
             return Refused(
@@ -101,7 +104,7 @@ def say(  # who says what of which
 
 
 def is_to_be_accepted(result: Mapping[str, Any]) -> bool:
-    """Whether a case, by its result as it is kept, has a difference that is open and that people can accept."""
+    """Return whether a stored result has an open difference that can be accepted."""
     return any(_is_difference(one) and _is_open(one, {}) for one in result["variances"])
 
 
@@ -113,7 +116,7 @@ def _is_difference(variance: Mapping[str, Any]) -> bool:
 
 
 def _is_open(variance: Mapping[str, Any], said: Mapping[About, Verdict]) -> bool:
-    """Whether somebody has to act, also after what people said since the case was computed."""
+    """Return whether a difference needs action, given the decisions since the comparison."""
     if variance["within_tolerance"] or variance["settled_by"] is not None:
         return False
     verdict = said.get(_about(variance)) if _is_difference(variance) else None
@@ -145,7 +148,9 @@ def _about(variance: Mapping[str, Any]) -> About:
 
 def _nothing_meant(variances: Collection[Mapping[str, Any]], which: Which) -> str:
     if which != Which() and any(_is_meant(one, which) for one in variances):
-        return "That is no difference between two figures: documents settle it, and nobody can accept or dispute it."
+        return (
+            "This is not a difference between two figures. Change the documents instead of accepting or disputing it."
+        )
     if which != Which():
         return "The case has no such difference."
     others = [one["sentence"] for one in variances if _is_open(one, {})]
@@ -155,7 +160,7 @@ def _nothing_meant(variances: Collection[Mapping[str, Any]], which: Which) -> st
 _SELLERS = "SELECT id, type, received_at, structured_data FROM document WHERE id = ANY(%s)"
 
 
-# What the documents' cases come to now.
+# Current results of the documents' clusters.
 _RESULTS = """
 SELECT result FROM cluster_diagnostics
 WHERE result IS NOT NULL AND id IN (SELECT cluster_id FROM document WHERE id = ANY(%s))
@@ -163,10 +168,10 @@ WHERE result IS NOT NULL AND id IN (SELECT cluster_id FROM document WHERE id = A
 
 
 def labels(connection: Connection) -> Iterator[Label]:
-    """What the people of the transaction's tenant said of differences, with the seller of each document.
+    """Yield the decisions about differences in the transaction's tenant, with each document's supplier.
 
-    What was accepted counts while its case still has that difference, and not after a document was found to belong
-    elsewhere, or to say something else. What was disputed counts for good.
+    An accepted difference counts while its cluster still has it, not after its documents have changed or moved. A
+    disputed one always counts.
     """
     found = diagnostics.verdicts(connection)
     ids = list({verdict.about[0] for verdict in found})

@@ -22,12 +22,12 @@ from counterfoil.documents.matching.evidence import Step, waterfall
 MOST_LINES = 1_000
 MOST_EDGES = 100
 MOST_PARTS = 200
-"""Of a document that are shown."""
+"""Maximum number of parts shown per document."""
 
 
 @dataclass(frozen=True)
 class DocumentField:
-    """A field that a document states."""
+    """A field of a document."""
 
     path: str
     value: JsonValue
@@ -61,7 +61,7 @@ class DocumentEdge:
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """A document that was cut out of this one's file."""
+    """A document extracted from the same file."""
 
     id: UUID
     first_page: int
@@ -70,7 +70,7 @@ class DocumentPart:
 
 @dataclass(frozen=True)
 class DocumentLetter:
-    """A dead letter of its work."""
+    """A dead letter of a work item of the document."""
 
     job_id: UUID
     worker: str
@@ -183,7 +183,10 @@ def _progress(stages: Sequence[DocumentStage], tries: Sequence[Any]) -> Iterator
 def _fields(
     data: Mapping[str, Any], evidence: Mapping[str, Any]
 ) -> tuple[list[DocumentField], list[list[DocumentField]]]:
-    """The fields of a document, those of its lines apart; with evidence by path, `*` where all have the same."""
+    """Return the fields of a document, line items separately.
+
+    Evidence is by path, `*` if all have the same.
+    """
     lines: Sequence[Mapping[str, Any]] = data.get("line_items") or ()
     rest = {name: value for name, value in data.items() if name != "line_items"}
     return (
@@ -201,7 +204,7 @@ def _told(data: Mapping[str, Any], prefix: str, evidence: Mapping[str, Any]) -> 
         yield DocumentField(f"{prefix}{name}", value, found.get("source"), found.get("confidence"), found.get("page"))
 
 
-# -- what it belongs together with -----------------------------------------------------------------------------------
+# -- matches ----------------------------------------------------------------------------------------------------------
 
 _EDGES = """
 SELECT CASE document_a_id WHEN %(id)s THEN document_b_id ELSE document_a_id END, score, confidence, decided_by,
@@ -233,7 +236,7 @@ def edges_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> tupl
     return found, counted[0] if counted else len(found)
 
 
-# -- its work --------------------------------------------------------------------------------------------------------
+# -- work items -------------------------------------------------------------------------------------------------------
 
 _WORKS = """
 SELECT 'acquisition', s.job_id FROM document d JOIN source s ON s.id = d.source_id WHERE d.id = %(id)s
@@ -248,14 +251,14 @@ WHERE d.id = %(id)s AND d.tenant_id = %(tenant)s
 
 
 class Work(NamedTuple):
-    """A piece of work about a document: the worker, and the work's id."""
+    """A work item of a document: worker and work id."""
 
     worker: str
     id: UUID
 
 
 def works_of(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[Work]:
-    """All work about a document, that of its source and of its cluster among it."""
+    """Return all work items of a document, including those of its source and its cluster."""
     rows = connection.execute(_WORKS, {"id": document_id, "tenant": tenant_id})
     return [Work("ingestion", document_id), Work("matching", document_id), *(Work(*row) for row in rows)]
 
@@ -272,14 +275,14 @@ def _letters(connection: Connection, works: Sequence[Work]) -> list[DocumentLett
 
 
 MAX_EVENTS = 100
-"""Number of events of each kind, the newest ones."""
+"""Maximum number of events of each kind, newest first."""
 
 Kind = Literal["arrival", "work", "try", "running", "due", "letter", "question", "link", "review", "decision", "result"]
 
 
 @dataclass(frozen=True)
 class DocumentEvent:
-    """Event of a document or its work."""
+    """An event of a document or its work items."""
 
     at: Annotated[
         datetime, Field(description="Time of its end; of running work, its start; of due work, the earliest start.")

@@ -26,11 +26,11 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 STATES: tuple[StageState, ...] = get_args(StageState)
 
 SCANNED = (200, 2_000, 10_000)
-"""Documents that are looked at for a page where not every one is wanted: more, where fewer do not fill it."""
+"""Numbers of documents read for a page with filters. The next number applies if the page is not full."""
 RARE = 1_000
-"""Documents that have a word, at most, for it to lead to those that are wanted rather than another one."""
+"""Maximum frequency of a word that is used as the starting point of a search."""
 MAX_WORDS = 8
-"""Of a search; further ones are left out."""
+"""Maximum number of words in a search. Further words are ignored."""
 MAX_NUMBERED = 500
 """Documents of one number that a search finds."""
 
@@ -40,7 +40,7 @@ _PLACES = {
     **dict.fromkeys(["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"], 3),
     **dict.fromkeys(["CLF", "UYW"], 4),
 }
-"""Digits behind the point of currencies that have not two (ISO 4217, list one)."""
+"""Decimal places of currencies that do not have two (ISO 4217, list one)."""
 
 
 @dataclass(frozen=True)
@@ -102,33 +102,33 @@ class DocumentSummary:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which documents."""
+    """Filters of a document list."""
 
     type: str | None = None
     stage: StageName | None = None
     state: StageState | None = None
-    """Of that stage."""
+    """State of that stage."""
     since: datetime | None = None
     until: datetime | None = None
     """Exclusive."""
 
     @property
     def is_narrow(self) -> bool:
-        """Whether documents of the time that is wanted may not be wanted."""
+        """Return whether the filters may exclude documents of the requested time."""
         return self.type is not None or self.stage is not None
 
 
 class Found(NamedTuple):
-    """A page."""
+    """A page of documents."""
 
     documents: Sequence[DocumentSummary]
-    """The newest first."""
+    """Newest first."""
     next: PageCursor | None
-    """Where the next page begins; None where there is nothing more. A page may be short, and another one follow."""
+    """Cursor of the next page; None on the last page. A page may be short and still have a next page."""
 
 
 def total(data: Mapping[str, Any]) -> Total | None:
-    """What a document's structured data say that it comes to. Pure."""
+    """Return the total in structured data. Pure."""
     amount = data.get("total_gross") or data.get("total_net")
     if amount is None:
         return None
@@ -139,7 +139,7 @@ def total(data: Mapping[str, Any]) -> Total | None:
 
 
 def says(kind: str | None, data: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Number, date, seller, buyer and total of a document of a kind. Pure."""
+    """Return number, date, supplier, buyer and total of a document of a type. Pure."""
     roles, data = ROLES.get(DocumentType(kind)) if kind is not None else None, data or {}
     if roles is None:
         return {
@@ -164,7 +164,7 @@ _PRICED = frozenset(
 
 
 def missing(kind: str | None, data: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the facts that a document of a kind must state and that were not read. Pure."""
+    """Return the required facts of a document type that could not be extracted. Pure."""
     type_ = None if kind is None else DocumentType(kind)
     if type_ is None or type_ not in ROLES or not data:
         return ()
@@ -179,7 +179,7 @@ def missing(kind: str | None, data: Mapping[str, Any] | None) -> tuple[str, ...]
     return tuple(name for name, value in stated.items() if not value)
 
 
-# -- what is shown ---------------------------------------------------------------------------------------------------
+# -- summaries --------------------------------------------------------------------------------------------------------
 
 STAGE_SQL = {
     "source": "CASE WHEN a.id IS NULL THEN 'none' ELSE coalesce(a.status, 'skipped') END",
@@ -188,7 +188,7 @@ STAGE_SQL = {
                         ELSE coalesce(d.matching_status, 'skipped') END""",
     "output": "told.state",
 }
-"""The state of each stage, of the tables of JOINED."""
+"""State of each stage, from the tables of JOINED."""
 JOINED = """
 document d
 LEFT JOIN source s ON s.id = d.source_id LEFT JOIN acquisition_job a ON a.id = s.job_id
@@ -204,7 +204,7 @@ CROSS JOIN LATERAL (
       AND (o.subject, o.subject_id) IN (('document', d.id), ('cluster', d.cluster_id))
 ) AS told
 """
-"""A document with the work of all of its stages: what it owes, and what its cluster does."""
+"""A document with the work items of all stages, and the current work item of its cluster."""
 _SUMMARIES = f"""
 SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structured_data, d.file_name,
        d.received_at, d.cluster_id,
@@ -234,7 +234,7 @@ def of_ids(
     limit: int | None = None,
     after: PageCursor | None = None,
 ) -> list[DocumentSummary]:
-    """Of the documents of these ids, those that are wanted, the newest first."""
+    """Return the documents with these ids that match the filters, newest first."""
     if not ids:
         return []
     values = _values(tenant_id, wanted, after) | {"ids": list(ids), "limit": limit}
@@ -281,7 +281,7 @@ _WALK = """
 SELECT d.received_at, d.id FROM document d WHERE d.tenant_id = %(tenant)s {conditions}
 ORDER BY d.received_at DESC, d.id DESC LIMIT %(most)s
 """
-# Of the documents that have one word, those that have the others, too.
+# Documents with the rarest word that contain the other words as well.
 _WALK_WORD = """
 SELECT few.received_at, few.document_id, NOT EXISTS (
     SELECT FROM unnest(%(others)s::text[]) AS other (word)
@@ -383,12 +383,12 @@ def _documents(
         if until is None or len(more) > limit:
             break
     merged = sorted({one.id: one for one in (*found, *more)}.values(), key=_place, reverse=True)
-    if until is not None:  # what is older may lie among documents that were not looked at
+    if until is not None:  # older items may be among documents that were not scanned
         merged = [one for one in merged if _place(one) >= until]
     return _cut(merged, limit) if len(merged) > limit else Found(merged, until)
 
 
-def _walked(  # a walk is this many facts
+def _walked(  # the walk needs all of these values
     connection: Connection,
     tenant_id: UUID,
     wanted: Wanted,
@@ -397,7 +397,10 @@ def _walked(  # a walk is this many facts
     lead: str | None,
     words: Sequence[str],
 ) -> tuple[list[UUID], PageCursor | None]:
-    """The next documents, at most so many, that may be wanted; and where it stopped, if there may be more."""
+    """Return the next documents that may match, and the position where the scan stopped.
+
+    The position is None if no more documents follow.
+    """
     values = _values(tenant_id, wanted, after) | {"most": most, "word": lead}
     conditions = " ".join(_CONDITIONS[name] for name in _TIMES if values[name] is not None)
     if lead is None:
@@ -431,7 +434,7 @@ def _id(text: str) -> UUID | None:
 
 
 def _words(connection: Connection, text: str) -> list[str]:
-    """The words of a search, as the trigger writes those of documents."""
+    """Return the words of a search, split like those of documents by the trigger."""
     return [word for (word,) in connection.execute("SELECT words_of(%s)", [text])][:MAX_WORDS]
 
 
@@ -443,7 +446,7 @@ SELECT word, (SELECT count(*) FROM (
 
 
 def _lead(connection: Connection, tenant_id: UUID, words: Sequence[str]) -> str | None:
-    """The rarest word; None where a document cannot have them all."""
+    """Return the rarest word; None if no document can contain all words."""
     rows = connection.execute(_FREQUENCY, {"tenant": tenant_id, "words": list(words), "most": RARE + 1}).fetchall()
     frequency: dict[str, int] = dict(rows)
     return min(words, key=lambda word: frequency[word]) if frequency and all(frequency.values()) else None
@@ -464,7 +467,7 @@ def numbered(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
     if number is None:
         return []
     forms = sorted(number.folded)
-    if number.tail in number.folded:  # nothing but digits: they may be the end of a longer number
+    if number.tail in number.folded:  # digits only, so they may be the end of a longer number
         forms.append(f"~{number.tail}")
     values = {
         "tenant": tenant_id,

@@ -155,7 +155,7 @@ def _result(read: Read | None, pages: Recognition, refused: str | None) -> Extra
     further = [sentence for sentence in (refused, lost, pages.warning) if sentence]
     unread = frozenset(pages.unread)
     if read is None:
-        reason = "The pages name no kind of document with a number of its own that could be read; they are kept."
+        reason = "No document type with a document number was found. The file is stored."
         return ExtractionResult(None, "none", None, " ".join([reason, *further]), unread=unread)
     method = _method(read, pages)
     if read.type is DocumentType.OTHER:

@@ -35,9 +35,9 @@ _DECEPTIVE = re.compile(f"[{DECEPTIVE}]")
 
 
 def file_name(key: str) -> str:
-    """Name of an object's file for people: the end of its key, with U+FFFD for control characters.
+    """Return the displayed name of an object's file: the end of its key without control characters.
 
-    Without this, `invoice_\u202efdp.exe` looks like a PDF.
+    They become U+FFFD. With U+202E before it, `fdp.exe` would look like a PDF.
     """
     return _DECEPTIVE.sub("\N{REPLACEMENT CHARACTER}", key.rsplit("/", 1)[-1])
 
@@ -64,7 +64,7 @@ class Upload:
 
     @property
     def tenant(self) -> str:
-        """The tenant that the key names; empty when it names none."""
+        """Tenant slug in the key; empty if absent."""
         rest = self.key.removeprefix(PREFIX)
         return rest.split("/", 1)[0] if rest != self.key and "/" in rest else ""
 
@@ -151,9 +151,9 @@ WHERE d.job_id = l.letter AND d.tenant_id IS NULL
 
 
 def find_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
-    """Give jobs that were registered before their tenant existed the tenant that their key names by now.
+    """Set the tenant of jobs that were registered before their tenant existed, from their keys.
 
-    So does the dead letter of such a job: the tenant's next failure could not open it again otherwise.
+    Also sets it in their dead letters, because otherwise the tenant's next failure could not reopen them.
     """
     letters = [ACQUISITION.job_id(id_) for id_ in job_ids]
     connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "letters": letters, "pattern": f"{PREFIX}%/%"})
@@ -192,7 +192,7 @@ RETURNING id, tenant_id, revision, send_number
 
 
 def job_of_tenant(mail_job: UUID, tenant_id: UUID) -> UUID:
-    """The id of the job by which a tenant gets a mail: UUIDv5 of the mail's own job and the tenant."""
+    """Return the id of a tenant's job for a mail: UUIDv5 of the mail's own job and the tenant."""
     return uuid5(JOB_NAMESPACE, f"acquisition/{mail_job}/{tenant_id}")
 
 
@@ -221,7 +221,7 @@ CHUNK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class File:
-    """Where a file is."""
+    """Location of a file in S3."""
 
     bucket: str
     key: str
@@ -239,21 +239,23 @@ def _chunks(file: File) -> Generator[bytes]:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file as it was fetched."""
+    """A downloaded file."""
 
     size: int
     sha256: bytes
     """32 bytes."""
     content: bytes | None
-    """None where nobody asked to keep it."""
+    """None unless `keep` requested it."""
 
 
 def fetch(file: File, *, keep: Callable[[bytes], bool]) -> Fetched:
-    """Read a file in pieces; `keep` is shown the first one, and says whether the whole is wanted.
+    """Download a file in pieces.
+
+    `keep` receives the first one, and returns whether to keep the content.
 
     Raises:
         InvalidDocumentError: it is empty or too large.
-        ServiceUnavailableError, RejectedRequestError: S3 did not give it.
+        ServiceUnavailableError, RejectedRequestError: S3 did not return it.
     """
     digest, size = hashlib.sha256(), 0
     kept: io.BytesIO | None = None
@@ -268,24 +270,26 @@ def fetch(file: File, *, keep: Callable[[bytes], bool]) -> Fetched:
 
 
 def head(file: File) -> bytes:
-    """The first MiB of a file, or all of a smaller one. Raises as `fetch`."""
+    """Return the first MiB of a file, or all of a smaller one. Raises the same errors as `fetch`."""
     with closing(_chunks(file)) as chunks:
         return next(chunks, b"")
 
 
 def read(file: File) -> bytes:
-    """A file's bytes. Raises as `fetch`."""
-    content = io.BytesIO()  # gives its bytes away at the end, where a join would hold them twice
+    """Return the content of a file. Raises the same errors as `fetch`."""
+    content = io.BytesIO()  # releases its bytes at the end, while a join would hold them twice
     for chunk in _chunks(file):
         content.write(chunk)
     return content.getvalue()
 
 
 def write(bucket: str, key: str, content: bytes, content_type: str = "application/pdf") -> File:
-    """Store a file. Where a bucket keeps versions, the same file twice is two of them, and either will do.
+    """Store a file.
+
+    In a versioned bucket, storing the same file twice creates two versions; either is valid.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 did not take it.
+        ServiceUnavailableError, RejectedRequestError: S3 rejected it.
     """
     with aws.errors_mapped():
         answer = aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType=content_type)
@@ -294,11 +298,11 @@ def write(bucket: str, key: str, content: bytes, content_type: str = "applicatio
 
 VALID_SECONDS = 15 * 60
 LONGEST_NAME = 255
-"""Characters of a file's name."""
+"""Maximum characters of a file name."""
 LONGEST_KEY = 1024
-"""Bytes of a key: S3's bound."""
+"""Maximum bytes of a key in S3."""
 _NO_NAME = re.compile(rf"[/\\{DECEPTIVE}]|^\.{{1,2}}$|\$\{{filename\}}")
-"""Paths, control characters, and the variable that S3 replaces by the file name of the sender."""
+"""Paths, control characters, and the variable that S3 replaces by the sender's file name."""
 
 
 @dataclass(frozen=True)
@@ -340,7 +344,7 @@ def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) 
 
 
 def _bytes(text: str) -> int:
-    """The length of a text in UTF-8; 0 where half a surrogate pair has none."""
+    """Return the length of a text in UTF-8; 0 if it contains an unpaired surrogate."""
     try:
         return len(text.encode())
     except UnicodeEncodeError:

@@ -1,6 +1,6 @@
-"""Features of a page: its kind, number, sender, head, and place in its document. Pure.
+"""Features of a page: its type, number, sender, header, and position in its document. Pure.
 
-Titles and labels are German, English, French, Italian, Spanish, Dutch and Danish. Patterns are for folded text: lower
+Titles and labels are German, English, French, Italian, Spanish, Dutch and Danish. Patterns apply to folded text: lower
 case, without accents, with plain quotes and blanks (`folding.fold`).
 """
 
@@ -26,7 +26,7 @@ _COURSE = (
     ("credit_note",),
     ("statement",),
 )
-"""Documents name those of an earlier stage: an invoice its order, never the other way round."""
+"""Stages of a purchase. Documents cite documents of earlier stages: an invoice cites its order, but not vice versa."""
 _STAGES = {kind: stage for stage, kinds in enumerate(_COURSE) for kind in kinds}
 
 _DATE = r"\d{1,2}[./-]\s?\d{1,2}[./-]\s?\d{2,4}|\d{4}-\d{2}-\d{2}|\d{1,2}\.? [a-z]{3,9}\.? \d{4}"
@@ -40,25 +40,25 @@ _LINKED = r"(?:de la |de l'|della |dell'|del |de |d'|du |di |of |van |af )"
 _ASIDE = r"(?: ?\([^()]{1,40}\))?"
 _DATED = rf"(?:[ ,]*(?:vom|v\.|dated|date|of|issued at|issued on|du|del|van|von|af|le|il|den)?:? ?(?:{_DATE}))?"
 
-_latest_first = sorted(_STAGES, key=lambda kind: -_STAGES[kind])  # a Stornorechnung is no Rechnung
+_latest_first = sorted(_STAGES, key=lambda kind: -_STAGES[kind])  # a Stornorechnung must not match as a Rechnung
 _titles = "|".join(f"(?P<{kind}>{SPLITTER.alternatives('titles.title', kind)})" for kind in _latest_first)
 _stems = "|".join(f"(?P<{kind}_stem>{SPLITTER.alternatives('titles.stem', kind)})" for kind in _latest_first)
 _TITLE = re.compile(
     rf"(?:{_titles})\b{_ASIDE}(?P<label> ?[:.]| ?-? ?{_CALLED})? ?(?P<number>{_NUMBER_FORM})?(?P<rest>{_DATED}.*)"
 )
-"""Name of a document type at the beginning of a text, perhaps with a number; `rest` is the text behind both."""
+"""Name of a document type at the start of a text, optionally with a number; `rest` is the text after both."""
 _LABEL = re.compile(
     rf"(?:(?:{_stems})s?-? ?{_CALLED}|{_CALLED} ?{_LINKED}?(?:{_titles.replace('?P<', '?P<named_')})\b ?:?)"
     rf" ?(?P<number>{_NUMBER_FORM})?(?P<rest>.*)"
 )
-"""`Rechnungs-Nr. 17`, `numéro de facture: 17`: a number called after the kind of its paper."""
+"""A number labeled with the type of its document: `Rechnungs-Nr. 17`, `numéro de facture: 17`."""
 _PIECES = ("label", "number", "rest")
-"""The groups of these two that are no kind of paper."""
+"""Groups of these two patterns that do not name a type."""
 _OWN_LABEL = re.compile(
     rf"(?:(?:beleg|dokument(?:en)?|document|bilags)s?-? ?(?:nummer|number|nr|no)\b ?[.:]*|nummer|number|numero"
     rf"|n ?°|numero de document)(?: ?:)? (?P<number>{_NUMBER_FORM})(?P<rest>{_DATED})$"
 )
-"""`Beleg-Nr. 17`, `Nummer 17`: the number of the paper itself, whatever it is."""
+"""A document number labeled without a type: `Beleg-Nr. 17`, `Nummer 17`."""
 _ENDS = re.compile(rf"{_DATED}[ .,;]*$")
 _NUMBER = re.compile(_NUMBER_FORM)
 
@@ -72,19 +72,19 @@ _PAGE_PLACE = re.compile(
 _BARE_PLACE = re.compile(rf"-? ?(?P<place>\d{{1,3}}) ?(?:/|{_OF}) ?(?P<count>\d{{1,3}}) ?-?|- ?(?P<alone>\d{{1,3}}) ?-")
 _BEFORE_OTHER_PAGE = re.compile(rf"\b(?:{SPLITTER.alternatives('pages.before_other_page')})\W*$")
 _AFTER_OTHER_PAGE = re.compile(SPLITTER.alternatives("pages.after_other_page"))
-"""Words with which a line speaks of another page than the one that it is on."""
+"""Words that refer to another page."""
 
 _CARRIED = re.compile(
     rf"\b(?:{SPLITTER.alternatives('pages.carried')})"
     rf"|^(?:{SPLITTER.alternatives('pages.carried_alone')})\b ?:? [\d.,' ]+(?: ?[a-z€£$]{{1,3}})?$"
 )
 _TOTAL = re.compile(rf"(?:{SPLITTER.alternatives('pages.total')})\b[^\d\n]{{0,25}}-?\d[\d.,' ]*[.,]\d\d\b")
-"""A sum with which a paper ends."""
+"""A total at the end of a document."""
 _GOODS = re.compile(
     r"(?:^| )(?!\d{1,2}\.\d{1,2}\.\d\d\b)-?\d[\d.,']*[.,]\d\d"
     r"(?: ?(?:eur|usd|gbp|chf|dkk|kr\.?|€|£|\$))?(?: \d\d? ?%?)?$"
 )
-"""The end of a line of a table: an amount, perhaps with the rate of its tax."""
+"""The end of a table row: an amount, optionally with its tax rate."""
 _NO_TOTAL = re.compile(SPLITTER.alternatives("pages.not_total"))
 
 _SOON = r"[^\d]{0,12}"
@@ -101,7 +101,7 @@ _HEAD_LABELS = tuple(
         rf"(?:{_head_labels['contact']})\b ?:? \w",
     )
 )
-"""Facts in the head of a first page, one pattern for each kind."""
+"""Facts in the header of a first page, one pattern per kind."""
 
 _SALUTATION = re.compile(rf"(?:{SPLITTER.alternatives('pages.salutation')})\b")
 _TOWN = re.compile(
@@ -121,23 +121,23 @@ _VAT_ID = re.compile(
 )
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}[A-Z0-9]{11,30}\b")
 
-_TITLE_HEIGHT = 1.25  # of the page's usual text
+_TITLE_HEIGHT = 1.25  # relative to the usual text height of the page
 _LARGE = 1.5
-_HEADER, _FOOTER = 0.2, 0.82  # of the page's height
+_HEADER, _FOOTER = 0.2, 0.82  # relative to the page height
 _UPPER = 0.6
 _MARGIN = 0.12
 _LINES_ABOVE_TOWN = 2
 _FIGURE = 4  # digits
-_GAP = 1.0  # of a word's height: wider than a blank, so another column
+_GAP = 1.0  # in word heights; wider than a blank, so the next word is in another column
 
 Style = Literal["title", "heading", "label"]
-"""In larger print than the page's text; in a line of its own; or beside others, as a reference is."""
+"""In larger print than the page's text; on its own line; or next to other text, such as a reference."""
 _STYLES: tuple[Style, ...] = ("title", "heading", "label")
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Words of a line without a column's gap between them."""
+    """Words of a line without a column gap between them."""
 
     text: str
     """Folded."""
@@ -149,19 +149,19 @@ class Segment:
 
 @dataclass(frozen=True)
 class Mention:
-    """A kind of paper that is named on a page, with its number where that is said."""
+    """A document type named on a page, with its number if stated."""
 
     kind: str
     number: str | None
-    """Letters and digits alone, so that two ways of writing it are the same."""
+    """Letters and digits only, so that different spellings compare equal."""
     style: Style
     height: float
     above: float
-    """How much of the page's lines is above it, 0 to 1."""
+    """Share of the page's lines above it, 0 to 1."""
 
     @property
     def stage(self) -> int:
-        """Where its kind stands in the course of a deal."""
+        """Stage of the type in a purchase."""
         return _STAGES[self.kind]
 
 
@@ -175,50 +175,50 @@ class PagePlace:
 
 @dataclass(frozen=True)
 class PageFeatures:
-    """What was found on a page."""
+    """Features found on a page."""
 
     own: Mention | None
-    """What the page, or the document that it is of, calls itself."""
+    """Type and number that the page or its document states about itself."""
     named: tuple[Mention, ...]
-    """Everything that it names."""
+    """All types named on the page."""
     unnamed: str | None
-    """The number that it calls its own without saying of what."""
+    """Number stated as its own, without a type."""
     places: tuple[PagePlace, ...]
     sender: frozenset[str]
-    """VAT ids and accounts in its header and footer."""
+    """VAT ids and bank accounts in header and footer."""
     firms: frozenset[str]
-    """Firms in its header."""
+    """Companies in the header."""
     header: frozenset[str]
-    """Lines of its header, without digits."""
+    """Lines of the header, without digits."""
     lines: frozenset[str]
-    """All its lines, without digits."""
+    """All lines, without digits."""
     large: frozenset[str]
-    """Lines of its upper half in larger print than the rest, without digits."""
+    """Lines in the upper half in larger print than the rest, without digits."""
     head: tuple[frozenset[str], ...]
-    """For each kind of thing that it states and a first page's head does: the figures in it."""
+    """Figures for each kind of fact that is typical of a first page's header."""
     figures: frozenset[str]
-    """All that look like numbers, dates and ids, by their digits."""
+    """All numbers, dates and ids, by their digits."""
     has_total: bool
     carries_in: bool
-    """Whether it says, in its upper part, that something is carried on from the page before."""
+    """Whether its upper part states a sum carried over from the previous page."""
     carries_out: bool
-    """The same of the page after it, in its lower part."""
+    """Whether its lower part states a sum carried over to the next page."""
     is_annex: bool
     words: int
 
     @property
     def head_labels(self) -> int:
-        """How many kinds of things it states that a first page's head does."""
+        """Number of kinds of facts that are typical of a first page's header."""
         return len(self.head)
 
     @property
     def number(self) -> str | None:
-        """Its own number."""
+        """The document's own number."""
         return self.unnamed if self.own is None or self.own.number is None else self.own.number
 
 
 def read(page: Page) -> PageFeatures:
-    """The signs on a page."""
+    """Return the features of a page."""
     lines = [(line, tuple(_segments(line))) for line in page.lines()]
     height = max(page.height, 1.0)
     usual = median([word.bottom - word.top for word in page.words]) if page.words else 1.0
@@ -235,7 +235,7 @@ def read(page: Page) -> PageFeatures:
     carried = [line.top / height for (line, _), text in zip(lines, texts, strict=True) if _CARRIED.search(text)]
     footer = [line.text for line, _ in lines if line.top >= _FOOTER * height]
     head = tuple(_head(upper))
-    if own is not None or len(head) > 1:  # on later pages the text begins where a letterhead was
+    if own is not None or len(head) > 1:  # later pages start their text at the height of the letterhead
         footer += [line.text for line, _ in lines if line.bottom <= _HEADER * height]
     return PageFeatures(
         own=own,
@@ -281,9 +281,9 @@ Lines = Sequence[tuple[Line, tuple[Segment, ...]]]
 
 
 def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[Mention]:
-    """What a line names: in each of its segments, with the number beside it, or below where it is a label.
+    """Yield the types named in a line, with the number beside each, or below it if it is a label.
 
-    `goods` is the place of the first line with an amount: what comes after it heads some of the goods, not the page.
+    `goods` is the index of the first line with an amount. Text after it describes line items, not the page.
     """
     _, segments = lines[place]
     for index, segment in enumerate(segments):
@@ -297,7 +297,7 @@ def _mentions(lines: Lines, place: int, usual: float, goods: int) -> Iterator[Me
         is_alone = index == 0 and (len(segments) == 1 or _is_end(found))
         if number is None:
             if label or not (is_large or _is_end(found) or _fills(segment, found)):
-                continue  # a label of nothing, or the beginning of a sentence
+                continue  # a label without a value, or the start of a sentence
         elif is_alone and not (label or _is_end(found)):
             continue  # a sentence
         is_reference = label is not None and (found.re is _LABEL or ":" in label)
@@ -312,17 +312,17 @@ def _kind(found: Match[str]) -> str:
 
 
 def _is_end(found: Match[str]) -> bool:
-    """Whether nothing but a date comes after what was found."""
+    """Return whether only a date follows the match."""
     return _ENDS.match(found["rest"]) is not None
 
 
 def _fills(segment: Segment, found: Match[str]) -> bool:
-    """Whether what was found is all of its segment, so that the rest stands in another column."""
+    """Return whether the match covers its segment, so that the rest is in another column."""
     return found.end() - len(found["rest"]) >= len(segment.text)
 
 
 def _below(lines: Lines, place: int, label: Segment) -> str | None:
-    """The number under a label, as in the columns of a head."""
+    """Return the number below a label, as in the columns of a header."""
     if place + 1 == len(lines):
         return None
     for segment in lines[place + 1][1]:
@@ -337,9 +337,9 @@ def _plain(number: str | None) -> str | None:
 
 
 def _own(mentions: Sequence[Mention]) -> Mention | None:
-    """The mention by which a page calls itself: the most prominent, and of those the latest stage.
+    """Return the type and number of the page itself: the most prominent, and of those the latest stage.
 
-    Papers name those before them, so that of an order and an invoice that are named alike the page is the invoice's.
+    Documents cite earlier ones. If an order and an invoice are equally prominent, the page is an invoice.
     """
     numbered = [mention for mention in mentions if mention.number is not None or mention.style != "label"]
     for style in _STYLES:
@@ -348,7 +348,7 @@ def _own(mentions: Sequence[Mention]) -> Mention | None:
             own = max(found, key=lambda mention: (mention.stage, mention.number is not None, -mention.above))
             alike = [other for other in mentions if other.kind == own.kind]
             number = own.number or next((other.number for other in alike if other.number is not None), None)
-            # A number beside its label, and elsewhere the name of the paper by itself, are a heading in two pieces.
+            # a labeled number, and elsewhere the name of the type alone, form a heading in two parts
             is_headed = style == "label" and any(other.number is None for other in alike)
             return replace(own, number=number, style="heading" if is_headed else style)
     return None
@@ -373,7 +373,7 @@ def _places(lines: Lines, height: float) -> Iterator[PagePlace]:
         elif found is not None:
             before, after = text[: found.start()], text[found.end() :].strip()
             if _BEFORE_OTHER_PAGE.search(before) or _AFTER_OTHER_PAGE.match(after) or (after and not in_margin):
-                continue  # a sentence that speaks of a page
+                continue  # a sentence about a page
         if found is None:
             continue
         groups = found.groupdict()
@@ -393,7 +393,7 @@ def _ids(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _joined_groups(text: str) -> str:
-    """Groups of four put together, as an IBAN is printed."""
+    """Join groups of four characters, as in a printed IBAN."""
     out: list[str] = []
     for token in text.split():
         if out and len(out[-1]) % 4 == 0 and len(out[-1]) >= 4 and len(token) <= 4 and out[-1][2:4].isdigit():
@@ -404,7 +404,7 @@ def _joined_groups(text: str) -> str:
 
 
 def _head(upper: Sequence[Sequence[Segment]]) -> Iterator[frozenset[str]]:
-    """The figures of each kind of thing in a head; of a salutation none."""
+    """Yield the figures of each kind of fact in a header; an empty set for a salutation."""
     tails = [" ".join(part.text for part in segments[index:]) for segments in upper for index in range(len(segments))]
     for pattern in (*_HEAD_LABELS, _SALUTATION):
         found = [tail for tail in tails if pattern.match(tail)]
@@ -416,7 +416,7 @@ def _head(upper: Sequence[Sequence[Segment]]) -> Iterator[frozenset[str]]:
 
 
 def _addressed(upper: Sequence[Sequence[Segment]]) -> Iterator[str]:
-    """The last lines of postal addresses: a town with two lines above it that begin where it does."""
+    """Yield the last lines of postal addresses: a town with two left-aligned lines above it."""
     segments = [segment for line in upper for segment in line]
     for town in segments:
         if _TOWN.fullmatch(town.text):

@@ -61,7 +61,7 @@ class Picture:
     content: bytes
     media_type: MediaType
     pages: int
-    """Of the whole file."""
+    """Number of pages in the file."""
 
 
 def picture(content: bytes, number: int) -> Picture:
@@ -96,7 +96,7 @@ _PROBLEMS = {
     "format": "The file is an image in a form that cannot be shown: PDF, JPEG, PNG and TIFF can.",
 }
 _UNSHOWABLE = {
-    FileKind.XML: "The file is XML, and has no pages that could be shown; what it states are the document's fields.",
+    FileKind.XML: "The file is XML and has no pages. See the document's fields.",
     FileKind.ZIP: "The file is an archive or an office document, and its pages cannot be shown.",
     FileKind.UNKNOWN: "The file is of an unknown kind, and has no pages that could be shown.",
 }

@@ -23,19 +23,19 @@ from counterfoil.errors import InvalidDocumentError
 MAX_PAGES = 10_000
 MAX_EMBEDDED_FILES = 100
 FEWEST_WORDS = 10
-"""A page with fewer words and anything else is a scan with a stamp or a line that the scanner printed."""
+"""A page with fewer words and any other content is a scan with a stamp or a line added by the scanner."""
 FEW_WORDS = 25
-"""A page with fewer words over a picture of the whole page is a scan, too."""
+"""A page with fewer words over a full-page picture is a scan as well."""
 _WHOLE_PAGE = 0.6
 """Share of the page's area."""
-_TRAILER_WITHIN = 2048  # ISO 32000-1 wants the trailer at the very end; readers search the last KiB
+_TRAILER_WITHIN = 2048  # ISO 32000-1 requires the trailer at the very end; readers search the last KiB
 _PADDING_WITHIN = 64 * 1024
-_PADDING = b"\0\t\n\r "  # mail gateways and tapes fill files up
+_PADDING = b"\0\t\n\r "  # mail gateways and tapes pad files
 _OBJECT_HEADER = re.compile(rb"([0-9]{1,10})[\t\n\r ]++([0-9]{1,10})[\t\n\r ]++obj[\t\n\r ]*+(?=[^\0\f\v])")
 
 # pdfium is not thread-safe, and workers handle several documents at a time.
 _pdfium_lock = threading.Lock()
-# pypdf's warnings quote what they stumble over, and document contents stay out of logs.
+# pypdf's warnings quote document content, which must not reach logs.
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)
 
 _DAMAGED = "The PDF is damaged and cannot be opened; ask its sender for an intact file."
@@ -50,10 +50,10 @@ class EmbeddedXml:
 
 
 def embedded_xml(content: bytes) -> list[EmbeddedXml]:
-    """Return the XML files embedded in a PDF, in the order of the file; none where it has none.
+    """Return the XML files embedded in a PDF, in file order.
 
-    Checks the whole file on the way: raises `InvalidDocumentError` when it is truncated, damaged or encrypted, has no
-    pages or more than `MAX_PAGES`, more than `MAX_EMBEDDED_FILES` files, or XML that unpacks beyond `MAX_XML_BYTES`.
+    Validates the whole file: raises `InvalidDocumentError` if it is truncated, damaged or encrypted, has no pages or
+    more than `MAX_PAGES`, more than `MAX_EMBEDDED_FILES` files, or XML that unpacks beyond `MAX_XML_BYTES`.
     """
     end = content[-_PADDING_WITHIN:].rstrip(_PADDING)
     if b"startxref" not in end[-_TRAILER_WITHIN:]:
@@ -70,17 +70,17 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
     except (DependencyError, FileNotDecryptedError, NotImplementedError) as error:
         raise _encrypted() from error
     except Exception as error:
-        # pypdf answers damage with whatever its walk through the objects happens to raise.
+        # pypdf raises arbitrary errors for damaged objects.
         raise InvalidDocumentError(_DAMAGED, code="damaged_pdf") from error
 
 
 def _shared(content: bytes) -> io.BufferedReader:
-    """A stream of these very bytes: pypdf asks a BytesIO for its buffer, which is a copy of all of them."""
+    """Return a stream without a copy. pypdf would copy the buffer of a BytesIO."""
     return io.BufferedReader(io.BytesIO(content))
 
 
 class _Reader(PdfReader):
-    """A reader of pypdf that matches object headers by one expression.
+    """A pypdf reader that matches object headers with one expression.
 
     pypdf reads the header of every object in the file when it opens it, byte by byte.
     """
@@ -90,7 +90,7 @@ class _Reader(PdfReader):
         super().__init__(_shared(content), strict=False)
 
     def read_object_header(self, stream: IO[Any]) -> tuple[int, int]:
-        """Return an object's number and generation. Raises `ValueError` where no object begins."""
+        """Return an object's number and generation. Raises `ValueError` if no object starts here."""
         found = _OBJECT_HEADER.match(self._content, stream.tell())
         if found is None:  # a comment, a stray blank, or not an object
             return super().read_object_header(stream)
@@ -113,7 +113,7 @@ def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
 
 
 def _embedded_files(reader: PdfReader) -> Iterator[tuple[str, EmbeddedFile]]:
-    """Yield the files of the name tree, then those that are only associated with the document (PDF/A-3)."""
+    """Yield the files of the name tree, then those only associated with the document (PDF/A-3)."""
     names: set[str] = set()
     for file in reader.attachment_list:
         name = str(file.alternative_name or file.name)
@@ -136,9 +136,9 @@ def _encrypted() -> InvalidDocumentError:
 
 @contextmanager
 def opened(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
-    """Open a PDF in pdfium, for one thread at a time: whatever is done with pdfium is done within.
+    """Open a PDF in pdfium for one thread at a time. Use the document only within the context.
 
-    Raises `InvalidDocumentError` on damage, and for more than `MAX_PAGES` pages.
+    Raises `InvalidDocumentError` for damaged files and for more than `MAX_PAGES` pages.
     """
     try:
         with _pdfium_lock, pypdfium2.PdfDocument(content) as document:
@@ -197,9 +197,9 @@ def _is_picture(page: pypdfium2.PdfPage) -> bool:
 
 
 def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield a PDF of its own for each range of pages, first and last, counted from 1.
+    """Yield a separate PDF for each range of pages, first and last, counted from 1.
 
-    The same pages of the same file give the same bytes. Raises `InvalidDocumentError` on damage.
+    The same pages of the same file result in the same bytes. Raises `InvalidDocumentError` for damaged files.
     """
     try:
         with apply_configuration(page_tree_maximum_entries=MAX_PAGES):
@@ -213,5 +213,5 @@ def cut(content: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     except MemoryError:
         raise
     except Exception as error:
-        # As above: damage makes pypdf raise whatever it happens to.
+        # As above, damage makes pypdf raise arbitrary errors.
         raise InvalidDocumentError(_DAMAGED, code="damaged_pdf") from error

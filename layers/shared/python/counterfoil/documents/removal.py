@@ -29,25 +29,25 @@ from counterfoil.documents.kinds import BY_WORKER
 from counterfoil.webhooks.destinations import enqueue
 
 _JOBS = ("ingestion", "matching")
-"""Whose work about a document goes with it."""
+"""Queues whose work items are deleted with a document."""
 WHY = "A document that it was matched with, or could have been, was removed."
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What a removal did."""
+    """Result of a removal."""
 
     documents: tuple[UUID, ...]
-    """The document and the parts that were cut from it."""
+    """The document and the parts extracted from it."""
     kept: tuple[UUID, ...]
-    """Parts that another file holds as well, and which are now that one's."""
+    """Parts that another file contains as well, and that belong to it now."""
     rematched: int
-    """Others that are matched anew."""
+    """Number of re-matched documents."""
     sends: Sequence[Send]
-    """Messages owed, to be sent after the commit."""
+    """Outbox messages to send after the commit."""
 
 
-# Whoever is at work on a row is waited for. Parts come after their whole: no new ones while that is locked.
+# Wait for writers of the row. Children are locked after their parent, which prevents new ones.
 _LOCK = "SELECT id FROM document WHERE id = %s AND tenant_id = %s FOR UPDATE"
 _LOCK_PARTS = "SELECT id FROM document WHERE parent_id = %s ORDER BY id FOR UPDATE"
 _HAND_OVER = "SELECT hand_over_parts(%s)"
@@ -66,10 +66,10 @@ def remove(
     replaced_by: UUID | None = None,
     erase: bool = False,
 ) -> Removal | None:
-    """Remove a document in the caller's transaction, which is the tenant's. None where the tenant has no such one.
+    """Remove a document in the caller's tenant transaction; None if the tenant has no such document.
 
-    `by` is who does it, `reason` why, both for people. The tenant's matching lock is held until the transaction ends.
-    With `erase`, the answers of the language model about its neighbors that quote it are deleted as well.
+    `by` is the author and `reason` a note, both for people. The tenant's matching lock lasts until the transaction
+    ends. With `erase`, answers of the language model about its neighbors that quote it are deleted as well.
     """
     matching.wait_for_lock(connection, tenant_id)
     if connection.execute(_LOCK, [document_id, tenant_id]).fetchone() is None:
@@ -190,7 +190,7 @@ def appoint(
         return sends, told or ""
     sends = []
     if not is_new:
-        # An attempt in progress began before the appointment and does not see it.
+        # An attempt in progress started before the appointment and does not see it.
         begun = [id_ for (id_,) in connection.execute(_WAS_BEGUN, [new_id])]
         sends = renew(connection, "ingestion", begun, now, actor=replacement.requested_by, why=_WHY)
     return sends, "It replaces an earlier document, which stays until this one has been read."
@@ -221,7 +221,7 @@ def replace_awaited(connection: Connection, new_id: UUID, now: datetime) -> tupl
     while (row := connection.execute(_NEXT, [new_id]).fetchone()) is not None:
         tenant_id, replacement = row[0], Replacement(*row[1:])
         _settle_replacement(connection, replacement.id, now)
-        if replacement.document_id == new_id:  # the two replace each other
+        if replacement.document_id == new_id:  # the two documents replace each other
             continue
         removal = remove(
             connection,

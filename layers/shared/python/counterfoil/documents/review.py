@@ -1,12 +1,12 @@
-"""Review of matching: reviewers decide about ambiguous documents, and correct matching's decisions.
+"""Review of matching: reviewers decide about ambiguous documents, and correct automatic decisions.
 
-Each decision is one transaction under the tenant's matching lock. It writes user and reason to the audit trail, the
-edge, and all matching decisions that it affects. It also gives clusters new ids, requests their computation, and
-re-matches documents whose question to a language model changes. It is refused if the documents have changed since the
-reviewer looked; a pair with a newer decision requires its number in `supersedes`.
+Each decision is one transaction under the tenant's matching lock. It writes user and reason to the audit trail, and
+updates the edge and all matching decisions that it affects. It also gives clusters new ids, requests their computation,
+and re-matches documents whose question to a language model changes. It is refused if the documents have changed since
+the reviewer read them. A pair with a newer decision requires its number in `supersedes`.
 
-The queue lists ambiguous documents with their candidates. Evidence of a candidate is a waterfall: each feature's bits,
-and their sum so far.
+The queue lists ambiguous documents with their candidates. The evidence of a candidate lists the bits of each feature,
+and their running sum.
 """
 
 from collections import defaultdict
@@ -30,25 +30,25 @@ from counterfoil.documents.matching.evidence import waterfall
 from counterfoil.documents.matching.sql import Review, State, decisions, reviews
 from counterfoil.documents.structured import ROLES, DocumentType
 
-WHY = "A person decided what a document belongs to."
+WHY = "A reviewer decided about a match."
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a person decided, and what came of it."""
+    """Result of a reviewer's decision."""
 
     decided: tuple[Pair, ...]
     verdict: Verdict
     clusters: frozenset[UUID]
-    """Those that changed: what they were called, and are."""
+    """Old and new ids of the changed clusters."""
     rematched: int
-    """Documents that are matched anew."""
+    """Number of re-matched documents."""
     sends: Sequence[Send]
-    """Messages owed, to be sent after the commit."""
+    """Outbox messages to send after the commit."""
 
     @property
     def record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the result as JSON."""
         return {
             "verdict": self.verdict,
             "decided": [list(pair) for pair in self.decided],
@@ -59,7 +59,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Who:
-    """Who decides, and why."""
+    """Author and reason of a decision."""
 
     by: str
     reason: str | None
@@ -73,10 +73,10 @@ class Who:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why nothing was done, in a sentence."""
+    """Reason why a decision was refused, in a sentence."""
 
     why: Literal["gone", "changed"]
-    """`gone`: there is no such document. `changed`: it is there, but not as the person saw it."""
+    """`gone`: the document does not exist. `changed`: it has changed since the reviewer read it."""
     sentence: str
 
 
@@ -87,9 +87,9 @@ _GONE = Refused("gone", "There is no such document, or it is of a kind that is n
 def confirm(
     connection: Connection, tenant_id: UUID, document_id: UUID, other_id: UUID, now: datetime, who: Who
 ) -> Answer:
-    """Two documents belong together, which are linked, or of which one is in doubt about the other.
+    """Link two documents that are linked already or need review as a pair.
 
-    In the caller's transaction, which is the tenant's, as all that follow.
+    Runs in the caller's tenant transaction, like the following functions.
     """
     answer = _decide(connection, tenant_id, [(document_id, other_id)], "confirmed", now, who)
     return _recorded(connection, tenant_id, answer, now, who)
@@ -98,17 +98,17 @@ def confirm(
 def reject(
     connection: Connection, tenant_id: UUID, document_id: UUID, others: Collection[UUID], now: datetime, who: Who
 ) -> Answer:
-    """A document does not belong together with others that it is linked to, or in doubt about. All of them or none."""
+    """Reject all links and candidates between a document and the others, or none of them."""
     answer = _decide(connection, tenant_id, [(document_id, other) for other in others], "rejected", now, who)
     return _recorded(connection, tenant_id, answer, now, who)
 
 
-def merge(  # one and the other
+def merge(  # both documents
     connection: Connection, tenant_id: UUID, one: UUID, other: UUID, now: datetime, who: Who, *, exact: bool = False
 ) -> Answer:
-    """Two documents belong together with all that belongs to them, whatever matching thinks of it.
+    """Link two documents and their clusters, whatever automatic matching has decided.
 
-    The edge is between those of the two clusters that fit best, or, if `exact`, between the two themselves.
+    The edge connects the best matching pair of the two clusters or, if `exact`, the two documents themselves.
     """
     matching.wait_for_lock(connection, tenant_id)
     clusters = matching.clusters(connection, {one, other})
@@ -120,9 +120,9 @@ def merge(  # one and the other
 
 
 def split(connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, who: Who) -> Answer:
-    """A document does not belong to its cluster: all edges to it are rejected, and those that would take their place.
+    """Remove a document from its cluster: reject all its edges, and those that would replace them.
 
-    Its edges to contracts, which glue no clusters together, stay.
+    Edges to contracts stay, because they do not join clusters.
     """
     matching.wait_for_lock(connection, tenant_id)
     members = matching.members(connection, document_id) - {document_id}
@@ -136,7 +136,7 @@ def split(connection: Connection, tenant_id: UUID, document_id: UUID, now: datet
         return _recorded(connection, tenant_id, done, now, who)
     if not matching.members(connection, document_id):
         return _GONE
-    return Refused("changed", "It is in a cluster of its own already.")
+    return Refused("changed", "The document is already alone in its cluster.")
 
 
 def _recorded(connection: Connection, tenant_id: UUID, answer: Answer, now: datetime, who: Who) -> Answer:
@@ -167,7 +167,7 @@ def _decide(
     *,
     in_question: bool = True,
 ) -> Answer:
-    """Decide about pairs, after a look at each under the lock."""
+    """Decide about pairs after validating each under the lock."""
     matching.wait_for_lock(connection, tenant_id)
     pairs = sorted({Pair.of(*pair) for pair in wanted})
     if not matching.matchable(connection, {end for pair in pairs for end in pair}):
@@ -181,12 +181,12 @@ def _decide(
 
 
 def _refused(connection: Connection, pair: Pair, verdict: Verdict, who: Who, *, in_question: bool) -> Refused | None:
-    """Why a pair cannot be decided as a person wants it; None where it can."""
+    """Return the reason why a decision about a pair is refused; None if it is valid."""
     if pair.a == pair.b:
         return Refused("changed", "A document cannot be decided against itself: name two.")
     last = next((one for one in reversed(sql.decisions(connection, pair)) if one.pair == pair), None)
     if last is not None and last.verdict == verdict:
-        return Refused("changed", f"{_told(last)}: there is nothing to be done.")
+        return Refused("changed", f"{_told(last)}. No change is needed.")
     if last is not None and not who.may_replace(last.id):
         return Refused("changed", f"{_told(last)} (decision {last.id}): say that you supersede it, or leave it.")
     if not in_question or last is not None or pair in matching.pairs_of(connection, pair.a):
@@ -194,7 +194,7 @@ def _refused(connection: Connection, pair: Pair, verdict: Verdict, who: Who, *, 
     doubts = sql.reviews(connection, pair)
     if any(review.state == "open" and review.candidates.intersection(pair) for review in doubts.values()):
         return None
-    return Refused("changed", "The two are not linked, and neither is in doubt about the other any more.")
+    return Refused("changed", "The two documents are not linked, and neither needs review because of the other.")
 
 
 def _told(last: Decision) -> str:
@@ -210,7 +210,7 @@ def _follow_up(
     now: datetime,
     who: Who,
 ) -> Done:
-    """Have computed what changed, and matched anew what a language model may be asked about."""
+    """Request computation of what changed, and re-match documents with changed model questions."""
     sends = renew(connection, "matching", settled.unasked, now, actor=who.by, why=WHY)
     sends += diagnostics.request(connection, tenant_id, settled.clusters, now, document_ids=settled.documents)
     return Done(tuple(pairs), verdict, settled.clusters, len(settled.unasked), sends)
@@ -232,14 +232,14 @@ class ReviewFilter:
 
     state: State = "open"
     tenants: Collection[str] | None = None
-    """Slugs."""
+    """Tenant slugs."""
     kind: str | None = None
     """Type of the ambiguous document."""
     min_chance: float | None = None
     max_chance: float | None = None
-    """Match probability of the likeliest candidate."""
+    """Match probability of the most likely candidate."""
     after: tuple[datetime, UUID] | None = None
-    """Time of opening and id of the last review on the previous page."""
+    """Opening time and id of the last review on the previous page."""
 
 
 _PLACES = """

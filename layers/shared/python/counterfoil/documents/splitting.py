@@ -1,8 +1,8 @@
 """Splits a file into documents, with the evidence for every boundary. Pure.
 
-Each sign adds to the log-odds of a beginning, or subtracts, as in a naive Bayes classifier whose weights were set by
-hand: none decides alone but in agreement with the rest. The confidence is the logistic function of the sum. With strong
-signs on both sides the page stays doubtful, whatever the sum.
+Each feature adds to or subtracts from the log-odds of a boundary, as in a naive Bayes classifier with weights set by
+hand. No feature decides alone. The confidence is the logistic function of the sum. If strong features contradict each
+other, the page stays doubtful, whatever the sum.
 """
 
 import re
@@ -19,15 +19,17 @@ from counterfoil.documents.page_features import Mention, PageFeatures, PagePlace
 from counterfoil.documents.text.page import Page
 
 SURE = 0.9
-"""The least confidence with which a boundary, or its absence, is acted upon."""
+"""Minimum confidence to act on a boundary, or on its absence."""
 
 Kind = Literal["document", "cover"]
-"""A cover belongs to no document: a separator sheet, a fax cover, a list of documents. It is a separate part, so
-that no page is lost and no document has a page about others."""
+"""A cover belongs to no document: a separator sheet, a fax cover, a list of documents.
+
+It is a separate part, so that no page is lost and no document contains a page about others.
+"""
 
 
 class PageRange(NamedTuple):
-    """The pages of one part, both ends included, counted from 1."""
+    """First and last page of a part, counted from 1."""
 
     first: int
     last: int
@@ -35,7 +37,7 @@ class PageRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """Pages that belong together."""
+    """Pages of one document, or a cover."""
 
     pages: PageRange
     kind: Kind = "document"
@@ -43,19 +45,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Boundary:
-    """Decision whether a part begins with a page."""
+    """Decision whether a part starts at a page."""
 
     page: int
-    """2 to the number of pages."""
+    """From 2 to the number of pages."""
     begins: bool
     confidence: float
     """Probability that `begins` is right, 0.5 to 1."""
     evidence: tuple[str, ...] = ()
-    """A sentence for each thing that speaks for or against a beginning, the weightiest first."""
+    """Sentences for and against a boundary, the strongest first."""
 
     @property
     def is_sure(self) -> bool:
-        """Check if the confidence is high enough to split."""
+        """Return whether the confidence is high enough to split."""
         return self.confidence >= SURE
 
 
@@ -65,63 +67,63 @@ class Split:
 
     page_count: int
     boundaries: tuple[Boundary, ...] = ()
-    """One for each page but the first."""
+    """One per page, except for the first."""
     covers: frozenset[int] = frozenset()
     """Pages that are covers."""
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts, which cover the whole file in order; one where there is any doubt."""
+        """The parts, in page order. A single part if any boundary is doubtful."""
         return self.proposed if self.is_sure else (Part(PageRange(1, self.page_count)),)
 
     @cached_property
     def proposed(self) -> tuple[Part, ...]:
-        """The parts that the evidence favours, however little."""
+        """The most likely parts, whatever the confidence."""
         return tuple(self._proposed())
 
     @property
     def ranges(self) -> list[PageRange]:
-        """The pages of the parts."""
+        """The page ranges of the parts."""
         return [part.pages for part in self.parts]
 
     @property
     def confidence(self) -> float:
-        """Confidence of the least sure boundary; 1 for a single page."""
+        """Confidence of the least certain boundary; 1 for a single page."""
         return min((boundary.confidence for boundary in self.boundaries), default=1.0)
 
     @property
     def is_sure(self) -> bool:
-        """Check if every boundary is sure."""
+        """Return whether every boundary is certain."""
         return not self.doubts
 
     @property
     def doubts(self) -> tuple[Boundary, ...]:
-        """The boundaries that are not sure."""
+        """The doubtful boundaries."""
         return tuple(boundary for boundary in self.boundaries if not boundary.is_sure)
 
     @property
     def doubt(self) -> str | None:
-        """Reason why the file stays whole, in one or two sentences; None if everything is sure."""
+        """Reason why the file is not split, in one or two sentences; None if all boundaries are certain."""
         if self.is_sure:
             return None
         pages = [boundary.page for boundary in self.doubts]
         least = min(self.doubts, key=lambda boundary: boundary.confidence)
         why = f" At page {least.page}: {' '.join(least.evidence)}" if least.evidence else ""
         return (
-            f"The file may hold several documents, and it is unclear whether one begins with {_pages(pages)}; it "
+            f"The file may contain several documents, and it is unclear whether one starts at {_pages(pages)}. It "
             f"stays whole. Send its documents as separate files.{why}"
         )
 
     @property
     def summary(self) -> str:
-        """Summary of the parts, in a sentence."""
+        """Summary of the parts in a sentence."""
         covers = sum(part.kind == "cover" for part in self.parts)
         documents = len(self.parts) - covers
         beside = {0: "", 1: " and a cover page"}.get(covers, f" and {covers} cover pages")
-        return f"The file holds {documents} document{'s' * (documents != 1)}{beside}, which were taken apart."
+        return f"The file holds {documents} document{'s' * (documents != 1)}{beside}, which were separated."
 
     def settled(self, decisions: Mapping[int, Boundary]) -> "Split":
-        """Replace doubtful boundaries by decisions. Sure ones stay."""
+        """Replace doubtful boundaries by decisions. Certain ones stay."""
         kept = (
             boundary if boundary.is_sure else decisions.get(boundary.page, boundary) for boundary in self.boundaries
         )
@@ -152,18 +154,18 @@ _FAX_LABELS = tuple(
 )
 _COVERING = re.compile(rf"\b(?:{SPLITTER.alternatives('pages.covering')})\b")
 _SEPARATOR_WORDS = 20
-"""A separator sheet says little more than that it is one."""
+"""Maximum number of words on a separator sheet."""
 _LISTED = 2
-"""Fewest later documents named on a page that lists them and has no number itself."""
+"""Minimum number of later documents that a page without its own number must list to be a cover."""
 _FEWEST_FAX_LABELS = 2
 
 
 def covers(pages: Sequence[Page], signs: Sequence[PageFeatures]) -> dict[int, str]:
     """Return the covers by page index, each with a sentence that names its kind.
 
-    A separator sheet may stand anywhere. What goes with documents, or lists them, counts at the beginning of the file
-    alone: an invoice's later pages speak of enclosures, and list delivery notes that follow, just as well. Something
-    must come after it that begins as a document does.
+    A separator sheet may be anywhere. Cover letters and lists only count at the start of the file, because later pages
+    of an invoice may mention enclosures and list delivery notes as well. They must be followed by a page that starts a
+    document.
     """
     found = {place: _told(place, "is a separator sheet") for place, page in enumerate(pages) if _is_separator(page)}
     following = Counter(number for one in signs if (number := one.number) is not None)
@@ -206,7 +208,7 @@ def _kind(page: Page, own: PageFeatures, following: Set[str]) -> str | None:
 
 
 def _names_alike(signs: PageFeatures, listed: Set[str]) -> bool:
-    """Check if the page's apparent own number is one of several listed in the same way."""
+    """Return whether the page's apparent own number is one of several in the same list."""
     alike = {mention.number for mention in signs.named if signs.own is not None and mention.style == signs.own.style}
     return len(alike & listed) >= _LISTED
 
@@ -218,7 +220,7 @@ def _begins(signs: PageFeatures) -> bool:
 
 
 def _words(page: Page) -> set[str]:
-    """Its words in the form of numbers."""
+    """Return the words of a page in the form of numbers."""
     return {"".join(character for character in fold(word.text) if character.isalnum()) for word in page.words}
 
 
@@ -232,46 +234,46 @@ _PRIOR = -1.5
 """Most pages of most files continue a document."""
 _STRONG = 3.0
 _CONTRADICTED = 0.6
-"""The confidence where strong signs contradict one another."""
+"""Confidence if strong features contradict each other."""
 _COVER_CONFIDENCE = 0.95
 _COUNTERPARTS_NAMED = 2
 _BILLS = ("invoice", "credit_note")
 _MIDDLE = 0.5
 _FEWEST_SHARED, _MOST_LEFT = 3, 3
-"""Lines that two pages share, and lines that only the second has."""
+"""Minimum number of lines shared by two pages, and maximum number of lines only on the second."""
 
 _BY_STYLE = {"title": 4.5, "heading": 4.0, "label": 3.0}
 
 
 @dataclass(frozen=True)
 class Sign:
-    """One thing that speaks for (more than 0) or against (less) a beginning, in log-odds."""
+    """A feature for (positive) or against (negative) a boundary, in log-odds."""
 
     weight: float
     sentence: str
 
 
 class _Current:
-    """The document under way, as its pages are added."""
+    """The current document while its pages are added."""
 
     def __init__(self, first: PageFeatures) -> None:
         self.first = self.last = first
         self.count = 0
         self.own: Mention | None = None
         self.has_total = False
-        """Whether it has stated the sum that it ends with."""
+        """Whether its total has been found."""
         self.numbers: set[str] = set()
-        """What it has called itself."""
+        """Own numbers found so far."""
         self.figures: set[str] = set()
-        """All the numbers, dates and ids that it has stated."""
+        """All numbers, dates and ids found so far."""
         self.large: set[str] = set()
-        """What it has said in large print."""
+        """Text in large print found so far."""
         self.sender: set[str] = set()
         self.firms: set[str] = set()
         self.add(first)
 
     def add(self, page: PageFeatures) -> None:
-        """Go on with this page."""
+        """Add a page."""
         self.last = page
         self.count += 1
         self.own = self.own or page.own
@@ -285,18 +287,18 @@ class _Current:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its last page looks like the last one."""
+        """Return whether its last page looks like the end of a document."""
         counted = [place for place in self.last.places if place.count is not None]
         return self.last.has_total or (bool(counted) and all(place.place == place.count for place in counted))
 
     @property
     def is_known(self) -> bool:
-        """Whether its beginning looked like one, so that the next can be expected to."""
+        """Return whether its start was recognizable, so that the next start should be as well."""
         return self.first.own is not None or self.first.number is not None or bool(self.first.places)
 
 
 def split(pages: Sequence[Page]) -> Split:
-    """The documents and cover pages in a file by its pages, of which there is one at least."""
+    """Return the documents and covers of a file with at least one page."""
     signs = [read(page) for page in pages]
     covering = covers(pages, signs)
     boundaries: list[Boundary] = []
@@ -317,7 +319,7 @@ def split(pages: Sequence[Page]) -> Split:
 
 
 def _is_rest(before: PageFeatures, page: PageFeatures) -> bool:
-    """Tell whether a page has the letterhead and foot of the page before and hardly more: what was left of a text."""
+    """Return whether a page repeats letterhead and footer of the previous page with hardly any other text."""
     return len(page.lines & before.lines) >= _FEWEST_SHARED and len(page.lines - before.lines) <= _MOST_LEFT
 
 
@@ -332,7 +334,7 @@ def _weighed(page: int, signs: Sequence[Sign]) -> Boundary:
 
 
 def _signs_at(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[Sign]:
-    """What speaks for and against a document that begins with `page`."""
+    """Yield the features for and against a document that starts at `page`."""
     if page.words == 0:
         yield Sign(-_STRONG, "The page has no text.")
         return
@@ -348,7 +350,7 @@ def _signs_at(current: _Current, page: PageFeatures, following: PageFeatures | N
 def _by_place(current: _Current, page: PageFeatures, following: PageFeatures | None) -> Iterator[Sign]:
     before, here = current.last.places, page.places
     if _counts_on(before, here):
-        yield Sign(-5.0, "Its page number follows that of the page before.")
+        yield Sign(-5.0, "Its page number follows the previous one.")
         return
     if any(place.place == 1 for place in here):
         yield Sign(5.0, "Its page number is 1.")
@@ -357,12 +359,12 @@ def _by_place(current: _Current, page: PageFeatures, following: PageFeatures | N
         strength = -4.0 if is_expected else -_STRONG
         yield Sign(strength, "Its page number is not 1.")
         if before:
-            yield Sign(_STRONG, "Its page number does not follow that of the page before.")
+            yield Sign(_STRONG, "Its page number does not follow the previous one.")
     elif following is not None and _is_second(following) and not _counts_on(before, following.places):
         yield Sign(_STRONG, "The page after it is page 2.")
     counted = [place for place in before if place.count is not None]
     if counted and all(place.place == place.count for place in counted):
-        yield Sign(2.5, "The page before is the last one of its document, by its page number.")
+        yield Sign(2.5, "The previous page is the last one of its document, by its page number.")
     elif counted and not here and all(place.place != place.count for place in counted):
         yield Sign(-2.5, "By its page number, the page before is not the last one of its document.")
 
@@ -390,36 +392,36 @@ def _by_number(current: _Current, page: PageFeatures) -> Iterator[Sign]:
         if own.style == "title" or (own.style == "heading" and current.has_ended):
             yield Sign(2.0 if own.style == "title" else 1.0, f"It is headed as {_a(own)}.")
     elif not current.numbers:
-        yield Sign(_strength(own) / 2, f"It states the number of {_a(own)}, and the document under way none so far.")
+        yield Sign(_strength(own) / 2, f"It states the number of {_a(own)}, and the current document has none so far.")
     elif own.number in current.numbers:
-        # After its end, what states it again may be a copy of it, or another firm's document of the same number.
-        yield Sign(-2.0 if current.has_ended else -4.5, "It states the number of the document under way.")
+        # After its end, the same number may be on a copy, or on another company's document.
+        yield Sign(-2.0 if current.has_ended else -4.5, "It states the number of the current document.")
     elif any(other.kind == own.kind and other.number in current.numbers for other in page.named):
-        yield Sign(-_STRONG, "It states the number of the document under way, beside another one.")
+        yield Sign(-_STRONG, "It states the number of the current document, and another one.")
     else:
-        yield Sign(_strength(own), f"It states another number of {_a(own)} than the document under way.")
+        yield Sign(_strength(own), f"It states another number of {_a(own)} than the current document.")
 
 
 def _by_unnamed(current: _Current, page: PageFeatures) -> Iterator[Sign]:
     if page.unnamed is None or not current.numbers:
         return
     if page.unnamed in current.numbers:
-        yield Sign(-4.0, "It states the number of the document under way.")
+        yield Sign(-4.0, "It states the number of the current document.")
     else:
         yield Sign(2.0, "It states another number.")
 
 
 def _by_kind(known: Mention, own: Mention, page: PageFeatures) -> Iterator[Sign]:
-    """A page that calls itself something else than the document under way; or names what that one refers to.
+    """Compare the type of a page with that of the current document, and with the types it refers to.
 
-    An invoice's later pages name its order and its delivery notes, in lines of their own as well, while an order names
-    no invoice: the course of a deal tells the one from the other.
+    Later pages of an invoice name its order and its delivery notes, also on their own lines. An order does not name
+    invoices. The stages of a purchase tell these cases apart.
     """
     if own.style == "title" or own.stage > known.stage:
         if own.style != "label" or not _is_counterpart(own, page):
-            yield Sign(_strength(own), f"It calls itself {_a(own)}, and the document under way is {_a(known)}.")
+            yield Sign(_strength(own), f"It is {_a(own)}, and the current document is {_a(known)}.")
     elif own.style == "heading" and own.above <= _MIDDLE:
-        yield Sign(1.5 if page.head_labels > 1 else 0.5, f"It names {_a(own)}, which {_a(known)} may do.")
+        yield Sign(1.5 if page.head_labels > 1 else 0.5, f"It names {_a(own)}, as {_a(known)} may do.")
 
 
 def _strength(own: Mention) -> float:
@@ -427,7 +429,7 @@ def _strength(own: Mention) -> float:
 
 
 def _is_counterpart(own: Mention, page: PageFeatures) -> bool:
-    """Whether a page names several kinds of papers alike, so that they are its references."""
+    """Return whether a page names several types in the same style, so that they are its references."""
     kinds = {other.kind for other in page.named if other.style == own.style} | {own.kind}
     return len(kinds) > _COUNTERPARTS_NAMED
 
@@ -438,7 +440,7 @@ def _a(mention: Mention) -> str:
 
 
 def _is_named(current: _Current, page: PageFeatures) -> bool:
-    """Whether a page says what it is, and not only what the document under way refers to."""
+    """Return whether a page names its own type, apart from references of the current document."""
     if page.own is None or current.own is None:
         return page.number is not None or page.own is not None
     return page.own.style != "label" or page.own.stage >= current.own.stage
@@ -451,7 +453,7 @@ def _by_sender(current: _Current, page: PageFeatures) -> Iterator[Sign]:
     if page.sender and current.sender and not page.sender & current.sender:
         yield Sign(_STRONG, "Header and footer have other VAT ids and accounts.")
     if page.firms and current.firms and not page.firms & current.firms:
-        yield Sign(2.0, "The header names another firm.")
+        yield Sign(2.0, "The header names another company.")
     earlier = current.last.header
     if current.count > 1 and page.header == current.first.header != earlier and page.header:
         yield Sign(1.5, "The header is again that of the first page.")
@@ -468,15 +470,15 @@ def _by_layout(current: _Current, page: PageFeatures) -> Iterator[Sign]:
         weight, so_much = (2.8, "the") if len(head) > 2 else (1.5, "some of the")
         yield Sign(weight, f"It has {so_much} head of a first page.")
     if current.is_known and not (names_itself or head) and _is_rest(current.last, page):
-        yield Sign(-2.0, "It is like the page before, but for a few lines.")
+        yield Sign(-2.0, "It repeats the previous page, apart from a few lines.")
     if current.is_known and not names_itself:
         is_headed = not page.large <= current.large
         if not page.head and not is_headed:
-            yield Sign(-_STRONG, "Nothing on it looks like a beginning.")
+            yield Sign(-_STRONG, "It has no feature of a first page.")
         else:
             weight = -0.5 if is_headed else -1.0 if len(head) > 1 else -1.5 if current.has_ended else -2.0
-            yield Sign(weight, "It names no number of its own, and no kind of document.")
+            yield Sign(weight, "It has no number and names no document type.")
     if current.last.has_total:
-        yield Sign(1.2, "The page before ends with a total.")
+        yield Sign(1.2, "The previous page ends with a total.")
     elif not names_itself and current.own and current.own.kind in _BILLS and not current.has_total:
-        yield Sign(-1.0, "The invoice under way has no total yet.")
+        yield Sign(-1.0, "The current invoice has no total yet.")

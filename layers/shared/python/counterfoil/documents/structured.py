@@ -1,8 +1,8 @@
-"""The structured data of a document: one model per document type, with field names that are fixed.
+"""Structured data of documents: one model per document type, with fixed field names.
 
-Money and quantities are decimal strings ("1190.00"), dates are ISO 8601 (YYYY-MM-DD), currencies ISO 4217, countries
-ISO 3166 alpha-2, units UN/ECE Rec 20 codes where known. A field that the document does not state is absent. Readers
-ignore fields that they do not know.
+Money and quantities are decimal strings ("1190.00"), dates ISO 8601 (YYYY-MM-DD), currencies ISO 4217, countries ISO
+3166 alpha-2, units UN/ECE Rec 20 codes where known. Fields that the document does not state are absent. Unknown fields
+are ignored.
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ _NOT_DATE: Final = "date"
 
 
 class DocumentType(StrEnum):
-    """What a document is. `OTHER` documents are kept and not matched."""
+    """Type of a document. `OTHER` documents are stored and not matched."""
 
     INVOICE = "invoice"
     CREDIT_NOTE = "credit_note"
@@ -44,7 +44,7 @@ class DocumentType(StrEnum):
 
 
 def _decimal_string(value: str) -> str:
-    """Write a decimal plainly: no sign but a minus, no exponent, no leading zeros; the stated precision is kept."""
+    """Format a decimal without plus sign, exponent and leading zeros. The stated precision is preserved."""
     if not _DECIMAL.fullmatch(value):
         raise PydanticCustomError(_NOT_DECIMAL, "is not a decimal number")
     number = Decimal(value)
@@ -52,7 +52,7 @@ def _decimal_string(value: str) -> str:
 
 
 def _iso_date(value: str) -> str:
-    """Reduce an XML Schema date or date-time, which may name a time zone, to the day it names."""
+    """Reduce an XML Schema date or date-time, which may contain a time zone, to its day."""
     match = _DATE.fullmatch(value)
     try:
         if match:
@@ -69,7 +69,7 @@ Reference = Text | tuple[Text, ...]
 
 
 class Record(BaseModel):
-    """Base of all that a document states. Unknown fields are ignored; an empty field is a field that is not stated."""
+    """Base of all structured data. Unknown fields are ignored; empty fields count as absent."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -81,12 +81,12 @@ class Record(BaseModel):
         return {name: value for name, value in fields.items() if not (isinstance(value, str) and not value.strip())}
 
     def data(self) -> dict[str, Any]:
-        """Return the fields that are stated, by their fixed names, as JSON types without nulls."""
+        """Return the stated fields by their fixed names, as JSON types without nulls."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 class Party(Record):
-    """A company or person that takes part."""
+    """A company or person in a document."""
 
     name: Text
     vat_id: Text | None = None
@@ -110,7 +110,7 @@ def is_identified(party: Any) -> bool:
 
 
 class LineItem(Record):
-    """One line. `unit_price` is for `price_basis_quantity` units, 1 where absent."""
+    """A line item. `unit_price` is for `price_basis_quantity` units, 1 if absent."""
 
     position: Text | None = None
     article_number: Text | None = None
@@ -128,7 +128,7 @@ class LineItem(Record):
 
 
 class _Totals(Record):
-    """What a document with prices states beside its lines."""
+    """Totals and terms of documents with prices."""
 
     currency: Text | None = None
     total_net: DecimalString | None = None
@@ -139,7 +139,7 @@ class _Totals(Record):
 
 
 class Invoice(_Totals):
-    """An invoice, corrected and self-billed ones included."""
+    """An invoice, including corrected and self-billed invoices."""
 
     invoice_number: Text
     invoice_date: IsoDate | None = None
@@ -164,7 +164,7 @@ class CreditNote(_Totals):
 
 
 class PurchaseOrder(_Totals):
-    """An order, or the change of one, which bears the number of the order that it changes."""
+    """A purchase order, or a change of an order under the same number."""
 
     po_number: Text
     order_date: IsoDate | None = None
@@ -175,7 +175,7 @@ class PurchaseOrder(_Totals):
 
 
 class OrderConfirmation(_Totals):
-    """The seller's answer to an order."""
+    """The supplier's confirmation of a purchase order."""
 
     confirmation_number: Text
     confirmation_date: IsoDate | None = None
@@ -185,7 +185,7 @@ class OrderConfirmation(_Totals):
 
 
 class DeliveryNote(Record):
-    """What the seller says that it sent. No prices."""
+    """Goods that the supplier sent. No prices."""
 
     delivery_note_number: Text
     delivery_date: IsoDate | None = None
@@ -196,7 +196,7 @@ class DeliveryNote(Record):
 
 
 class GoodsReceipt(Record):
-    """What the buyer says that it received. No prices; lines may state a rejected quantity."""
+    """Goods that the buyer received. No prices; line items may state a rejected quantity."""
 
     receipt_number: Text
     receipt_date: IsoDate | None = None
@@ -217,7 +217,7 @@ class Contract(_Totals):
 
 
 class OtherDocument(Record):
-    """A document of another kind: `subject` is the name of the kind, as far as it is known."""
+    """A document of another type. `subject` names the type, if known."""
 
     subject: Text | None = None
     date: IsoDate | None = None
@@ -227,7 +227,7 @@ class OtherDocument(Record):
 
 @dataclass(frozen=True)
 class Roles:
-    """The names of the fields that every type has under a name of its own."""
+    """Names of the fields that differ by document type."""
 
     number: str
     date: str
@@ -271,10 +271,10 @@ class ExtractionResult:
     """Structured data of one file, from XML or from pages."""
 
     type: DocumentType | None
-    """None: unknown."""
+    """None if unknown."""
     method: Method
     structured_data: dict[str, Any] | None
-    """Fields that the type defines. None: the file is stored without data, and `reason` says why in a sentence."""
+    """Fields of the type. None if the file is stored without data; `reason` explains why."""
     reason: str | None = None
     remarks: tuple[str, ...] = ()
     """Sentences about missing, doubtful, contradictory and unreadable fields."""
@@ -287,11 +287,11 @@ class ExtractionResult:
 
 
 def structure(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
-    """Check and normalise what a document states; returns the record and remarks about what was left out.
+    """Validate and normalize fields. Return the record, and remarks about omitted fields.
 
-    `fields` may hold more than the type has: what it does not have is ignored. A line's tax rate that is no number is
-    left out with a remark. Raises `InvalidDocumentError` for everything else that is missing or unreadable, with a
-    sentence that names the first such field and never its content.
+    Fields that the type does not have are ignored. An invalid tax rate of a line item is omitted with a remark. Raises
+    `InvalidDocumentError` for any other missing or invalid value. The message names the first such field and never its
+    content.
     """
     lines, remarks = _without_unreadable_rates(fields.get("line_items") or [])
     record = validate(
@@ -305,13 +305,13 @@ def structure(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[R
 def _without_unreadable_rates(
     lines: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
-    """Leave out tax rates that are no numbers: unlike amounts, nothing else is computed from them."""
+    """Remove invalid tax rates. Unlike amounts, no other value depends on them."""
     kept, remarks = list(lines), []
     for index, line in enumerate(lines):
         rate = line.get("tax_rate")
         if isinstance(rate, str) and not _DECIMAL.fullmatch(rate.strip()):
             kept[index] = {name: value for name, value in line.items() if name != "tax_rate"}
-            remarks.append(f"line_items.{index}.tax_rate is not a decimal number and was left out.")
+            remarks.append(f"line_items.{index}.tax_rate is not a decimal number and was omitted.")
     return kept, tuple(remarks)
 
 

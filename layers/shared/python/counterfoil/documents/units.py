@@ -1,7 +1,6 @@
-"""Units of measure as documents write them, in codes of UN/ECE Recommendation 20. Pure.
+"""Units of measure in documents, as UN/ECE Recommendation 20 codes. Pure.
 
-Only what is certain has a code: `Stk` is C62 (one), as e-invoices count pieces, and `kg` is KGM. What is unknown has
-none, and is not guessed.
+Only unambiguous units have a code: `Stk` is C62 (one), as in e-invoices, and `kg` is KGM. Unknown units have none.
 """
 
 import re
@@ -14,13 +13,13 @@ from counterfoil.documents.lexicon.folding import fold_umlauts
 _CODES = MappingProxyType({word: code for code, words in MATCHER.meanings("units.unit").items() for word in words})
 _PRINTED_CODES = frozenset({*MATCHER.meanings("units.unit"), *MATCHER.terms("units.printed_code")} - {"MIN"})
 _ALIKE = MappingProxyType({same: code for code, codes in MATCHER.meanings("units.same_code").items() for same in codes})
-"""Codes that say the same as another one."""
+"""Codes with the same meaning as another code."""
 _SYMBOLS = str.maketrans("²³", "23")
 _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
 
 
 def code(text: str) -> str | None:
-    """Return the Rec 20 code of a unit as printed (`Stk.`, `m²`, `Liter(s)`, `HUR`), None where it is not certain."""
+    """Return the Rec 20 code of a printed unit (`Stk.`, `m²`, `Liter(s)`, `HUR`); None if ambiguous."""
     written = text.strip(" .,:;/()[]")
     if written in _PRINTED_CODES:
         return written
@@ -29,10 +28,9 @@ def code(text: str) -> str | None:
 
 @lru_cache(maxsize=2_000)
 def canonical(text: str | None) -> str | None:
-    """A unit's code, of several that say the same one; what is no known unit as it is written, in upper case.
+    """Return one code per unit of measure, or an unknown unit unchanged in upper case.
 
-    >>> canonical("Stk"), canonical("H87"), canonical("CT"), canonical("VPE 12")
-    ('C62', 'C62', 'XCT', 'VPE 12')
+    >>> canonical("Stk"), canonical("H87"), canonical("CT"), canonical("VPE 12") ('C62', 'C62', 'XCT', 'VPE 12')
     """
     if not text or not (written := text.strip().upper()):
         return None

@@ -1,4 +1,4 @@
-"""Questions to a language model, or to one of embeddings: asked with patience, answered in a form, and counted."""
+"""Calls to language and embedding models, with retries, response schemas and budgets."""
 
 from counterfoil.llm.answers import RefusedQuestionError, Turn
 from counterfoil.llm.client import (

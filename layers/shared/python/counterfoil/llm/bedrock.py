@@ -54,7 +54,7 @@ class _Titan(BaseModel):
 
 
 class Bedrock:
-    """A model on Bedrock, by its id or inference profile, with the function's own rights."""
+    """A model on Bedrock, by its id or inference profile, with the function's permissions."""
 
     name = "bedrock"
 
@@ -93,14 +93,14 @@ class Bedrock:
 
 
 class BedrockEmbeddings:
-    """One of Amazon's Titan models on Bedrock, with the function's own rights."""
+    """One of Amazon's Titan models on Bedrock, with the function's permissions."""
 
     name = "bedrock-embeddings"
 
     def __init__(self, model: str) -> None:
         self.model = model
 
-    def reply(  # it is no talk
+    def reply(  # not a conversation
         self,
         system: str,  # noqa: ARG002
         user: str,
@@ -131,7 +131,7 @@ class BedrockEmbeddings:
 
 
 def _mapped(error: ClientError) -> CounterfoilError:
-    """As every service of AWS, but for what only a model can have."""
+    """Translate an error like other AWS errors, apart from those specific to models."""
     about: Any = error.response
     code, text = about.get("Error", {}).get("Code", ""), about.get("Error", {}).get("Message", "")
     if code == "ValidationException" and is_too_long(text):
@@ -143,7 +143,7 @@ def _mapped(error: ClientError) -> CounterfoilError:
     if code == "ValidationException" and not is_about_the_settings(text):
         return RefusedQuestionError("Bedrock answered with ValidationException")
     retry_after = http.retry_after(about.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
-    if code == "ModelErrorException":  # of status 424, but the failure is the model's
+    if code == "ModelErrorException":  # status 424, but caused by the model
         return ServiceUnavailableError(f"Bedrock answered with {code}", retry_after=retry_after)
     ours = aws.mapped(error)
     if isinstance(ours, ServiceUnavailableError):

@@ -1,9 +1,8 @@
-"""Asks a language or embedding model: retries, waits, the circuit breaker, the form, and the record of each call.
+"""Calls to language and embedding models: retries, circuit breaker, response schema and call log.
 
-A tenant's call is recorded, and counted against a budget of its day (UTC), before it is made: one budget for
-documents and one for conversations. So a call of a process that dies has been counted. Each call is counted once,
-also if many are made at the same time or a commit is not acknowledged, because a call has an id before it is made. A
-vector is an answer in a form like any other.
+A tenant's call is logged and counted against the budget of its day (UTC) before it is made: one budget for documents
+and one for conversations. So calls of a crashed process are counted. Each call is counted once, even with concurrent
+calls or an unacknowledged commit, because a call has an id before it is made. An embedding is an answer like any other.
 """
 
 import math
@@ -40,7 +39,7 @@ from counterfoil.metrics import Metric, record
 from counterfoil.settings import Settings
 
 CHAT = "chat"
-"""The purpose of calls that are part of a conversation."""
+"""Purpose of calls in a conversation."""
 
 logger = Logger()
 
@@ -50,7 +49,7 @@ VALUES (%(id)s, %(tenant_id)s, %(work_id)s, %(purpose)s, %(provider)s, %(model)s
 ON CONFLICT DO NOTHING RETURNING id
 """
 
-# Whoever calls for the same tenant waits here until this is committed, or is no call after all.
+# Callers for the same tenant wait here until this transaction ends.
 _COUNT = """
 INSERT INTO llm_day (tenant_id, day, calls) VALUES (%(tenant_id)s, %(day)s, 1)
 ON CONFLICT (tenant_id, day) DO UPDATE SET calls = llm_day.calls + 1
@@ -73,7 +72,7 @@ SET outcome = %(outcome)s, input_tokens = %(input_tokens)s, output_tokens = %(ou
 WHERE id = %(id)s
 """
 
-# What belongs to no tenant is delivery's own: the smallest call, to see whether the service is back.
+# Calls without a tenant are those of the delivery engine: the smallest call, to probe the service.
 _WRITE = """
 INSERT INTO llm_call (id, purpose, provider, model, outcome, input_tokens, output_tokens, latency_ms, cost_usd,
                       created_at)
@@ -84,25 +83,28 @@ ON CONFLICT DO NOTHING
 
 
 class BudgetSpentError(DeferredError):
-    """No question more may be asked before `until`. Who can do without an answer goes on; nothing has been asked."""
+    """The budget permits no further call before `until`.
+
+    No call was made. The caller may continue without an answer.
+    """
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Calls of one tenant on a day of UTC, at most."""
+    """Maximum calls of one tenant per UTC day."""
 
     of_documents: int
     of_one_document: int
-    """Of these."""
+    """Maximum for one document."""
     of_chats: int
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Budget":
-        """The budget that the settings name."""
+        """Return the configured budget."""
         return cls(settings.llm_questions_per_day, settings.llm_questions_per_document, settings.chat_questions_per_day)
 
     def counts(self, purpose: str) -> Sequence[tuple[LiteralString, int, str]]:
-        """What counts a call for this purpose, the bound of each count, and the words that tell it from others."""
+        """Return the counters for this purpose: their scope, their maximum, and their name."""
         if purpose == CHAT:
             return ((_COUNT_CHAT, self.of_chats, " in conversations"),)
         return ((_COUNT, self.of_documents, ""), (_OF_WORK, self.of_one_document, " for one document"))
@@ -147,7 +149,7 @@ class Call:
 
 @dataclass(frozen=True)
 class End:
-    """How a call ended. Tokens and cost are None where no answer said how many."""
+    """Result of a call. Tokens and cost are None if the response did not include them."""
 
     outcome: str
     input_tokens: int | None
@@ -157,10 +159,10 @@ class End:
 
 
 def refuse_spent_chats(connection: Connection, tenant_id: UUID, settings: Settings, now: datetime) -> None:
-    """Look whether a tenant may ask in a conversation today, of its transaction; nothing is counted.
+    """Check whether a tenant may call for a conversation today, in its transaction. Counts nothing.
 
     Raises:
-        BudgetSpentError: it may not.
+        BudgetSpentError: the budget is spent.
     """
     day = _Day.of(now)
     row = connection.execute(_CHATS, [tenant_id, day.date]).fetchone()
@@ -170,11 +172,11 @@ def refuse_spent_chats(connection: Connection, tenant_id: UUID, settings: Settin
 
 
 def begin(database: Database, call: Call, budget: Budget) -> None:
-    """Put a tenant's call on record, and count it; one that belongs to no tenant is counted for nobody.
+    """Log a tenant's call and count it. A call without a tenant is not counted.
 
     Raises:
-        BudgetSpentError: it must not be made. It is neither on record nor counted.
-        CounterfoilError: mapped from psycopg's errors. It must not be made.
+        BudgetSpentError: the call must not be made. It is neither logged nor counted.
+        CounterfoilError: mapped from psycopg's errors. The call must not be made.
     """
     if call.tenant_id is None:
         return
@@ -189,7 +191,7 @@ def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> N
     values = vars(call) | {"day": day.date, "since": day.since, "until": day.until}
     with database.tenant(tenant_id) as connection:
         if connection.execute(_BEGIN, values).fetchone() is None:
-            return  # the commit that was in doubt had happened
+            return  # the unacknowledged commit had succeeded
         for count, limit, told in budget.counts(call.purpose):
             ((spent,),) = connection.execute(count, values).fetchall()
             if spent > limit:
@@ -197,7 +199,7 @@ def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> N
 
 
 def end(database: Database, call: Call, how: End) -> None:
-    """Write down how a call ended. What cannot be written is logged: the answer is worth more."""
+    """Log the result of a call. A failure is only logged, because the answer is more important."""
     try:
         try:
             _end(database, call, how)
@@ -224,7 +226,7 @@ T = TypeVar("T")
 TRIES = 3
 LONGEST_PAUSE_SECONDS = 8.0
 LEAST_SECONDS = 1.0
-"""A call is not begun with less time than this: it would only be cut off."""
+"""Minimum remaining time to start a call. A shorter one would be aborted."""
 PROBE_SECONDS = 10.0
 PROBE_TOKENS = 16
 
@@ -241,12 +243,15 @@ class Breakers(Protocol):
     """The circuit breakers."""
 
     def guard(self, name: str) -> AbstractContextManager[None]:
-        """Around one call to a service."""
+        """Return a context for one call to a service."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, what for, and for which work. `user` may hold untrusted text; neither part is logged."""
+    """A prompt with its purpose and work item.
+
+    `user` may contain untrusted text; neither part is logged.
+    """
 
     system: str = field(repr=False)
     user: str = field(repr=False)
@@ -254,7 +259,7 @@ class Question:
     tenant_id: UUID | None = None
     work_id: UUID | None = None
     history: Sequence[Turn] = field(default=(), repr=False)
-    """What was said before, oldest first."""
+    """Earlier messages, oldest first."""
     prompt_version: str = ""
     """Version of `system`, for the key of a cached answer."""
 
@@ -264,18 +269,18 @@ _PROBE = Question("Answer with one word.", "Are you there?", "probe")
 
 @dataclass(frozen=True)
 class Answered(Generic[T]):
-    """An answer, and how it was come by."""
+    """An answer with its details."""
 
     said: T
     temperature: float | None = None
-    """That the model was told; None: its own."""
+    """Temperature of the call; None for the model's default."""
     input_tokens: int | None = None
     output_tokens: int | None = None
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds and prices. Seconds; US dollars for a million tokens."""
+    """Limits and prices. Seconds; US dollars per million tokens."""
 
     total_seconds: float
     max_tokens: int
@@ -286,14 +291,14 @@ class Limits:
 
 
 class Asks(Protocol):
-    """A language model that answers questions in a form."""
+    """A language model that answers questions in a schema."""
 
     def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
-        """Return an answer in this form. Raises as `Llm.ask`."""
+        """Return an answer in this schema. Raises the same errors as `Llm.ask`."""
 
 
 class Llm:
-    """The language model of this stage."""
+    """The language model configured for this stage."""
 
     def __init__(
         self,
@@ -306,7 +311,7 @@ class Llm:
         monotonic: Callable[[], float] = monotonic,
         wait: Callable[[Event, float], bool] = Event.wait,
     ) -> None:
-        """`wait(event, seconds)` says whether the event came before the seconds were over."""
+        """`wait(event, seconds)` returns whether the event occurred within the seconds."""
         self.provider = provider
         self._database = database
         self._breakers = breakers
@@ -317,14 +322,14 @@ class Llm:
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Llm | None":
-        """The model that the settings name; None where LLM_PROVIDER is not set.
+        """Return the configured model; None if LLM_PROVIDER is not set.
 
-        It is cheap to make, and has the key as it is now: make it anew for each piece of work.
+        Cheap, and with the current key: create it for each work item.
 
         Raises:
-            InvalidSettingsError: LLM_MODEL is missing, or LLM_URL is none.
-            ServiceUnavailableError: there is no key that can be used. No work is to blame for that, and a person who
-                fills it in needs no deployment.
+            InvalidSettingsError: LLM_MODEL is missing, or LLM_URL is invalid.
+            ServiceUnavailableError: no usable key. This is not caused by a work item, and setting the key requires no
+                deployment.
         """
         provider = _provider(settings)
         if provider is None:
@@ -374,7 +379,7 @@ class Llm:
         for tries_left in reversed(range(TRIES)):
             deadline.check()
             if deadline.remaining() < LEAST_SECONDS:
-                raise CancelledError("There is no time left to ask the language model")
+                raise CancelledError("Too little time to call the language model")
             try:
                 return self._call(question, use, max_tokens=self._limits.max_tokens, time_left=deadline.remaining)
             except BreakerOpenError:
@@ -390,16 +395,16 @@ class Llm:
             if self._wait(deadline.cancelled, seconds):
                 raise CancelledError("Stopped while waiting to ask the language model again")
             pause *= 2
-        raise AssertionError  # the last try returns or raises
+        raise AssertionError  # the last attempt returns or raises
 
     def probe(self) -> None:
-        """The smallest possible call, once: whether the service is there. Raises as `ask`."""
+        """Make the smallest possible call to check whether the service is available. Raises like `ask`."""
         self._call(_PROBE, lambda _reply: None, max_tokens=PROBE_TOKENS, time_left=lambda: PROBE_SECONDS)
 
     def _call(
         self, question: Question, use: Callable[[Reply], T], *, max_tokens: int, time_left: Callable[[], float]
     ) -> T:
-        """One call behind the breaker, put on record."""
+        """Make one logged call behind the breaker."""
         with self._breakers.guard(f"llm:{self.provider.name}"):
             call = self._begin(question)
             began, outcome = self._monotonic(), "failed"
@@ -423,8 +428,8 @@ class Llm:
             )
         except ServiceUnavailableError:
             if total < self._limits.total_seconds and time_left() <= 0:
-                # Cut off by our own lack of time, which says nothing about the service and must not open its breaker.
-                raise CancelledError("The time was over before the language model had answered") from None
+                # The function's own lack of time must not open the breaker of the service.
+                raise CancelledError("The time ended before the language model answered") from None
             raise
 
     def _begin(self, question: Question) -> Call:
@@ -440,7 +445,7 @@ class Llm:
         try:
             begin(self._database, call, self._limits.budget)
         except BudgetSpentError:
-            record({Metric.LLM_OVER_BUDGET: 1}, provider=self.provider.name)
+            record({Metric.LLM_BUDGET_EXCEEDED: 1}, provider=self.provider.name)
             raise
         return call
 
@@ -456,7 +461,7 @@ class Llm:
 
 
 def _check(reply: Reply) -> None:
-    """Raise where what was said is no whole answer."""
+    """Raise if the reply is incomplete or refused."""
     if reply.is_refused:
         raise RefusedQuestionError("The language model declined to answer")
     if not reply.is_complete:
@@ -465,7 +470,7 @@ def _check(reply: Reply) -> None:
 
 
 def _provider(settings: Settings) -> Provider | None:
-    """The provider by its settings; each is imported only where it is used."""
+    """Return the configured provider. Its module is imported only when used."""
     name = settings.llm_provider
     if name is None:
         return None
@@ -491,14 +496,14 @@ def _provider(settings: Settings) -> Provider | None:
 
 
 def key_of(settings: Settings, name: Name, needed_by: str) -> SecretStr:
-    """The key of an API.
+    """Return the key of an API.
 
     Raises:
-        ServiceUnavailableError: there is none that can be used, and which setting needs it.
+        ServiceUnavailableError: no usable key. The message names the setting that needs it.
     """
     try:
         key = secret(settings, name)
-    except PermanentError as error:  # the secret is not there, not to be read, or not what it should be
+    except PermanentError as error:  # the secret is missing, not readable or invalid
         message = f"{name} could not be read, and {needed_by} needs it: {error}"
         raise ServiceUnavailableError(message) from error
     if key is None:
@@ -514,13 +519,13 @@ def key_of(settings: Settings, name: Name, needed_by: str) -> SecretStr:
 
 
 LONGEST_CALL_SECONDS = 10.0
-"""A vector comes in a fraction of a second, and a document waits for it that can do without."""
+"""An embedding takes a fraction of a second, and matching can continue without it."""
 MAX_DIMENSIONS = 16_000
-"""What PostgreSQL can keep (pgvector's halfvec)."""
+"""Maximum dimensions of pgvector's halfvec."""
 
 
 class Vector(BaseModel):
-    """What a model makes of a text."""
+    """Embedding of a text."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, defer_build=True)
 
@@ -534,16 +539,18 @@ class Vector(BaseModel):
         return vector
 
     def unit(self) -> list[float]:
-        """The vector of length 1 in its direction."""
+        """Return the vector scaled to length 1."""
         length = math.hypot(*self.vector)
         return [component / length for component in self.vector]
 
 
 def name_of(settings: Settings) -> str | None:
-    """The embedding model that the settings name, behind its provider; None where EMBEDDING_PROVIDER is not set.
+    """Return provider and name of the configured embedding model.
+
+    None if EMBEDDING_PROVIDER is not set.
 
     Raises:
-        InvalidSettingsError: EMBEDDING_MODEL is missing, or EMBEDDING_URL is none.
+        InvalidSettingsError: EMBEDDING_MODEL is missing, or EMBEDDING_URL is invalid.
     """
     provider, url = settings.embedding_provider, settings.embedding_url
     if provider is None:
@@ -559,12 +566,12 @@ def name_of(settings: Settings) -> str | None:
 
 
 def embedding_model(settings: Settings, database: Database, breakers: Breakers) -> Llm:
-    """The embedding model of which `name_of` has the name, with the key as it is now.
+    """Return the embedding model named by `name_of`, with the current key.
 
-    Its calls count against the same budget as those of the language model; what they cost is not reckoned.
+    Its calls count against the budget of the language model. Their cost is not tracked.
 
     Raises:
-        ServiceUnavailableError: there is no key that can be used.
+        ServiceUnavailableError: no usable key.
     """
     limits = Limits(
         min(LONGEST_CALL_SECONDS, settings.llm_total_timeout_seconds),

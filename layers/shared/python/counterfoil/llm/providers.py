@@ -27,7 +27,7 @@ from counterfoil.settings import Settings
 M = TypeVar("M", bound=BaseModel)
 
 _ABOUT_THE_QUESTION = (400, 413, 422)
-"""Any other refusal (a key, a bill, an address) would meet every question."""
+"""Other rejections (key, billing, URL) would apply to every question."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,14 @@ class Api:
     """With the key."""
     connect: float
     read: float
-    """Seconds, both; see Settings."""
+    """Seconds, both; see `Settings`."""
 
     def post(self, body: Mapping[str, Any], form: type[M], *, total: float) -> M:
-        """One call, and its answer in the API's own form. Raises as `Provider.reply`, and FixedTemperatureError.
+        """Make one call and parse the API's response.
 
-        What is None in `body` is left out.
+        Raises like `Provider.reply`, and FixedTemperatureError.
+
+        None values in `body` are omitted.
         """
         response = http.send(
             "POST",
@@ -75,7 +77,7 @@ def _check(response: httpx.Response) -> None:
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 ANTHROPIC_VERSION = "2023-06-01"
-"""Of the API, not of a model."""
+"""Version of the API, not of a model."""
 
 
 class _Block(BaseModel):
@@ -175,10 +177,10 @@ class OpenAi:
     name = "openai"
 
     def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
-        """LLM_URL is the endpoint's address with its `/v1`, where it has one."""
+        """LLM_URL is the endpoint's URL with its `/v1`, if it has one."""
         self.model = model
         base = (settings.llm_url or OPENAI_URL).rstrip("/")
-        # OpenAI's newer models refuse the old name of the bound, and several other servers do not know the new one.
+        # OpenAI's newer models reject the old name of the limit, and several other servers do not support the new one.
         is_own = httpx.URL(base).host.endswith(_OWN_HOSTS)
         self._bound = "max_completion_tokens" if is_own else "max_tokens"
         self._api = Api(
@@ -217,7 +219,7 @@ class OpenAiEmbeddings:
     name = "openai-embeddings"
 
     def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
-        """EMBEDDING_URL is the endpoint's address with its `/v1`, where it has one."""
+        """EMBEDDING_URL is the endpoint's URL with its `/v1`, if it has one."""
         self.model = model
         self._api = Api(
             f"{(settings.embedding_url or OPENAI_URL).rstrip('/')}/embeddings",
@@ -226,7 +228,7 @@ class OpenAiEmbeddings:
             settings.llm_read_timeout_seconds,
         )
 
-    def reply(  # it is no talk
+    def reply(  # not a conversation
         self,
         system: str,  # noqa: ARG002
         user: str,

@@ -1,1 +1,1 @@
-"""Telling people of failures: notices by Slack and e-mail, at least once, storms of one kind in one digest."""
+"""Failure notifications by Slack and e-mail: at least once, grouped into digests."""

@@ -14,40 +14,43 @@ from counterfoil.settings import Settings
 
 
 class Channel(Protocol):
-    """A way to people. Each recipient's delivery is tried, counted and retried by itself."""
+    """A notification channel.
+
+    The delivery to each recipient is attempted, counted and retried separately.
+    """
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
-        """Whom a tenant's notice goes to by this channel; `admins` are the e-mail addresses of the tenant's admins.
+        """Return the recipients of a tenant's notice. `admins` are the e-mail addresses of its admins.
 
-        They are kept in PostgreSQL until the notice is purged: names or addresses, never secrets.
+        PostgreSQL stores them until the notice is purged, so they must be names or addresses, never secrets.
         """
 
     def send(self, text: Text, recipient: str, key: str) -> None:
-        """Send one notice, within 15 seconds or so.
+        """Send one notice, within about 15 seconds.
 
-        `key` is the same each time that this notice is sent to this recipient, for services that drop repetitions.
+        `key` is the same for every attempt to send this notice to this recipient, for services with idempotency keys.
 
         Raises:
-            ServiceUnavailableError, BreakerOpenError: the service cannot be reached by anybody now; nothing else is
-                sent by this channel before the next run.
-            CounterfoilError: this one was not sent.
+            ServiceUnavailableError, BreakerOpenError: the service is unavailable. The channel sends nothing else before
+                the next run.
+            CounterfoilError: this notice was not sent.
         """
 
 
 Factory = Callable[[Settings, Breakers], Channel | None]
-"""Makes a channel from the settings, once in each run; None where they do not enable it."""
+"""Creates a channel from the settings, once per run; None if it is not enabled."""
 
 
 CONNECT_SECONDS = 5
 READ_SECONDS = 10
 TOTAL_SECONDS = 15
-"""Longest call, with the client's own retries."""
+"""Timeout of a call, including the client's own retries."""
 SECRET_SECONDS = 3
-"""Longest look-up of the address; one that takes longer is known when the next notice is sent."""
+"""Timeout for reading the address. A slower one is cached for the next notice."""
 
 
 class Slack:
-    """The one webhook that hears of every tenant's failures."""
+    """The webhook for failures of all tenants."""
 
     def __init__(self, settings: Settings, breakers: Breakers) -> None:
         self._settings = settings
@@ -55,23 +58,23 @@ class Slack:
 
     @classmethod
     def from_settings(cls, settings: Settings, breakers: Breakers) -> "Slack | None":
-        """The channel, where SLACK says so or the environment has SLACK_WEBHOOK_URL.
+        """Return the channel if SLACK or SLACK_WEBHOOK_URL is set.
 
-        Whether it is wanted does not depend on the secret. While that holds no address, or cannot be read, notices are
-        owed to Slack, fail to be sent, and are tried again.
+        This does not depend on the secret. While the secret has no address or cannot be read, notices for Slack are
+        enqueued, fail and are retried.
         """
         return cls(settings, breakers) if settings.slack or settings.slack_webhook_url is not None else None
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:  # noqa: ARG002  # the webhook is everybody's
-        """The webhook."""
+        """Return the webhook as the only recipient."""
         return ["webhook"]
 
     def send(self, text: Text, recipient: str, key: str) -> None:  # noqa: ARG002  # there is one webhook
-        """Post one notice. Slack takes no idempotency key and ignores the header.
+        """Post one notice. Slack has no idempotency keys and ignores the header.
 
         Raises:
-            InvalidSettingsError, RejectedRequestError: the webhook is none, is gone, or refuses.
-            ServiceUnavailableError, BreakerOpenError: later, also where nobody has put its address into the secret yet.
+            InvalidSettingsError, RejectedRequestError: the webhook is invalid, deleted, or rejects the notice.
+            ServiceUnavailableError, BreakerOpenError: temporary, also while the secret has no address yet.
         """
         url = self._address()
         with self._breakers.guard(f"webhook:{_host(url)}"):
@@ -86,10 +89,10 @@ class Slack:
             )
 
     def _address(self) -> str:
-        """The webhook's address, which is as good as a password.
+        """Return the webhook's address, which is a secret.
 
         Raises:
-            ServiceUnavailableError: it is not to be had now.
+            ServiceUnavailableError: it is not available.
         """
         try:
             with aws.errors_mapped():
@@ -107,7 +110,7 @@ class Slack:
 def _host(url: str) -> str:
     try:
         host = urlsplit(url).hostname
-    except ValueError:  # its message would quote the address, which is the secret
+    except ValueError:  # the message would quote the secret address
         host = None
     if not host:
         raise InvalidSettingsError("SLACK_WEBHOOK_URL is wrong: it must be an https address.")
@@ -115,7 +118,7 @@ def _host(url: str) -> str:
 
 
 def layout(text: Text) -> str:
-    """A notice in Slack's mrkdwn."""
+    """Render a notice in Slack's mrkdwn."""
     lines = [f"*{_escaped(text.headline)}*", *(_slack_line(fact) for fact in text.facts), _escaped(text.closing)]
     return "\n".join(lines)
 
@@ -128,7 +131,7 @@ def _slack_line(fact: Fact) -> str:
 
 
 def _escaped(text: str) -> str:
-    """With the three characters replaced by which Slack knows links, mentions and commands."""
+    """Escape the three characters that start links, mentions and commands in Slack."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -136,35 +139,35 @@ LONGEST_SUBJECT = 150
 
 
 class Mail:
-    """E-mail to a tenant's admins and to those who hear of every tenant's failures. No one sees another's address."""
+    """E-mail to a tenant's admins and to recipients of all failures, one message each."""
 
     def __init__(self, sender: str, everywhere: Sequence[str], breakers: Breakers) -> None:
-        """`sender` is an address that SES has verified; `everywhere` hears of every tenant."""
+        """`sender` is an address verified in SES. `everywhere` are the recipients for all tenants."""
         self._sender = sender
         self._everywhere = everywhere
         self._breakers = breakers
 
     @classmethod
     def from_settings(cls, settings: Settings, breakers: Breakers) -> "Mail | None":
-        """The channel, where EMAIL_FROM is set."""
+        """Return the channel if EMAIL_FROM is set."""
         return cls(settings.email_from, settings.email_to, breakers) if settings.email_from else None
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
-        """The tenant's admins and those of every tenant, each once."""
+        """Return the tenant's admins and the recipients for all tenants, without duplicates."""
         return list({address.lower(): address for address in (*self._everywhere, *admins)}.values())
 
     def send(self, text: Text, recipient: str, key: str) -> None:
-        """Send one notice. SES takes no idempotency key; the header lets a recipient see a repetition.
+        """Send one notice. SES has no idempotency keys; the header identifies duplicates for recipients.
 
         Raises:
-            RejectedRequestError: SES refuses: an address that is none, or a sender that it has not verified.
-            ServiceUnavailableError, BreakerOpenError: later.
+            RejectedRequestError: SES rejects an invalid address or an unverified sender.
+            ServiceUnavailableError, BreakerOpenError: temporary.
         """
         content = {
             "Subject": {"Data": subject(text), "Charset": "UTF-8"},
             "Body": {"Text": {"Data": body(text), "Charset": "UTF-8"}},
             "Headers": [
-                {"Name": "Auto-Submitted", "Value": "auto-generated"},  # no out-of-office replies (RFC 3834)
+                {"Name": "Auto-Submitted", "Value": "auto-generated"},  # prevents out-of-office replies (RFC 3834)
                 {"Name": "X-Counterfoil-Notice", "Value": key},
             ],
         }
@@ -180,12 +183,12 @@ class Mail:
 
 
 def subject(text: Text) -> str:
-    """The subject: always one line, or a name with a line break could write headers."""
+    """Return the subject in one line, because a line break in a name could add headers."""
     return one_line(f"Counterfoil: {text.headline}", LONGEST_SUBJECT)
 
 
 def body(text: Text) -> str:
-    """The message as plain text."""
+    """Render the message as plain text."""
     width = max(len(fact.label) for fact in text.facts) + 2
     lines = [f"{text.headline}.", "", *(_mail_line(fact, width) for fact in text.facts), "", text.closing]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""A notice: what people are told of failures of one kind, and in which words."""
+"""Notices about failures of one kind, and their texts."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,15 +20,15 @@ OF_DOCUMENTS = frozenset({"ingestion", "matching"})
 """Workers whose work id is the id of a document."""
 WORK = ("piece of work", "pieces of work")
 OPERATION = "bulk"
-"""In place of a worker: what is told of is an operation on many dead letters, which halted itself."""
+"""Used instead of a worker for a bulk operation that stopped."""
 LONGEST_NAME = 80
 LONGEST_ERROR = 1000
-"""Characters of an error that are told."""
+"""Maximum characters of an error in a notice."""
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """Whose work failed."""
+    """Tenant of the failed work item."""
 
     id: UUID
     slug: str
@@ -37,10 +37,10 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Failure:
-    """One piece of work that failed for good."""
+    """A permanently failed work item."""
 
     work_id: UUID | None
-    """None for a message that names no work."""
+    """None for a message that names no work item."""
     job_id: UUID
     worker: str
     error: str
@@ -48,28 +48,28 @@ class Failure:
 
     @property
     def subject(self) -> tuple[str, str]:
-        """What the work is about: the word for one, and for many."""
+        """Nouns for the subject of the work item, singular and plural."""
         return SUBJECTS.get(self.worker, WORK)
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Failures of one tenant with the same fingerprint: the first alone, or those that followed it within a while."""
+    """Failures of one tenant with the same fingerprint: the first one, or those of a digest window."""
 
     id: UUID
     tenant: Tenant | None
-    """None where a message, or the key of an upload, names no tenant."""
+    """None for unassigned failures."""
     count: int
     first: tuple[Failure, ...]
-    """The first few of them; never empty."""
+    """The first failures; never empty."""
     since: datetime
     until: datetime
-    """When the first and the last of them failed."""
+    """Times of the first and last failure."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of a notice. Where `url` is set, `value` leads there."""
+    """A line of a notice. `value` is a link to `url`, if set."""
 
     label: str
     value: str
@@ -78,7 +78,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Text:
-    """A notice in words, for a channel to lay out. Every text in it is one printable line and not escaped."""
+    """Text of a notice, for a channel to render. Every string is one printable line and not escaped."""
 
     headline: str
     facts: tuple[Fact, ...]
@@ -86,10 +86,10 @@ class Text:
 
 
 def worded(notice: Notice, console_url: str | None, digest_seconds: float) -> Text:
-    """A notice in words.
+    """Return the text of a notice.
 
-    `console_url` is where its links lead; without one it names a command. `digest_seconds` is how long further failures
-    of the same kind are gathered.
+    `console_url` is the base of its links; without one it names a command. `digest_seconds` is the window in which
+    further failures of the same kind are collected.
     """
     failure = notice.first[0]
     if failure.worker == OPERATION:
@@ -108,12 +108,12 @@ def worded(notice: Notice, console_url: str | None, digest_seconds: float) -> Te
     closing = f"{'It stays' if single else 'They stay'} failed until a person acts."
     if digest_seconds:
         every = _duration(digest_seconds)
-        closing += f" Should more work fail in the same way, one message every {every} tells of all of it."
+        closing += f" Further failures of this kind are reported in one message every {every}."
     return Text(_headline(notice), facts, closing)
 
 
 def _of_operation(notice: Notice, console_url: str | None) -> Text:
-    """That an operation halted itself, as its last halt has it."""
+    """Return the text about a stopped operation, by its latest stop."""
     failure = notice.first[-1]
     slug = notice.tenant.slug if notice.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
@@ -149,7 +149,7 @@ def _tenant(tenant: Tenant | None) -> str:
 
 
 def _subjects(notice: Notice, console_url: str | None) -> list[Fact]:
-    """The failures, each with a link to its document in the console, or to its dead letter if it has none."""
+    """Return the failures, each with a link to its document, or to its dead letter if it has none."""
     console = console_url.rstrip("/") if console_url else None
     tenant = notice.tenant.slug if notice.tenant else UNASSIGNED
     facts = []
@@ -171,7 +171,7 @@ def _subjects(notice: Notice, console_url: str | None) -> list[Fact]:
 
 
 def one_line(text: str, longest: int) -> str:
-    """`text` as one line of printable characters, cut to `longest` of them: nothing in it can begin a header."""
+    """Return a text as one printable line of at most `longest` characters, which cannot start a header."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(printable.split())
     return line if len(line) <= longest else line[: longest - 1] + "…"

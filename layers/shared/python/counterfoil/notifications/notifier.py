@@ -1,12 +1,12 @@
-"""The notifier: makes notices of failures that nobody was told of, and sends each by every channel, at least once.
+"""Creates notices of new failures, and sends each by every channel, at least once.
 
 notification ──┬─ first of its fingerprint ───────▶ notice ──┬─▶ delivery by Slack ─────────▶ sent
  (a failure)   │                                      │  ▲    └─▶ delivery by e-mail, each ─▶ abandoned after 3 days
                └─ more of it: wait 5 minutes ─────────┼──┘        recipient
-                                                      └─▶ nobody to tell: kept as a record, for 30 days like all
+                                                      └─▶ without recipients: stored for 30 days like all others
 
-Exactly once is impossible, since neither Slack nor SES takes an idempotency key: a crash between a sending and its mark
-sends that notice again when its lease is over. No transaction is open while a channel sends.
+Exactly once is impossible, because neither Slack nor SES has idempotency keys: after a crash between a delivery and its
+record, the notice is sent again when the lease expires. No transaction is open while a channel sends.
 """
 
 from collections import Counter
@@ -27,45 +27,45 @@ from counterfoil.notifications.store import Delivery
 from counterfoil.settings import Settings
 
 CHANNELS: Mapping[str, Factory] = {"slack": Slack.from_settings, "email": Mail.from_settings}
-"""Every channel by its name, which is its place in the metrics. A further one is a further entry."""
+"""Channels by name, which is also their metric dimension."""
 
 LEASE = timedelta(minutes=2)
-"""How long a sender has a delivery; longer than a run of the watchdog."""
+"""Lease of a delivery; longer than a watchdog run."""
 FIRST_WAIT = timedelta(seconds=30)
-"""Wait after the first failed attempt; it doubles."""
+"""Delay after the first failed attempt; it doubles."""
 LONGEST_WAIT = timedelta(hours=1)
-"""Bound of the doubling, and of what a service may ask for."""
+"""Maximum delay, including delays requested by a service."""
 TRIED_FOR = timedelta(days=3)
-"""What is not sent after this long is given up."""
+"""Deliveries are abandoned after this time."""
 RETENTION = timedelta(days=30)
-"""Longer than a dead-letter queue keeps a message, which could otherwise be told of twice."""
+"""Longer than a dead-letter queue stores a message, so that its failure is not reported twice."""
 MARGIN_SECONDS = 19.0
-"""Time that must be left for one more sending: a webhook's address and its answer, and what is written down of it."""
+"""Minimum remaining time for another delivery, including the address lookup and the stored result."""
 LONGEST_ERROR = 500
-"""Characters of a sending's error that are kept."""
+"""Maximum stored characters of a delivery error."""
 
 logger = Logger()
 
 
 @dataclass(frozen=True)
 class Notified:
-    """What one run did."""
+    """Result of a run."""
 
     notices: int
-    """Notices made."""
+    """Created notices."""
     sent: int
     failed: int
-    """Attempts of this run that failed."""
+    """Failed attempts in this run."""
     deferred: int
-    """Attempts that a circuit breaker held back."""
+    """Attempts deferred by a circuit breaker."""
     abandoned: int
-    """Deliveries given up."""
+    """Abandoned deliveries."""
     purged: int
-    """Notices deleted after their time."""
+    """Notices deleted after their retention."""
 
 
 class Notifier:
-    """Tells people of failures."""
+    """Sends notifications of failures."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Notifier:
         channels: Mapping[str, Factory] = CHANNELS,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """`database` is signed in to as counterfoil_keeper."""
+        """`database` must connect as counterfoil_keeper."""
         self._settings = settings
         self._database = database
         self._breakers = breakers
@@ -85,13 +85,13 @@ class Notifier:
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Notifier":
-        """The notifier of the watchdog."""
+        """Return the watchdog's notifier."""
         return cls(settings, database, breakers)
 
     def run(self, time_left: Callable[[], float]) -> Notified:
-        """Make the notices that are due and send what is owed, as long as `time_left()` seconds allow.
+        """Create the due notices and send due deliveries while `time_left()` seconds allow.
 
-        A channel that fails touches neither the others nor anybody's work: what it owes is tried again.
+        A failing channel affects neither other channels nor work items. Its deliveries are retried.
 
         Raises:
             DatabaseUnavailableError, ConflictError: the rest is for the next run.
@@ -113,13 +113,13 @@ class Notifier:
         return Notified(made, outcomes["sent"], outcomes["failed"], outcomes["deferred"], len(abandoned), purged)
 
     def _channels(self) -> dict[str, Channel]:
-        """The channels that the settings enable."""
+        """Return the enabled channels."""
         channels: dict[str, Channel] = {}
         for name, factory in self._factories.items():
             try:
                 channel = factory(self._settings, self._breakers)
             except Exception as error:  # noqa: BLE001  # a channel that cannot even be made does not stop the others
-                logger.error("A channel cannot be made: nobody is told by it", channel=name, error=sentence(error))
+                logger.error("A notification channel cannot be created", channel=name, error=sentence(error))
                 record({Metric.NOTIFICATION_FAILURES: 1}, channel=name)
                 continue
             if channel is not None:
@@ -127,7 +127,7 @@ class Notifier:
         return channels
 
     def _send(self, channels: Mapping[str, Channel], time_left: Callable[[], float]) -> Counter[str]:
-        """Send in turn, one of each channel, so that the many notices of a slow one do not take the time of another."""
+        """Send deliveries in turns of one per channel, so that a slow channel does not use all the time."""
         outcomes: Counter[str] = Counter()
         going = dict(channels)
         while going:
@@ -141,7 +141,7 @@ class Notifier:
         return outcomes
 
     def _send_next(self, name: str, channel: Channel) -> tuple[str, bool]:
-        """Send what the channel has owed longest. Returns what came of it, and whether the channel may go on."""
+        """Send the channel's oldest due delivery. Return the result, and whether the channel may continue."""
         taken = store.take(self._database, name, self._clock(), LEASE)
         if taken is None:
             return "none", False
@@ -175,11 +175,14 @@ class Notifier:
 
 
 def wait_after(attempts: int) -> timedelta:
-    """How long to wait after `attempts` (>= 1) failed attempts: 30 s x 2^(attempts - 1), an hour at most."""
+    """Return the delay after `attempts` (>= 1) failed attempts.
+
+    It is 30 s * 2^(attempts - 1), at most an hour.
+    """
     return min(FIRST_WAIT * (1 << min(attempts - 1, 20)), LONGEST_WAIT)
 
 
 def _asked_for(error: Exception) -> timedelta:
-    """How long the service asks to be left alone."""
+    """Return the delay requested by the service."""
     seconds = (isinstance(error, ServiceUnavailableError) and error.retry_after) or 0.0
     return timedelta(seconds=min(seconds, LONGEST_WAIT.total_seconds()))

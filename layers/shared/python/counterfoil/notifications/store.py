@@ -1,4 +1,4 @@
-"""The statements of notices: which failures are owed and told of together, and how far the telling of each has come."""
+"""SQL of notices: pending failures, their groups, and the progress of deliveries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from counterfoil.db import Connection, Database, keeper
 from counterfoil.notifications.notice import Failure, Notice, Tenant
 
 SHOWN = 5
-"""How many failures a notice names."""
+"""Maximum number of failures listed in a notice."""
 GROUPS = 1000
-"""Notices that are made, or deleted, in one transaction, at most."""
+"""Maximum number of notices created or deleted per transaction."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A notice on its way to one recipient, and the attempt that is being made."""
+    """A notice for one recipient, and the current attempt."""
 
     notice_id: UUID
     channel: str
     recipient: str
     attempt: int
-    """Counts from 1."""
+    """From 1."""
 
 
 _OWE_ONE = """
@@ -64,8 +64,8 @@ def enqueue_notification(
     connection.execute(_OWE_ONE, values)
 
 
-# A group (tenant, fingerprint) is due unless it had a notice within the window. Its notice tells of all that waits, or
-# of the first failure alone where the window had ended before that one came: it begins a new storm, or stays single.
+# A group (tenant, fingerprint) is due unless it had a notice within the window. Its notice includes all pending
+# failures, or only the first failure if the window had ended before: that failure starts a new window or stays single.
 _GROUP = """
 WITH waiting AS (
     SELECT tenant_id, fingerprint, min(created_at) AS since, (array_agg(id ORDER BY created_at, id))[1] AS first
@@ -107,9 +107,10 @@ def group(
     window: timedelta,
     now: datetime,
 ) -> int:
-    """Create the digests that are due, and enqueue them for their recipients. Returns their number.
+    """Create the due digests, and enqueue them for their recipients. Return their number.
 
-    `recipients` gives the pairs of channel and recipient for a tenant's admins. Of two watchdogs one does it.
+    `recipients` returns the pairs of channel and recipient for a tenant's admins. Only one of two concurrent watchdogs
+    creates them.
     """
     with keeper(database) as connection:
         alone = connection.execute("SELECT pg_try_advisory_xact_lock(hashtext('notice'))").fetchone() == (True,)
@@ -134,7 +135,7 @@ def group(
     return len(made)
 
 
-# The row is given to its sender until `lost_at`, as SQS hides a message: a crash makes it due again.
+# The sender holds the row until `lost_at`, like an SQS visibility timeout. After a crash it becomes due again.
 _TAKE = """
 WITH due AS MATERIALIZED (
     SELECT notice_id, channel, recipient FROM notice_delivery
@@ -163,7 +164,7 @@ FROM notification WHERE notice_id = %s ORDER BY created_at, id LIMIT %s
 
 
 def take(database: Database, channel: str, now: datetime, lease: timedelta) -> tuple[Delivery, Notice] | None:
-    """Take the delivery of this channel that is longest due, for `lease`. None where none is due."""
+    """Claim the longest due delivery of a channel for `lease`; None if none is due."""
     with keeper(database) as connection:
         row = connection.execute(_TAKE, {"channel": channel, "now": now, "lost_at": now + lease}).fetchone()
         if row is None:
@@ -189,17 +190,17 @@ _DEFERRED = _ENDED.format("next_attempt_at = %(due)s, attempts = attempts - 1") 
 
 
 def sent(database: Database, delivery: Delivery, now: datetime) -> None:
-    """It was sent, whoever has it now."""
+    """Record a successful delivery, even if it was reclaimed."""
     _end(database, _SENT, delivery, now=now)
 
 
 def failed(database: Database, delivery: Delivery, error: str, due: datetime) -> None:
-    """It was not sent: the next attempt is due then."""
+    """Record a failed attempt, and when the next one is due."""
     _end(database, _FAILED, delivery, error=error, due=due)
 
 
 def deferred(database: Database, delivery: Delivery, due: datetime) -> None:
-    """It was not even tried: the attempt is given back."""
+    """Return a deferred attempt, which does not count."""
     _end(database, _DEFERRED, delivery, due=due)
 
 
@@ -209,7 +210,7 @@ def _end(database: Database, statement: str, delivery: Delivery, **values: objec
 
 
 def abandon(database: Database, made_before: datetime, now: datetime) -> list[str]:
-    """Give up what is still owed of notices made before then. Returns the channel of each."""
+    """Abandon deliveries of notices created before a time. Return the channel of each."""
     with keeper(database) as connection:
         rows = connection.execute(
             """
@@ -223,7 +224,7 @@ def abandon(database: Database, made_before: datetime, now: datetime) -> list[st
 
 
 def purge(database: Database, made_before: datetime) -> int:
-    """Delete notices made before then with their notifications, the oldest first, GROUPS at most. Returns how many."""
+    """Delete the oldest notices created before a time, at most GROUPS, and return their number."""
     with keeper(database) as connection:
         return connection.execute(
             """

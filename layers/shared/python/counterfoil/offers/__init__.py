@@ -1,1 +1,1 @@
-"""Daily offers of people to one another: whom, among whom, when, and the same again for the same day."""
+"""Daily match offers between people: schedule, profiles, computation and results."""

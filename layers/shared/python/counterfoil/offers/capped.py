@@ -1,11 +1,12 @@
-"""Nobody is offered to too many: who gets whom if all want the best.
+"""Exposure cap: a stable assignment of candidates with a limited number of places to users.
 
-Users ask for their candidates from the best on; a candidate keeps those of the highest scores, and of equal scores the
-first id, and turns the others down, who ask for their next best. In the end nobody would rather have a candidate who
-would rather be offered to them, too, and each user has the best offers that can be had so. The outcome is the same in
-whatever order they ask: D. Gale, L. S. Shapley, College admissions and the stability of marriage, 1962.
+Users propose to candidates, the best first. A candidate keeps the proposals with the highest scores (of equal scores,
+the first id), and rejects the others, who propose to their next best. The result is stable: no user and candidate
+prefer each other to their assignment, and each user has the best offers possible under this condition. It does not
+depend on the order of proposals: D. Gale, L. S. Shapley, College admissions and the stability of marriage, 1962.
 
-Users of a pool that is too large for one transaction compete in parts, each with its own places of every candidate.
+Users of a pool that is too large for one transaction compete in parts. Each part has a share of every candidate's
+places.
 """
 
 from collections.abc import Callable
@@ -17,31 +18,30 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 NOBODY = -1
 TAKEN = 1 << 62
-"""Better than any key: the place of a user who was offered somebody before, and is not turned down any more."""
+"""Higher than any key: the place of a user with an earlier offer, which cannot be rejected any longer."""
 LAST = (1 << 32) - 1
-"""Keys are `score << 32 | LAST - number`: the higher, the better, and of equal scores the lower number is better."""
+"""Keys are `score << 32 | LAST - number`: higher is better, and of equal scores the lower number is."""
 
 
 def places(people: int, part: int, parts: int, most: int, day: date) -> Ints:
-    """To how many users of one part each candidate is offered at most, by the candidate's number.
+    """Return the maximum number of users in one part per candidate, by the candidate's number.
 
-    The parts' places of a candidate are `most` together and differ by one at most; who has the odd ones changes from
-    candidate to candidate and from day to day.
+    The shares of all parts add up to `most` and differ by at most one. The extra places rotate by candidate and day.
     """
     turn = (part - np.arange(people) - day.toordinal()) % parts
     return most // parts + (turn < most % parts).astype(np.int64)
 
 
 def capped(more: Callable[[Ints, Ints], Ints], users: int, already: Ints, offers: int, most: int) -> Ints:
-    """The offers of each user, best first, shape (users, offers), -1 after the last: keys of candidates.
+    """Return the keys of each user's candidates, best first, shape (users, offers), -1 after the last.
 
     Args:
-        more: the next best candidates of some users, as keys, falling, shape (some, any), -1 after the last. It is
-            given the users and the last key that each of them had; all candidates come after TAKEN.
-        users: how many there are. They are numbered in the order of their ids, and so are candidates.
-        already: by candidate, to how many others each is offered, for good.
-        offers: how many are offered to each user, at most.
-        most: to how many users each candidate is offered, at most.
+        more: the next best candidates of some users, as descending keys, shape (some, any), -1 after the last. It
+            receives the users and the last key that each of them had; all candidates come after TAKEN.
+        users: number of users, who are numbered in the order of their ids, like candidates.
+        already: number of permanent offers to other users, by candidate.
+        offers: maximum offers per user.
+        most: maximum users per candidate.
     """
     wanted = more(np.arange(users), np.full(users, TAKEN))
     asked, has = np.zeros(users, np.int64), np.zeros(users, np.int64)
@@ -65,7 +65,10 @@ def capped(more: Callable[[Ints, Ints], Ints], users: int, already: Ints, offers
 
 
 def _ask(kept: Ints, candidates: Ints, users: Ints) -> tuple[Ints, Ints]:
-    """Users, as keys, ask for candidates: who is accepted, and who is dropped for it. `kept` is changed."""
+    """Process proposals of users, as keys.
+
+    Return the accepted and the displaced users. Modifies `kept`.
+    """
     order = np.lexsort([-users, candidates])
     candidates, users = candidates[order], users[order]
     first = np.flatnonzero(np.append(True, candidates[1:] != candidates[:-1]))

@@ -1,24 +1,24 @@
 """Computes a day's offers: a pure function of a pool's people, users, exclusions, rules and date.
 
-Two people suit each other if each has a gender and an age that the other seeks, and neither lives farther away than the
-other would go. A user's candidates are `Rules.candidates` neighbors along a Hilbert curve (`along`), half of them on
-either side, among those of the pool whose gender suits both ways and who seek somebody of about the user's age. People
-who suit and are not excluded are offered by score, then by id. Of 20,000 people around 60 cities, offers among 1,000
-neighbors have 99.75 % of the scores of those among everybody, and 95.5 % of them are the same; around 8 cities 99.46 %
-and 88.2 % (`make bench-offers`).
+Two people are compatible if each has a gender and an age that the other seeks, and the distance is within the limits of
+both. A user's candidates are `Rules.candidates` neighbors along a Hilbert curve (`along`), half of them on either side,
+among people in the pool whose gender is compatible in both directions and who seek about the user's age. Compatible
+people without exclusion are offered by score, then by id. Of 20,000 people around 60 cities, offers among 1,000
+neighbors have 99.75 % of the scores of offers among all people, and 95.5 % of the offers are the same; around 8 cities
+99.46 % and 88.2 % (`make bench-offers`).
 
-The score of two people is the same from both sides, rounded to a whole number from 0 to 10,000:
+The score of two people is symmetric, rounded to a whole number from 0 to 10,000:
 
     7,000 + 3,000 * t - 2,500 * d / r - 75 * a
 
-t is the cosine of the angle between their traits, 0 if one has given none; d their distance, and r the shorter of the
-distances that the two would go, as straight lines through the earth; a the years between their ages, 20 at most. The
-same people get the same offers on any machine: dot products are those of small integers, which floats hold exactly in
-whatever order they are added, and all else is one IEEE operation after another (+, -, *, / and roots).
+t is the cosine of the angle between their traits, 0 if one has none. d is their distance, and r the shorter of their
+maximum distances, as straight lines through the earth. a is the difference of their ages in years, at most 20. The same
+people get the same offers on any machine: dot products are sums of small integers, which floats represent exactly in
+any order, and everything else is a sequence of IEEE operations (+, -, *, / and roots).
 
-The curve runs through the cube around the globe, not over a map: it has no seam, no pole and nothing but integers.
-D. Hilbert, Ueber die stetige Abbildung einer Linie auf ein Flaechenstueck, 1891; in three dimensions as J. Skilling,
-Programming the Hilbert curve, 2004, computes it: the turns of each finer cube undone, then a Gray code.
+The curve fills the cube around the globe instead of a map, so it has no seam and no pole, and needs only integers. D.
+Hilbert, Ueber die stetige Abbildung einer Linie auf ein Flaechenstueck, 1891; in three dimensions as in J. Skilling,
+Programming the Hilbert curve, 2004: undo the rotation of each finer cube, then apply a Gray code.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,19 +36,22 @@ from counterfoil.offers.pool import UNIT, People
 from counterfoil.offers.schedule import Rules
 
 BITS = 16
-"""Halvings of each side of the cube: its smallest cubes are 194 m wide."""
+"""Bits per coordinate of the curve: its smallest cubes are 194 m wide."""
 _COARSER = 7
-"""What a place's coordinates, of 23 bits, lose in them."""
+"""Bits dropped from a place's coordinates of 23 bits."""
 
 
 def along(places: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Where places of people, shape (n, 3), lie on the curve, shape (n,)."""
+    """Return the positions on the curve of places, shape (n, 3) to shape (n,)."""
     cells = (places.astype(np.int64) + UNIT) >> _COARSER
     return position(np.minimum(cells, (1 << BITS) - 1).T, BITS)
 
 
 def position(cell: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Where cells, shape (3, ...), each coordinate below `1 << bits`, come on the curve, shape (...)."""
+    """Return the positions on the curve of cells, shape (3, ...) to shape (...).
+
+    Coordinates are below `1 << bits`.
+    """
     x, y, z = np.array(cell, np.int64)
     for level in range(bits - 1, 0, -1):
         half, lower = 1 << level, (1 << level) - 1
@@ -70,44 +73,45 @@ def position(cell: ArrayLike, bits: int) -> NDArray[np.int64]:
 
 
 ALIKE, FAR, YEAR = 3000.0, 2500.0, 75.0
-"""What traits, distance and a year count."""
+"""Weights of traits, of distance, and of a year."""
 YEARS = 20
-"""Whose ages differ by more are no less alike for it."""
+"""Maximum age difference that affects the score."""
 AGES_TOGETHER = 5
-"""Users choose among the same people if their ages begin with the same multiple of so many years."""
+"""Users whose ages are in the same multiple of this many years share a candidate list."""
 
 EARTH_KM = 6371.0088
 EVERYWHERE = float((2 * UNIT + 2) ** 2)
-"""The square of a line that is longer than any through the earth, between places that are rounded."""
+"""Square of a line longer than any through the earth, between rounded places."""
 
 _AT_ONCE = 64
-"""How many users are computed at once: what lies between stays near the processor."""
+"""Users per batch, so that intermediate results stay in the processor's cache."""
 _ONE_BY_ONE = 32
-"""Up to so many, the highest are found faster one by one than by sorting. Where most are equal, partitions are slow."""
+"""Up to this depth, taking the maximum repeatedly is faster than sorting. Partitions are slow if most values are equal.
+"""
 _WANTED = 4
-"""Where offers are capped: for how many times as many candidates as offers users look at once."""
+"""With an exposure cap, the number of candidates fetched at once, as a multiple of the offers."""
 
 Indices = NDArray[np.intp]
 
 
 class Columns(NamedTuple):
-    """What a score is computed from, of some people or, in two dimensions, of the candidates of some users."""
+    """Inputs of the score, for some people or, in two dimensions, for the candidates of some users."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     z: NDArray[np.float64]
     reach: NDArray[np.float64]
-    """The square of the longest line to somebody, in the units of places."""
+    """Square of the maximum distance, in units of places."""
     age: NDArray[np.int16]
     youngest: NDArray[np.int16]
     oldest: NDArray[np.int16]
     traits: NDArray[np.int8]
     length: NDArray[np.float64]
-    """Of the traits; without end where all are 0, since then they say nothing."""
+    """Length of the traits; infinite if all are 0, so that they have no effect."""
 
     @classmethod
     def of(cls, people: People, day: date) -> "Columns":
-        """The columns of people, in their order."""
+        """Return the columns of people, in their order."""
         rows = people.rows
         reaches, which = np.unique(rows["reach_km"], return_inverse=True)
         squares = np.square(rows["traits"], dtype=np.float64).sum(axis=1)
@@ -125,15 +129,15 @@ class Columns(NamedTuple):
         )
 
     def take(self, rows: Indices) -> "Columns":
-        """The columns of those in some rows, in the shape of `rows`."""
+        """Return the columns of the given rows, in the shape of `rows`."""
         return Columns._make(column.take(rows, axis=0) for column in self)
 
 
 @cache
 def squared_line(km: int) -> float:
-    """The square of the straight line between places that are so far apart on the ground, in the units of places.
+    """Return the square of the straight line for a distance on the ground, in units of places.
 
-    The sine is summed up here (Taylor's series), since those of libraries differ in their last digit.
+    The sine is a Taylor series, because those of libraries differ in the last digit.
     """
     half = km / (2 * EARTH_KM)
     if half > 1.5707:
@@ -146,24 +150,24 @@ def squared_line(km: int) -> float:
 
 
 class Pool:
-    """The people who are offered to one another on a day, ordered for finding neighbours. Made once for many shards.
+    """The people of a pool on a day, sorted for neighbor search. Created once for many shards.
 
     Raises:
-        ValueError: somebody is in it twice.
+        ValueError: a person occurs twice.
     """
 
     def __init__(self, people: People, day: date) -> None:
         self.people = People(people.rows[np.argsort(people.ids)])
-        """By id, in whatever order they were given."""
+        """Sorted by id."""
         if (self.people.ids[1:] == self.people.ids[:-1]).any():
-            raise ValueError("somebody is in the pool twice")
+            raise ValueError("a person is in the pool twice")
         self.day = day
         places = along(self.people.rows["place"])
         order = np.argsort(places, kind="stable")
         self.columns = Columns.of(self.people, day).take(order)
-        """Along the curve, then by id."""
+        """Sorted along the curve, then by id."""
         self.backwards = LAST - order
-        """Of those in `columns`: the lower, the later comes an id."""
+        """Descending id order of the people in `columns`."""
         self._stands = np.empty_like(order)
         self._stands[order] = np.arange(len(order))
         self._places, place = np.unique(places[order], return_inverse=True)
@@ -174,7 +178,7 @@ class Pool:
         self._suited: dict[int, NDArray[np.int32]] = {}
 
     def suited(self, kind: int) -> NDArray[np.int32]:
-        """Where those stand along the curve who may suit users of a kind (`kinds`)."""
+        """Return the positions along the curve of people who may suit users of a kind (`kinds`)."""
         if kind not in self._suited:
             gender, seeks, age = kind >> 10, kind >> 7 & 7, kind & 127
             those = (self._gender & seeks != 0) & (self._seeks & gender != 0)
@@ -183,12 +187,15 @@ class Pool:
         return self._suited[kind]
 
     def stands(self, ids: NDArray[np.bytes_]) -> Indices:
-        """Where people stand along the curve, -1 for those who are not of the pool."""
+        """Return the positions of people along the curve, -1 if they are not in the pool."""
         stands: Indices = np.append(self._stands, -1)[self.people.find(ids)]
         return stands
 
     def before(self, users: People) -> Indices:
-        """How many of the pool stand before each user along the curve, be the user of the pool or not."""
+        """Return how many people of the pool precede each user along the curve.
+
+        The users may be outside the pool.
+        """
         places = along(users.rows["place"])
         place = np.searchsorted(self._places, places)
         same = np.append(self._places, -1)[place] == places
@@ -197,7 +204,7 @@ class Pool:
 
 
 def kinds(users: People, ages: NDArray[np.int16]) -> NDArray[np.int32]:
-    """What users have in common who choose among the same people, as a number; 0 for those whose records are broken."""
+    """Return a number for users with the same candidate list; 0 for users with invalid records."""
     ages = (ages // AGES_TOGETHER * AGES_TOGETHER).clip(0, 127)
     numbers = users.rows["gender"].astype(np.int32) << 10 | users.rows["seeks"].astype(np.int32) << 7 | ages
     numbers[list(users.faults)] = 0
@@ -206,35 +213,38 @@ def kinds(users: People, ages: NDArray[np.int16]) -> NDArray[np.int32]:
 
 @dataclass(frozen=True)
 class Computed:
-    """The offers of some users, user by user, each user's best first."""
+    """Offers of some users, user by user, best first."""
 
     counts: Ints
     """By user."""
     candidates: Ints
-    """Positions in the people of the pool."""
+    """Indices of people in the pool."""
     scores: Ints
     faults: Mapping[int, str]
-    """By user: what is wrong with a record from which no offers can be computed."""
+    """By user: the error in an invalid record."""
 
 
 class Banned(NamedTuple):
-    """Who may not be offered to whom."""
+    """Exclusions of users."""
 
     first: Indices
-    """By user: where in `stands` those begin whom the user may not be offered."""
+    """By user: index of the user's first exclusion in `stands`."""
     stands: Indices
-    """Where somebody stands along the curve, -1 for those who are not of the pool."""
+    """Positions along the curve, -1 for people who are not in the pool."""
 
     @classmethod
     def of(cls, pool: Pool, users: People, excluded: NDArray[Any]) -> "Banned":
-        """Those who are excluded, and each user for the user's own."""
+        """Return the exclusions, including each user for their own offers."""
         number = np.concatenate([excluded["user"], np.arange(len(users))])
         order = np.argsort(number, kind="stable")
         stands = pool.stands(np.concatenate([excluded["candidate"], users.ids]))
         return cls(np.searchsorted(number[order], np.arange(len(users) + 1)), stands[order])
 
     def cells(self, users: Indices, near: NDArray[np.int32], starts: Indices, width: int) -> tuple[Indices, Indices]:
-        """Where they are in windows of some users, which start somewhere in `near`: lines, rising, and columns."""
+        """Return rows and columns of excluded people in windows of some users.
+
+        `starts` are window starts in `near`.
+        """
         sizes = self.first[users + 1] - self.first[users]
         lines = np.repeat(np.arange(len(users)), sizes)
         stands = self.stands[np.arange(len(lines)) + np.repeat(self.first[users] - sizes.cumsum() + sizes, sizes)]
@@ -246,15 +256,15 @@ class Banned(NamedTuple):
 
 
 def compute(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, already: Ints | None = None) -> Computed:
-    """Compute the offers of users, who may be of the pool or not.
+    """Compute the offers of users, who may be outside the pool.
 
     Args:
-        pool: who is offered.
-        users: whom they are offered to.
-        excluded: who may not be offered to whom (`people.EXCLUSION`).
-        rules: how offers are made.
-        already: by position in the people of the pool, to how many others each is offered on the day. It counts where
-            the rules say to how many somebody is offered; None: to nobody.
+        pool: candidates.
+        users: recipients of the offers.
+        excluded: excluded candidates by user (`people.EXCLUSION`).
+        rules: parameters of the computation.
+        already: number of existing offers on the day, by index of the person in the pool. It counts only with an
+            exposure cap; None means zero.
     """
     if rules.most_offered is None:
         best = ranked(pool, users, excluded, rules.candidates, rules.offers)
@@ -266,8 +276,8 @@ def compute(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, alr
 
 
 def _capped(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, already: Ints) -> Ints:
-    """The offers of users if nobody is offered to more than the rules say, as `ranked` gives them."""
-    assert rules.most_offered is not None  # else nothing is capped
+    """Return the offers of users under the exposure cap, in the form of `ranked`."""
+    assert rules.most_offered is not None  # otherwise there is no cap
     order = np.argsort(users.ids)
     number = np.empty_like(order)
     depth = min(rules.candidates, _WANTED * rules.offers)
@@ -287,10 +297,12 @@ def _capped(pool: Pool, users: People, excluded: NDArray[Any], rules: Rules, alr
 def ranked(
     pool: Pool, users: People, excluded: NDArray[Any], width: int, depth: int, after: Ints | None = None
 ) -> Ints:
-    """The best `depth` candidates of each user, the best first, shape (users, depth); -1 after the last.
+    """Return the best `depth` candidates of each user, best first, shape (users, depth).
 
-    A candidate is one number, `score << 32 | 2**32 - 1 - position`, so that whoever comes first has the highest. With
-    `after`, only those that come after a number are asked for.
+    -1 after the last.
+
+    A candidate is one number, `score << 32 | 2**32 - 1 - position`, so that the best has the highest. With `after`,
+    only candidates below a number are returned.
     """
     best = np.full((len(users), depth), NOBODY, np.int64)
     columns, before = Columns.of(users, pool.day), pool.before(users)
@@ -315,9 +327,9 @@ def ranked(
 
 
 def _gathering(pool: Pool, near: NDArray[np.int32], size: int, users: int) -> Callable[[Indices], tuple[Columns, Ints]]:
-    """How the columns of `size` candidates from some starts on are gathered, and `Pool.backwards` of them.
+    """Return a function that gathers `size` candidates from some starts: columns and `Pool.backwards`.
 
-    For many users it pays to put all who may suit beside one another first: what follows is copied in stretches.
+    For many users, compatible people are copied into contiguous memory first.
     """
     if len(near) > users * size:
         windows = sliding_window_view(near, size)
@@ -338,7 +350,7 @@ def _gathering(pool: Pool, near: NDArray[np.int32], size: int, users: int) -> Ca
 
 
 def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
-    """What candidates are ordered by, shape (users, candidates); -1 for those who do not suit the user."""
+    """Return the sort keys of candidates, shape (users, candidates); -1 if incompatible."""
     apart = np.square(candidates.x - users.x)
     apart += np.square(candidates.y - users.y)
     apart += np.square(candidates.z - users.z)
@@ -361,7 +373,7 @@ def keys(users: Columns, candidates: Columns, backwards: Ints) -> Ints:
 
 
 def highest_of(found: Ints, depth: int) -> Ints:
-    """The `depth` highest numbers of each row, or all of them, falling. `found` is used up."""
+    """Return the `depth` highest numbers of each row, descending. Modifies `found`."""
     if depth > _ONE_BY_ONE:
         return np.sort(found, axis=1)[:, : -depth - 1 : -1]
     best = np.empty((len(found), min(depth, found.shape[1])), np.int64)

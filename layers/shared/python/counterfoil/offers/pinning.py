@@ -1,7 +1,7 @@
-"""Pins the pool of a date in a time zone: people as they are at that moment, in shards with jobs.
+"""Pins the pool of a date in a time zone: a snapshot of people, in shards with jobs.
 
 A pool is pinned once and never changes. People who join later on its date are served from it, by late shards.
-Statements about thousands of people are planned by hashing, because statistics are older than today's jobs: by nested
+Statements about thousands of people must use hash joins, because statistics are older than today's jobs: with nested
 loops, twenty thousand people took more than a minute instead of a second.
 """
 
@@ -24,9 +24,9 @@ _AS_ALWAYS = "SET LOCAL enable_nestloop TO DEFAULT"
 
 @contextmanager
 def of_many(connection: Connection) -> Iterator[None]:
-    """No loops in loops, and memory for what ten thousand users are offered.
+    """Disable nested loops, and use memory for the offers of ten thousand users.
 
-    What comes behind in the same transaction is about few rows again: without loops it would read whole tables.
+    Later statements of the same transaction are about few rows. Without loops, they would read whole tables.
     """
     connection.execute(_MANY)
     yield
@@ -34,13 +34,13 @@ def of_many(connection: Connection) -> Iterator[None]:
 
 
 NAMESPACE = UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55")
-"""Of the ids of pools."""
+"""Namespace of pool ids."""
 WORKER = "offers"
 BOUNDED_USERS = 50_000
-"""Users of one shard where somebody may be offered to so many at most, whatever the settings say: they compete with one
-another, and so the more, the better; but they are written in one transaction."""
+"""Users of one shard with an exposure cap, whatever the settings are. More users compete better, but are written in one
+transaction."""
 
-# From zone to zone by the index: reading every profile for its zone would take a thousand times as long.
+# Skip from zone to zone in the index. Reading the zone of every profile takes a thousand times longer.
 _ZONES = """
 WITH RECURSIVE zone (name) AS (
     SELECT min(timezone) FROM profile WHERE tenant_id = %(tenant)s AND is_active
@@ -51,7 +51,7 @@ WITH RECURSIVE zone (name) AS (
 SELECT name FROM zone WHERE name IS NOT NULL
 """
 _QUEUED = "SELECT timezone, date FROM offer_pool WHERE tenant_id = %(tenant)s AND date BETWEEN %(first)s AND %(last)s"
-# The dates stand by themselves, too: from the others alone PostgreSQL would not read them by an index.
+# The dates are repeated, because PostgreSQL would not use an index for the pairs alone.
 _WAITING = """
 SELECT due.zone, count(*) FROM unnest(%(zones)s::text[], %(dates)s::date[]) AS due (zone, date)
 JOIN profile p ON p.tenant_id = %(tenant)s AND p.timezone = due.zone AND p.is_active
@@ -66,14 +66,13 @@ SELECT count(*) FROM profile p
 WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
   AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
 """
-# A statement of its own: the one that waited for the lock would not see what was pinned meanwhile. One pool of a
-# tenant's date at a time, for whoever moves from zone to zone may wait in two.
+# A separate statement, because a statement that waited for the lock would not see concurrently pinned pools. It locks a
+# tenant's date in all zones, because a person may move from zone to zone.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('offers/' || %(tenant)s::text || %(date)s::date, 0))"
 _IS_PINNED = "SELECT EXISTS (SELECT FROM offer_pool WHERE id = %(pool)s)"
-# One statement, so that all of it is as of one moment; who is deleted meanwhile is left out, since rows are locked here
-# as the foreign key of the jobs locks them. Who is in another pool of the date has a job of it and is left
-# out of this one. Ids of jobs are one UUIDv7 counted on: in order, and without a random number for each, they take a
-# third off the work.
+# A single statement, so that it sees one snapshot. People deleted concurrently are skipped, because rows are locked
+# like in the foreign key of the jobs. People in another pool of the date have a job and are skipped. Ids of jobs are
+# consecutive numbers after one UUIDv7: they are in order and save a third of the time of random ones.
 _SHARE_OUT = """
 WITH there AS MATERIALIZED (
     SELECT user_id, packed FROM profile p
@@ -112,24 +111,24 @@ RETURNING id, tenant_id, revision, send_number
 
 
 class Waiting(NamedTuple):
-    """Active people of a zone who have no job of a date yet."""
+    """Active people of a zone without a job of a date."""
 
     due: Due
     people: int
 
 
 def pool_id(tenant_id: UUID, due: Due) -> UUID:
-    """The pool's id, the same for ever: UUIDv5 of tenant, date and zone."""
+    """Return the id of a pool: UUIDv5 of tenant, date and zone."""
     return uuid5(NAMESPACE, f"{tenant_id}/{due.date}/{due.zone}")
 
 
 def zones(connection: Connection, tenant_id: UUID) -> list[str]:
-    """The zones of a tenant's active people, as they name them."""
+    """Return the zones of a tenant's active people, as stored."""
     return [zone for (zone,) in connection.execute(_ZONES, {"tenant": tenant_id})]
 
 
 def pinned(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[tuple[str, date]]:
-    """Zones with dates whose pools are pinned, those of `dues` among them where they are."""
+    """Return the zones and dates with pinned pools, including those of `dues`."""
     if not dues:
         return set()
     dates = [due.date for due in dues]
@@ -138,22 +137,22 @@ def pinned(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[
 
 
 def waiting(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[Waiting]:
-    """Which of `dues`, each of another zone, somebody waits for, and how many do."""
+    """Return the entries of `dues` with waiting people, and their number. Each is of another zone."""
     values = {"tenant": tenant_id, "zones": [due.zone for due in dues], "dates": [due.date for due in dues]}
     with of_many(connection):
         found: dict[str, int] = dict(connection.execute(_WAITING, values).fetchall())
     return [Waiting(due, found[due.zone]) for due in dues if due.zone in found]
 
 
-def pin(  # a pool is this many facts
+def pin(  # a pool needs all of these values
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
 ) -> list[Send]:
     """Pin the pool of a date and zone, with a job for each of its people, in the caller's transaction.
 
-    Its people are the tenant's active ones of the zone who have no job of the date; they are in the order of their ids,
-    in shards of up to `shard_users`, or of up to BOUNDED_USERS where `rules` say how often one may be offered.
+    Its people are the tenant's active people of the zone without a job of the date. They are sorted by id, in shards of
+    up to `shard_users`, or of up to BOUNDED_USERS with an exposure cap.
 
-    Returns the messages that are owed: none where the pool is pinned already, or would have nobody in it.
+    Returns the messages to send: none if the pool is pinned already or would be empty.
     """
     return _share_out(connection, _PIN, tenant_id, due, rules, shard_users, now)
 
@@ -161,10 +160,10 @@ def pin(  # a pool is this many facts
 def pin_late(
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
 ) -> list[Send]:
-    """Queue jobs for those who have none of the date, though its pool is pinned: they are new, or moved here.
+    """Queue jobs for people without a job of the date although its pool is pinned.
 
-    They are no part of the pool, and are read when their turn comes. Returns the messages that are owed: none where
-    nobody is late, or the pool is not pinned.
+    They are new or have moved to the zone. They are not part of the pool, and their records are read when their shard
+    runs. Returns the messages to send: none without late people, or if the pool is not pinned.
     """
     return _share_out(connection, _PIN_LATE, tenant_id, due, rules, shard_users, now)
 
@@ -184,7 +183,7 @@ def _share_out(
     if not people:
         return []
     each = shard_users if rules.most_offered is None else BOUNDED_USERS
-    shards = people // each + 2  # some may have come since they were counted
+    shards = people // each + 2  # more people may have joined since the count
     prefix = f"late/{now.isoformat()}/" if is_late else ""
     names = [f"{prefix}{number}" for number in range(shards)]
     values = mine | {

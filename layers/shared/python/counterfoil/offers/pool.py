@@ -19,10 +19,10 @@ from counterfoil.offers.capped import Ints
 from counterfoil.offers.schedule import VERSION, Rules
 
 UNIT = 1 << 22
-"""The radius of the earth in the numbers of a place."""
+"""Radius of the earth in units of places."""
 TRAITS = 16
 NOT_A_NUMBER = -128
-"""What stands for a trait that is no number; the others lie between -127 and 127."""
+"""Encodes a trait that is not a number; others are between -127 and 127."""
 
 ROW = np.dtype(
     [
@@ -38,22 +38,22 @@ ROW = np.dtype(
         ("traits", "i1", TRAITS),
     ]
 )
-"""What the database's `packed_person` writes, and says what each number means."""
+"""Format of the database's `packed_person`, which documents each field."""
 
 EXCLUSION = np.dtype([("user", ">i4"), ("candidate", "S16")])
-"""Somebody whom a user may not be offered, blocked or offered of late: the user's number in a shard, and an id."""
+"""An excluded candidate, blocked or offered recently: the user's index in a shard, and the candidate's id."""
 
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Some people, in the order of their rows. Arrays of one length, which nobody changes."""
+    """People in the order of their rows. Immutable arrays of the same length."""
 
     rows: NDArray[Any]
-    """Of `ROW`."""
+    """Rows of dtype `ROW`."""
 
     @classmethod
     def read(cls, packed: bytes) -> Self:
-        """Read rows that lie one after another.
+        """Parse consecutive rows.
 
         Raises:
             ValueError: the last row is incomplete.
@@ -65,28 +65,34 @@ class People:
 
     @cached_property
     def ids(self) -> NDArray[np.bytes_]:
-        """Ids of users, 16 bytes each. They compare as the database compares them; a zero at the end is not shown."""
+        """Ids of users, 16 bytes each, in the sort order of the database.
+
+        A zero at the end is not displayed.
+        """
         return np.ascontiguousarray(self.rows["id"])
 
     @cached_property
     def external_ids(self) -> NDArray[np.bytes_]:
-        """Ids that callers know, 16 bytes each."""
+        """External ids, 16 bytes each."""
         return np.ascontiguousarray(self.rows["external_id"])
 
     @cached_property
     def faults(self) -> Mapping[int, str]:
-        """By row: what is wrong with a record that nothing can be computed from."""
+        """By row: the error in an invalid record."""
         broken = (self.rows["traits"] == NOT_A_NUMBER).any(axis=1)
         return {int(row): "A trait of the profile is not a number" for row in np.flatnonzero(broken)}
 
     def ages(self, day: date) -> NDArray[np.int16]:
-        """Ages in years on a day. Who was born on 29 February is a year older on 1 March of other years."""
+        """Return ages in years on a day.
+
+        People born on 29 February turn a year older on 1 March of other years.
+        """
         today = day.year * 10_000 + day.month * 100 + day.day
         ages: NDArray[np.int16] = ((today - self.rows["born"].astype(np.int32)) // 10_000).astype(np.int16)
         return ages
 
     def find(self, ids: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """The row of each id, -1 where nobody has it. The rows have to be in the order of their ids."""
+        """Return the row of each id, -1 if absent. The rows must be sorted by id."""
         if not len(self):
             return np.full(len(ids), -1)
         last = len(self) - 1
@@ -102,17 +108,17 @@ class People:
 
 
 def _halves(ids: NDArray[np.bytes_]) -> NDArray[np.uint64]:
-    """The first half of ids as numbers: they are found several times as fast, and seldom shared."""
+    """Return the first half of ids as numbers, which are several times faster to find and rarely equal."""
     return np.ascontiguousarray(ids).view(">u8")[::2].astype(np.uint64)
 
 
 MATCHMAKING_NAMESPACE = UUID("7f3c1e52-9d0b-5a4e-8c66-1b2f0d9e4a77")
-"""Of the ids of offers: never changed, or offers that were made already would have other ids."""
+"""Namespace of offer ids. It must never change, because existing offers would get other ids."""
 _AT_ONCE = 1_000
-"""Of how many users documents are made at once: what lies between stays small."""
+"""Users per batch, which limits memory."""
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _DASHES = (8, 12, 16, 20)
-"""Before which digits of an id they stand."""
+"""Positions of dashes in an id."""
 
 
 def documents(
@@ -125,17 +131,19 @@ def documents(
     offered_at: datetime,
     expires_at: datetime,
 ) -> tuple[NDArray[np.bytes_], Sequence[bytes]]:
-    """The ids of offers, which are UUIDv5 (RFC 9562) of "day:user:candidate", and the JSON of each user's.
+    """Return the ids of offers, and the JSON of each user's offers.
+
+    Ids are UUIDv5 (RFC 9562) of "day:user:candidate".
 
     Args:
         day: the date of the offers.
         users: ids of the users, 16 bytes each.
-        candidates: ids of those who are offered, user by user, best first.
-        external_ids: the ids of the candidates that callers know: the `userId` of each offer.
-        counts: how many are offered to each user.
-        scores: of those who are offered.
-        offered_at: when the offers are made.
-        expires_at: when those of the next day are.
+        candidates: ids of the offered people, user by user, best first.
+        external_ids: external ids of the candidates: the `userId` of each offer.
+        counts: number of offers by user.
+        scores: scores of the offers.
+        offered_at: time of the offers.
+        expires_at: time of the next day's offers.
     """
     tail = f',"offeredAt":"{_instant(offered_at)}","expiresAt":"{_instant(expires_at)}"}}'.encode()
     ends = np.append(0, np.cumsum(counts))
@@ -153,7 +161,10 @@ def documents(
 def _documents(
     counts: Ints, ids: NDArray[np.bytes_], whom: NDArray[np.uint8], scores: Ints, tail: bytes
 ) -> Iterator[bytes]:
-    """The JSON of some users' offers: what is of one width side by side, without the bytes that are not needed."""
+    """Yield the JSON of users' offers.
+
+    Values of one width are assembled as a matrix, without unused bytes.
+    """
     ends = np.cumsum(counts)
     opening, closing = np.full(len(ids), ord(","), np.uint8), np.zeros(len(ids), np.uint8)
     opening[(ends - counts)[counts > 0]] = ord("[")
@@ -179,15 +190,15 @@ def _documents(
 def inputs_hashes(
     pool: bytes, rules: Rules, users: People, excluded: NDArray[np.void], already: NDArray[np.int64] | None = None
 ) -> list[bytes]:
-    """By user: a hash (SHA-256) of all that the user's offers come from.
+    """Return a SHA-256 hash of all inputs of the offers, by user.
 
     Args:
         pool: the digest of the pool.
-        rules: how offers are made.
-        users: as their records were.
-        excluded: who may not be offered to whom (`people.EXCLUSION`), by user.
-        already: by position in the people of the pool, to how many others each is offered, where that counts: there
-            the offers of each user come from what the others want, too.
+        rules: parameters of the computation.
+        users: records of the users.
+        excluded: excluded candidates by user (`people.EXCLUSION`).
+        already: number of existing offers by index of the person in the pool, with an exposure cap: offers then
+            depend on other users as well.
     """
     common = hashlib.sha256(f"{VERSION}:".encode() + pool + _rules(rules))
     if already is not None:
@@ -209,7 +220,10 @@ def _rules(rules: Rules) -> bytes:
 
 
 def _ids(names: NDArray[np.uint8]) -> NDArray[np.bytes_]:
-    """A UUIDv5 of each row, which begins with the namespace: several times as fast as the library's."""
+    """Return a UUIDv5 for each row, which starts with the namespace.
+
+    Several times faster than the standard library.
+    """
     packed, width = names.tobytes(), names.shape[1]
     digests = b"".join(hashlib.sha1(packed[at : at + width]).digest() for at in range(0, len(packed), width))  # noqa: S324
     ids = np.frombuffer(digests, np.uint8).reshape(-1, hashlib.sha1().digest_size)[:, :16].copy()  # noqa: S324
@@ -219,13 +233,13 @@ def _ids(names: NDArray[np.uint8]) -> NDArray[np.bytes_]:
 
 
 def _texts(ids: NDArray[np.bytes_]) -> NDArray[np.uint8]:
-    """Ids as people write them: a row of 36 characters each."""
+    """Return the text form of ids: a row of 36 characters each."""
     digits = _HEX[np.ascontiguousarray(ids).view(np.uint8)].view(np.uint8).reshape(-1, 32)
     return np.insert(digits, _DASHES, ord("-"), axis=1)
 
 
 def _rows(*parts: bytes | NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Matrices side by side; bytes are the same in each row."""
+    """Concatenate matrices horizontally; bytes are repeated in each row."""
     height = max(len(part) for part in parts if not isinstance(part, bytes))
     return np.concatenate(
         [

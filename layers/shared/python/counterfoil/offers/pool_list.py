@@ -1,8 +1,8 @@
-"""Pools for people who monitor offers, and figures for alarms.
+"""Pools for people who monitor offers, and metrics for alarms.
 
-Lists add up shards, of which a pool has one for ten thousand people; no job is read. Except for `owner`, the functions
-for lists run in a transaction of one tenant (`Database.tenant`). Figures for alarms cover all tenants: they run as the
-delivery role, which sees how many people a shard has and not who they are.
+Lists aggregate shards, one per ten thousand people, and read no jobs. Except for `owner`, the functions for lists run
+in a transaction of one tenant (`Database.tenant`). Metrics cover all tenants: they run as the delivery role, which can
+read how many people a shard has, but not who they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ from counterfoil.offers.profiles import JobState, internal_id, withdrawn
 PoolState = Literal["running", "completed", "failed"]
 
 PUNCTUAL = timedelta(hours=1)
-"""How long after 9:00, or after somebody came late, offers have to be there."""
+"""Deadline for offers after 9:00, or after a late user joined."""
 MOST_SHARDS = 200
-"""Of a pool that are shown: those that failed, then those under way, then the others."""
+"""Maximum number of shards shown per pool: failed ones first, then those in progress."""
 
 
 @dataclass(frozen=True)
 class OfferPool:
-    """The offers of one date in one zone."""
+    """Offers of one date in one zone."""
 
     id: UUID
     tenant: str
@@ -58,17 +58,17 @@ class OfferPool:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which pools. None: whatever it is."""
+    """Filters of a list of pools; None permits every value."""
 
     since: date | None = None
     until: date | None = None
-    """Inclusive: days are meant."""
+    """Inclusive, because it is a date."""
     timezone: str | None = None
     state: PoolState | None = None
     after: PageCursor | None = None
 
 
-# Whoever was put aside is of another shard, and counts there. A shard of late-comers is on time within an hour.
+# Quarantined users belong to another shard and count there. A shard of late users is on time within an hour.
 _STATE = "CASE WHEN told.failed > 0 THEN 'failed' WHEN told.ended_at IS NULL THEN 'running' ELSE 'completed' END"
 _POOLS = """
 SELECT p.id, (SELECT slug FROM tenant WHERE id = p.tenant_id), p.date, p.timezone, p.people, p.offered_at, p.expires_at,
@@ -99,7 +99,7 @@ _CONDITIONS = {
 
 
 def page(connection: Connection, tenant_id: UUID, wanted: Wanted, now: datetime, limit: int) -> list[OfferPool]:
-    """Return the next pools of a tenant, the latest first."""
+    """Return the next pools of a tenant, latest first."""
     after_at, after_id = wanted.after or (None, None)
     return _pools(connection, tenant_id, now, limit, {**vars(wanted), "after_at": after_at, "after_id": after_id})
 
@@ -121,7 +121,7 @@ def _pools(
 
 @dataclass(frozen=True)
 class OfferShard:
-    """The work of serving some users of a pool."""
+    """A work item that serves some users of a pool."""
 
     id: UUID
     name: Annotated[
@@ -153,14 +153,14 @@ LIMIT %s
 
 
 def shards(connection: Connection, pool_id: UUID) -> list[OfferShard]:
-    """Return the shards of a pool, MOST_SHARDS at most."""
+    """Return the shards of a pool, at most MOST_SHARDS."""
     found = [OfferShard(*row) for row in connection.execute(_SHARDS, [pool_id, MOST_SHARDS])]
     letters = _letters(connection, [shard.id for shard in found])
     return [replace(shard, dead_letter=letters.get(shard.id)) for shard in found]
 
 
 def _letters(connection: Connection, works: Sequence[UUID]) -> dict[UUID, UUID]:
-    """The dead letters of these shards that there are, by the shard's id."""
+    """Return the dead letters of these shards, by shard id."""
     ids = {OFFERS.job_id(work): work for work in works}
     found = connection.execute(
         "SELECT job_id FROM dead_letter WHERE job_id = ANY(%s) AND purged_at IS NULL", [list(ids)]
@@ -191,7 +191,7 @@ ORDER BY j.user_id LIMIT %(limit)s
 def failed(
     connection: Connection, tenant_id: UUID, pool: OfferPool, after: UUID | None, limit: int
 ) -> list[FailedUser]:
-    """The next users of a pool whose offers failed, by internal id; `after` is an external one."""
+    """Return the next users of a pool whose offers failed, by internal id; `after` is an external one."""
     last = None if after is None else internal_id(tenant_id, after)
     values = {"date": pool.date, "timezone": pool.timezone, "after": last, "limit": limit}
     return [FailedUser(*row) for row in connection.execute(_FAILED, values)]
@@ -199,7 +199,7 @@ def failed(
 
 @dataclass(frozen=True)
 class Job:
-    """A user's offers of a date as they came about."""
+    """A user's offers of a date, with their inputs."""
 
     user_id: UUID
     """External."""
@@ -212,12 +212,12 @@ class Job:
     error: str | None
     algorithm_version: int | None
     inputs_hash: str | None
-    """In hexadecimal digits: of all that the offers were computed from."""
+    """Hash of all inputs of the computation, hexadecimal."""
     offers: Sequence[Mapping[str, Any]]
     withdrawn: frozenset[str] = frozenset()
     """External ids of candidates that must no longer be shown."""
     letter: UUID | None = None
-    """The dead letter of the shard."""
+    """Dead letter of the shard."""
 
 
 _JOB = """
@@ -229,7 +229,7 @@ WHERE j.date = %(date)s AND j.timezone = %(timezone)s AND j.user_id = %(user)s
 
 
 def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: UUID) -> Job | None:
-    """The job of a user in a pool; None if the pool does not include this user."""
+    """Return the job of a user in a pool; None if the pool does not include the user."""
     user_id = internal_id(tenant_id, external_id)
     values = {"date": pool.date, "timezone": pool.timezone, "user": user_id, "external": external_id}
     row = connection.execute(_JOB, values).fetchone()
@@ -241,11 +241,11 @@ def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: U
 
 
 LOOKED_BACK = timedelta(hours=2)
-"""Over shards that have ended: twice as long as it is until they are looked at again."""
+"""Period in which ended shards are read: twice the interval between reads."""
 _WIDEST = timedelta(days=2)
-"""Dates that stand somewhere begin no longer ago than this, in UTC."""
+"""Maximum age of a date that is current in any zone, in UTC."""
 
-# Whoever was put aside is of another shard, and counts there.
+# Quarantined users belong to another shard and count there.
 _STANDING = """
 SELECT coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0)::bigint,
        coalesce(sum(s.size) FILTER (WHERE s.status IN ('pending', 'in-progress')), 0)::bigint,
@@ -259,7 +259,7 @@ WHERE p.date >= %(since)s AND p.expires_at > %(now)s
 """
 
 
-# People who were put aside belong to another shard. A late user's time is when they arrived.
+# Quarantined users belong to another shard. A late user's time is when they joined.
 _INCOMPLETE = """
 SELECT coalesce(max(100 - 100.0 * completed / people), 0)::double precision FROM (
     SELECT coalesce(sum(s.completed) FILTER (WHERE s.status = 'succeeded'), 0) AS completed,
@@ -270,7 +270,7 @@ SELECT coalesce(max(100 - 100.0 * completed / people), 0)::double precision FROM
     GROUP BY p.date, p.timezone
 ) AS of_date WHERE people > 0
 """
-# Every user of a shard waits for the whole shard, so a shard's duration counts once for each of them.
+# Every user of a shard waits for the whole shard, so its duration counts once per user.
 _USER_SECONDS = """
 SELECT min(seconds) FROM (
     SELECT seconds, sum(size) OVER (ORDER BY seconds) AS up_to, sum(size) OVER () AS users FROM offer_shard
@@ -284,27 +284,28 @@ USER_SECONDS_SHARE = 0.95
 
 @dataclass(frozen=True)
 class Standing:
-    """Users by how their offers of the date that stands where they are have come along."""
+    """Number of users by progress of their current offers."""
 
     completed: int
     pending: int
-    """Whose offers are to come, those under way among them."""
+    """Users whose offers are pending or in progress."""
     failed: int
     late: int
-    """Of the pending ones: whose offers were to be there by 10:00, or within an hour after they came."""
+    """Pending users whose offers are overdue: since 10:00, or for an hour after they joined."""
 
 
 def standing(connection: Connection, now: datetime) -> Standing:
-    """How the offers of all tenants stand."""
+    """Return the progress of the current offers of all tenants."""
     values = {"now": now, "punctual": PUNCTUAL, "since": (now - _WIDEST).date()}
     ((completed, pending, failed, late),) = connection.execute(_STANDING, values).fetchall()
     return Standing(completed, pending, failed, late)
 
 
 def incomplete_percent(connection: Connection, now: datetime) -> float:
-    """Share of people whose offers are missing an hour after their time, failed ones included, in percent.
+    """Return the share of people in percent without offers an hour after their time.
 
-    The largest share of any date and time zone; 0 if no date was due for an hour.
+    Failed offers count as missing. It is the largest share of any date and time zone; 0 if no date has been due for an
+    hour.
     """
     values = {"now": now, "punctual": PUNCTUAL, "since": (now - _WIDEST).date()}
     ((percent,),) = connection.execute(_INCOMPLETE, values).fetchall()
@@ -312,7 +313,7 @@ def incomplete_percent(connection: Connection, now: datetime) -> float:
 
 
 def user_seconds(connection: Connection, now: datetime) -> float | None:
-    """95th percentile of the time that a user's offers took in the last 15 minutes.
+    """Return the 95th percentile of the time that a user's offers took in the last 15 minutes.
 
     None if no offers were computed.
     """
@@ -322,9 +323,11 @@ def user_seconds(connection: Connection, now: datetime) -> float | None:
 
 
 def duplicates(connection: Connection, now: datetime, seconds: float) -> int:
-    """How many offers of late somebody has twice on a date, or beside other offers of that date. It is always 0.
+    """Return the number of recent duplicate offers, or offers of a user outside the stored result.
 
-    A million people take some ten seconds.
+    It must be 0.
+
+    A million people take about ten seconds.
 
     Raises:
         psycopg.errors.QueryCanceled: it took longer than `seconds`.

@@ -1,8 +1,8 @@
-"""People who may be offered to each other: their profiles, blocks and offers.
+"""Profiles of people, their blocks, and their offers.
 
-Callers name people by the external id that their tenant chose. Tables and offers use `internal_id`, so that the same
-external id in two tenants names two people. Each function runs in a transaction of one tenant (`Database.tenant`).
-Changes are recorded in the audit trail with internal ids, which do not disclose the external ones.
+Callers use the external ids of their tenant. Tables and offers use `internal_id`, so that the same external id in two
+tenants identifies two people. Each function runs in a transaction of one tenant (`Database.tenant`). Changes are
+recorded in the audit trail with internal ids, which do not disclose the external ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,23 +22,23 @@ JobState = Literal["pending", "running", "completed", "failed"]
 
 OLDEST_BIRTH = date(1900, 1, 1)
 GROWN_UP = 18
-"""Years: nobody who is younger is offered to anybody."""
+"""Minimum age in years."""
 MOST_TRAITS = 16
 TRAIT_DIGITS = 6
-"""Of a trait that are kept. The database keeps about seven, and refuses numbers that are next to nothing."""
+"""Stored decimal digits of a trait. The database stores about seven, and rejects denormalized numbers."""
 
 
 class ProfileChangedError(RejectedRequestError):
-    """The profile is not as the caller saw it any more."""
+    """The profile has changed since the caller read it."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a person is, and who is sought."""
+    """Attributes of a person, and the attributes they seek."""
 
     timezone: str
     is_active: bool
-    """Whether this person is offered, and offered others."""
+    """Whether this person is offered and receives offers."""
     born: date
     gender: Gender
     seeks: Sequence[Gender]
@@ -50,12 +50,12 @@ class Profile:
     """Degrees east."""
     reach_km: int
     traits: Sequence[float | None]
-    """From -1 to 1; None: not answered."""
+    """From -1 to 1; None if not answered."""
     changed_at: datetime
 
     @property
     def version(self) -> int:
-        """Grows with each change: when the last one was, in microseconds of Unix time."""
+        """Time of the last change, in microseconds of Unix time. Increases with each change."""
         return (self.changed_at - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -63,15 +63,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def internal_id(tenant_id: UUID, external_id: UUID) -> UUID:
-    """The id of a user in tables: UUIDv5 of the tenant's id and the user's external id."""
+    """Return the internal id of a user: UUIDv5 of the tenant's id and the external id."""
     return uuid5(tenant_id, str(external_id))
 
 
 def check(profile: Profile, now: datetime) -> None:
-    """See that a profile makes sense, as far as no single number says it.
+    """Validate a profile beyond the ranges of single fields.
 
     Raises:
-        RejectedRequestError: it does not. The sentence names the field.
+        RejectedRequestError: invalid. The message names the field.
     """
     if profile.timezone not in names():
         raise RejectedRequestError(
@@ -83,7 +83,7 @@ def check(profile: Profile, now: datetime) -> None:
     if profile.born < OLDEST_BIRTH:
         raise RejectedRequestError(f"born is {OLDEST_BIRTH} at the earliest.")
     if age(profile.born, today) < GROWN_UP:
-        raise RejectedRequestError(f"born says that this person is not {GROWN_UP} yet, and would be offered to nobody.")
+        raise RejectedRequestError(f"The person must be at least {GROWN_UP} years old (see `born`).")
     if len(set(profile.seeks)) < len(profile.seeks):
         raise RejectedRequestError("seeks names each gender once.")
     if profile.min_age > profile.max_age:
@@ -91,12 +91,15 @@ def check(profile: Profile, now: datetime) -> None:
 
 
 def age(born: date, day: date) -> int:
-    """Full years on a day. Who was born on February 29 grows older on March 1 of other years."""
+    """Return the age in full years.
+
+    People born on February 29 turn a year older on March 1 of other years.
+    """
     return day.year - born.year - ((day.month, day.day) < (born.month, born.day))
 
 
 def local_date(timezone: str, now: datetime) -> date:
-    """The date in a time zone, of UTC where there is none of this name."""
+    """Return the date in a time zone; in UTC if the zone is unknown."""
     return now.astimezone(zone_info(clocks(timezone))).date()
 
 
@@ -105,7 +108,7 @@ _COLUMNS = (
 )
 _SHOW = f"SELECT {_COLUMNS} FROM profile WHERE user_id = %s"  # noqa: S608  # names alone
 _LOCK = f"{_SHOW} FOR NO KEY UPDATE"
-# Clocks of two processes differ, and a version only grows.
+# Versions must increase even if the clocks of two processes differ.
 _PUT = f"""
 INSERT INTO profile (user_id, external_id, tenant_id, {_COLUMNS})
 VALUES (%(user)s, %(external)s, %(tenant)s, %(timezone)s, %(is_active)s, %(born)s, %(gender)s, %(seeks)s, %(min_age)s,
@@ -122,7 +125,7 @@ RETURNING old.user_id IS NULL
 def put(
     connection: Connection, tenant_id: UUID, external_id: UUID, profile: Profile, *, by: str, seen: int | None = None
 ) -> bool:
-    """Create a profile, or replace the existing one: only that of version `seen`, if given.
+    """Create a profile, or replace the existing one; only version `seen`, if given.
 
     Returns whether it is new.
 
@@ -133,9 +136,9 @@ def put(
     if seen is not None:
         row = connection.execute(_LOCK.encode(), [user_id]).fetchone()
         if row is None:
-            raise ProfileChangedError("There is no such profile any more.")
+            raise ProfileChangedError("The profile no longer exists.")
         if Profile(*row).version != seen:
-            raise ProfileChangedError("The profile was changed meanwhile.")
+            raise ProfileChangedError("Someone else changed the profile.")
     values = {**_values(profile), "user": user_id, "external": external_id, "tenant": tenant_id}
     ((is_new,),) = connection.execute(_PUT.encode(), values).fetchall()
     action = "profile created" if is_new else "profile replaced"
@@ -149,7 +152,7 @@ def _values(profile: Profile) -> Mapping[str, Any]:
 
 
 def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile | None:
-    """A user's profile, or None."""
+    """Return a user's profile; None if absent."""
     row = connection.execute(_SHOW, [internal_id(tenant_id, external_id)]).fetchone()
     if row is None:
         return None
@@ -158,9 +161,9 @@ def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile 
 
 
 def remove(connection: Connection, tenant_id: UUID, external_id: UUID, now: datetime, *, by: str) -> bool:
-    """Delete a profile with the user's blocks and offers. Returns whether there was one.
+    """Delete a profile with the user's blocks and offers. Return whether it existed.
 
-    The blocks of others stay, so that a user who returns is not offered to them again.
+    The blocks of other users stay, so that a user who returns is not offered to them again.
     """
     user_id = internal_id(tenant_id, external_id)
     if connection.execute("DELETE FROM profile WHERE user_id = %s", [user_id]).rowcount == 0:
@@ -179,9 +182,9 @@ ON CONFLICT (user_id, blocked_id) DO NOTHING
 def block(
     connection: Connection, tenant_id: UUID, external_id: UUID, blocked_external_id: UUID, now: datetime, *, by: str
 ) -> bool:
-    """Never offer two users to each other again. Returns whether the first has a profile.
+    """Prevent offers between two users permanently. Return whether the first has a profile.
 
-    The other needs no profile, so that the answer does not disclose whether one exists.
+    The other needs no profile, so that the result does not disclose whether one exists.
 
     Raises:
         RejectedRequestError: both ids are the same.
@@ -199,7 +202,7 @@ def block(
 def unblock(
     connection: Connection, tenant_id: UUID, external_id: UUID, blocked_external_id: UUID, now: datetime, *, by: str
 ) -> bool:
-    """Delete a block, if there is one. Returns whether the user has a profile."""
+    """Delete a block, if it exists. Return whether the user has a profile."""
     user_id, blocked_id = internal_id(tenant_id, external_id), internal_id(tenant_id, blocked_external_id)
     values = [user_id, blocked_id]
     if connection.execute("DELETE FROM profile_block WHERE user_id = %s AND blocked_id = %s", values).rowcount == 0:
@@ -227,7 +230,7 @@ ORDER BY created_at DESC, blocked_external_id DESC LIMIT %(limit)s
 def blocks(
     connection: Connection, tenant_id: UUID, external_id: UUID, after: tuple[datetime, UUID] | None, limit: int
 ) -> list[BlockedUser] | None:
-    """The next users that a user has blocked, the latest first. None: there is no profile."""
+    """Return the next blocked users of a user, latest first; None without a profile."""
     user_id = internal_id(tenant_id, external_id)
     if not _exists(connection, user_id):
         return None
@@ -245,13 +248,13 @@ def _exists(connection: Connection, user_id: UUID) -> bool:
 
 @dataclass(frozen=True)
 class Offered:
-    """What a user was offered for a date."""
+    """A user's offers of a date."""
 
     date: date
     timezone: str
-    """Of the job; of the profile where there is no job."""
+    """Zone of the job, or of the profile if there is no job."""
     state: JobState | None
-    """None: there is no job of this date."""
+    """None if the date has no job."""
     offers: Sequence[Mapping[str, Any]]
     """Stored offers in order, with external ids."""
     withdrawn: frozenset[str]
@@ -276,7 +279,7 @@ WHERE p.user_id = ANY(%(candidates)s::uuid[]) AND p.is_active AND NOT EXISTS (
 def offered(
     connection: Connection, tenant_id: UUID, external_id: UUID, day: date | None, now: datetime
 ) -> Offered | None:
-    """A user's offers of a date, by default of the user's local date. None: there is no profile.
+    """Return a user's offers of a date, by default of the user's local date; None without a profile.
 
     Stored offers do not change. Candidates who left, are inactive, or block or are blocked by the user are `withdrawn`.
     """
@@ -297,7 +300,7 @@ def offered(
 def withdrawn(
     connection: Connection, tenant_id: UUID, external_id: UUID, offers: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
-    """External ids of the candidates among these offers that must no longer be shown to the user."""
+    """Return the external ids of candidates in these offers that must no longer be shown to the user."""
     candidates = {offer["userId"] for offer in offers}
     ids = [internal_id(tenant_id, UUID(candidate)) for candidate in candidates]
     values = {"candidates": ids, "user": internal_id(tenant_id, external_id)}

@@ -17,29 +17,29 @@ from zoneinfo import ZoneInfo
 from counterfoil.errors import PermanentError
 
 VERSION = 1
-"""Of the algorithm that computes offers: another one is another version."""
+"""Version of the algorithm that computes offers."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How many are offered, among how many, how often, and after how many days again."""
+    """Parameters of the computation of offers."""
 
     offers: int
-    """Offers for each user, at most."""
+    """Maximum offers per user."""
     candidates: int
-    """People that are looked at for each user, at most."""
+    """Maximum candidates compared per user."""
     most_offered: int | None
-    """To how many users one may be offered on a date; None: to any number."""
+    """Exposure cap: maximum number of users per candidate and date; None for no cap."""
     repeat_days: int
-    """For so many days nobody is offered to the same user again."""
+    """Days before a person is offered to the same user again."""
 
     def as_json(self) -> dict[str, int | None]:
-        """As the pool keeps them."""
+        """Return the JSON form, which the pool stores."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Rules":
-        """What a pool keeps."""
+        """Parse the stored form."""
         return cls(**kept)
 
 
@@ -47,41 +47,44 @@ NINE = time(9)
 
 
 class UnknownZoneError(PermanentError):
-    """A time zone that does not exist, or that the pinned `tzdata` does not know yet. The sentence names it."""
+    """The time zone does not exist, or not in the pinned `tzdata`. The message names it."""
 
     code = "unknown_time_zone"
 
 
 LONGEST_AGO = timedelta(days=7)
-"""A person can request offers whose date is at most this long ago."""
+"""Maximum age of requested offers."""
 
 
 class NotDueError(PermanentError):
-    """The 9:00 of requested offers is in the future or more than LONGEST_AGO ago. The message says which."""
+    """The 9:00 of requested offers is in the future or more than LONGEST_AGO ago.
+
+    The message names which.
+    """
 
     code = "offers_not_due"
 
 
 class NoSuchDateError(PermanentError):
-    """A date on which the clocks of a zone never show 9:00 or later, for it was skipped."""
+    """The zone skips this date, so its clocks never show 9:00 or later."""
 
     code = "skipped_date"
 
 
 @cache
 def names() -> frozenset[str]:
-    """Every name of a zone, older names among them."""
+    """Return the names of all zones, including old names."""
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="ascii").split())
 
 
 def zone_info(zone: str) -> ZoneInfo:
-    """The zone of this name, whose case counts.
+    """Return a zone by its case-sensitive name.
 
     Raises:
-        UnknownZoneError: there is none.
+        UnknownZoneError: the zone is unknown.
     """
     if zone not in names():
-        raise UnknownZoneError(f"There is no time zone '{zone}'")
+        raise UnknownZoneError(f"Unknown time zone '{zone}'")
     return _read(zone)
 
 
@@ -92,14 +95,14 @@ def _read(zone: str) -> ZoneInfo:
 
 
 def nine_oclock(zone: str, day: date) -> datetime:
-    """The first instant of `day` at which the clocks of `zone` show 9:00 or later, in UTC.
+    """Return the first instant of `day` in UTC at which the clocks of `zone` show 9:00 or later.
 
-    Where clocks show 9:00 twice, it is the first time; where they jump over it, the moment of the jump.
+    If clocks show 9:00 twice, it is the first time; if they skip it, the moment of the jump.
 
     Raises:
-        UnknownZoneError: there is no such zone.
-        NoSuchDateError: there is no such instant.
-        OverflowError: the day is the first or last of all that Python knows.
+        UnknownZoneError: the zone is unknown.
+        NoSuchDateError: the zone skips this date.
+        OverflowError: the day is the first or last that Python supports.
     """
     info = zone_info(zone)
     shown = datetime.combine(day, NINE, info)  # fold 0: the first of two
@@ -112,7 +115,10 @@ def nine_oclock(zone: str, day: date) -> datetime:
 
 
 def _jump(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """The moment between these two, whole seconds in UTC, from which on the zone has another offset than `before`."""
+    """Return the second between two times at which a zone's offset changes from that at `before`.
+
+    All times are in UTC.
+    """
     offset = before.astimezone(info).utcoffset()
     while after - before > timedelta(seconds=1):
         middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
@@ -124,7 +130,7 @@ def _jump(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
 
 
 CATCH_UP = timedelta(hours=24)
-"""What was missed is caught up on for this long."""
+"""Maximum delay after which missed offers are still computed."""
 
 
 class Due(NamedTuple):
@@ -132,22 +138,22 @@ class Due(NamedTuple):
 
     zone: str
     date: date
-    """Of the zone's own calendar."""
+    """In the zone's calendar."""
     offered_at: datetime
-    """9:00 of the date, in UTC as all times are."""
+    """9:00 of the date, in UTC."""
     expires_at: datetime
-    """9:00 of the next date that there is in the zone."""
+    """9:00 of the zone's next date."""
 
 
 _latest: dict[str, Due] = {}
-"""The last answer of `current` about each zone, which stands for a day."""
+"""Last result of `current` by zone, valid for a day."""
 
 
 def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[str, date]]) -> list[Due]:
-    """What is to be queued now: of each zone the date whose offers stand now, if its 9:00 was within CATCH_UP.
+    """Return the offers to queue now: the current date of each zone whose 9:00 was within CATCH_UP.
 
-    `already_queued` holds zones with dates. A zone that is unknown has the clocks of UTC, so that it does not go
-    unnoticed: whoever carries its work out finds that there is none of this name.
+    `already_queued` contains zones with dates. An unknown zone uses the clocks of UTC, so that its work item fails
+    visibly.
     """
     oldest = now - CATCH_UP
     found = (current(zone, now) for zone in zones)
@@ -155,7 +161,7 @@ def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[s
 
 
 def current(zone: str, now: datetime) -> Due:
-    """The date of a zone whose offers stand at `now`: its 9:00 was, and that of the next date was not."""
+    """Return the current offers of a zone: its 9:00 has passed, and the 9:00 of the next date has not."""
     latest = _latest.get(zone)
     if latest is None or not latest.offered_at <= now < latest.expires_at:
         latest = _latest[zone] = _current(zone, now)
@@ -163,7 +169,7 @@ def current(zone: str, now: datetime) -> Due:
 
 
 def _current(zone: str, now: datetime) -> Due:
-    # A clock that was put back by a day has seen 9:00 of the date to come.
+    # A clock that was set back by a day has already passed 9:00 of the next date.
     tomorrow = now.astimezone(zone_info(clocks(zone))).date() + timedelta(days=1)
     for days in count():
         try:
@@ -176,7 +182,7 @@ def _current(zone: str, now: datetime) -> Due:
 
 
 def of_date(zone: str, day: date) -> Due:
-    """The offers of `day` in a zone, due or not.
+    """Return the offers of `day` in a zone, due or not.
 
     Raises:
         NoSuchDateError: the zone skips this date.
@@ -194,7 +200,7 @@ def requested(zone: str, day: date | None, now: datetime) -> Due:
     """Return the offers that a person requests. Without `day`, their date is the last due one.
 
     Raises:
-        UnknownZoneError: there is no such zone.
+        UnknownZoneError: the zone is unknown.
         NoSuchDateError: the zone skips this date.
         NotDueError: the date is not due yet, or is more than LONGEST_AGO ago.
     """
@@ -214,5 +220,5 @@ def requested(zone: str, day: date | None, now: datetime) -> Due:
 
 
 def clocks(zone: str) -> str:
-    """The zone whose clocks count for people of `zone`: those of UTC where it is unknown."""
+    """Return the zone whose clocks apply to people of `zone`: UTC if it is unknown."""
     return zone if zone in names() else UTC.tzname(None)

@@ -1,1 +1,1 @@
-"""Tasks: work that programs hand in over the API, of types that are registered here, and what comes of it."""
+"""Tasks: work submitted over the API, with registered types, attempts and results."""

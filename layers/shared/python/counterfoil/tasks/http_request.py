@@ -1,9 +1,9 @@
-"""`http_request`: one call to an address on the internet, and its answer. Off unless HTTP_REQUESTS says otherwise.
+"""`http_request` tasks: one call to an address on the internet, and its response.
 
-The address goes through the guard of webhooks: only what is public, or on HTTP_REQUEST_ALLOWLIST, is called, and no
-redirect is followed. A call that got no answer is made again with the task's next try, under the same
-`Idempotency-Key`. One that was answered is never made again for what the answer looks like: whatever cannot be kept of
-it is left out.
+Disabled unless HTTP_REQUESTS is set. The egress guard of webhooks applies: only public addresses and those on
+HTTP_REQUEST_ALLOWLIST are called, and redirects are not followed. A call without a response is repeated by the task's
+next attempt, with the same `Idempotency-Key`. A call with a response is never repeated: parts of the response that
+cannot be stored are omitted.
 """
 
 import re
@@ -20,13 +20,13 @@ from counterfoil.tasks.payloads import MAX_PAYLOAD_BYTES, canonical
 from counterfoil.tasks.task_type import Services, TaskType
 
 LONGEST_BODY = 64 * 1024
-"""Bytes of an answer that are kept, and characters of what is sent."""
+"""Maximum bytes of a stored response body, and characters of a request body."""
 ROOM = MAX_PAYLOAD_BYTES - 4096
-"""Bytes of JSON for an answer's body: a control character takes six. The rest is for what stands beside it."""
+"""Bytes of JSON for the response body, in which a control character takes six. The rest is for the other fields."""
 LONGEST_CONTENT_TYPE = 255
 MOST_HEADERS = 32
 LEAST_SECONDS = 2.0
-"""Of a call: with less than this left of the try, none is made."""
+"""Minimum remaining time of the attempt to make a call."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]{0,2046}[\x21-\x7e])?|")
@@ -42,7 +42,7 @@ _OURS = {
     "transfer-encoding",
     "upgrade",
 }
-"""Headers that the call itself is made of."""
+"""Headers that the client sets."""
 
 
 def _headers(given: dict[str, str]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def _headers(given: dict[str, str]) -> dict[str, str]:
 
 
 class HttpRequest(BaseModel):
-    """What is to be called."""
+    """A call to make."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
@@ -65,20 +65,20 @@ class HttpRequest(BaseModel):
     url: str = Field(max_length=LONGEST_URL, pattern="^https?://")
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default={}, max_length=MOST_HEADERS)
     body: str | None = Field(default=None, max_length=LONGEST_BODY)
-    """Sent in UTF-8. Its type is what the header `content-type` says."""
+    """Sent in UTF-8. The header `content-type` states its type."""
 
 
 def check(payload: HttpRequest, settings: Settings) -> None:
-    """Refuse an address that can never be called, as far as it shows before its name is resolved.
+    """Reject an address that can never be called. The name is not resolved.
 
     Raises:
-        RejectedRequestError: says why, and what to do.
+        RejectedRequestError: states the reason and what to do.
     """
     _refuse(build_egress(settings), payload.url)
 
 
 def build_egress(settings: Settings) -> Egress:
-    """The way to the internet that these tasks have: not that of webhooks, whose inside places are opened to none."""
+    """Return the client of these tasks, whose allowlist differs from that of webhooks."""
     return Egress(settings.http_request_allowlist)
 
 
@@ -86,19 +86,19 @@ def _refuse(egress: Egress, url: str) -> None:
     objection = egress.objection(url)
     if objection is not None:
         raise RejectedRequestError(
-            f"The task is wrong at payload.url. {objection}. What can be called are public addresses over https, and "
-            "the places that whoever deploys has put on HTTP_REQUEST_ALLOWLIST."
+            f"payload.url is not permitted. {objection}. Use a public HTTPS address, or one on the deployment's "
+            "HTTP_REQUEST_ALLOWLIST."
         )
 
 
 def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Services) -> JsonValue:
-    """Make the call: `status`, `content_type` and `body` of the answer, as text, and whether it is `truncated`.
+    """Make the call. Return `status`, `content_type`, `body` as text, and whether it is `truncated`.
 
     Raises:
-        RejectedRequestError: the address may not be called, or it refuses.
-        ServiceUnavailableError: it was away, and may be there later.
-        InvalidSettingsError: the deployment has no way to the internet.
-        CancelledError: no time is left.
+        RejectedRequestError: the address is not permitted, or the server rejected the call.
+        ServiceUnavailableError: temporarily unavailable.
+        InvalidSettingsError: the deployment has no internet access.
+        CancelledError: not enough time is left.
     """
     if services.egress is None:
         raise InvalidSettingsError(
@@ -124,7 +124,7 @@ HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, 
 
 
 def _kept(answer: Answer) -> dict[str, JsonValue]:
-    """What is kept of an answer: as much as there is room for, as a text that PostgreSQL can hold."""
+    """Return the stored part of a response: within the size limit, as text that PostgreSQL can store."""
     decoder = getincrementaldecoder("utf-8")("replace")
     said = decoder.decode(answer.body, final=not answer.is_cut).replace("\x00", "\ufffd")
     content_type = answer.headers.get("content-type")
@@ -138,7 +138,7 @@ def _kept(answer: Answer) -> dict[str, JsonValue]:
 
 
 def _beginning(text: str, room: int) -> str:
-    """The longest beginning of a text that takes at most `room` bytes of JSON."""
+    """Return the longest prefix of a text that takes at most `room` bytes of JSON."""
     fits, too_long = 0, len(text) + 1
     while too_long - fits > 1:
         middle = (fits + too_long) // 2

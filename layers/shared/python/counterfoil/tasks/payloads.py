@@ -1,8 +1,8 @@
-"""Payloads of tasks: their canonical form, how large they may be, and where a large one lies until its task is run.
+"""Payloads of tasks: canonical form, size limits, and storage of large payloads in S3.
 
-A message of SQS holds 1 MiB, and so does a whole batch of ten of them. A payload that would take more than its tenth is
-stored in S3, and the message says where: a claim check. It is there for as long as its task is, for a task that failed
-can be sent again; table `payload_removal` says which are there for no task, and the watchdog removes them.
+An SQS message may have 1 MiB, and so may a batch of ten. A payload that exceeds a tenth of it is stored in S3, and the
+message contains its key (claim check). The object is stored as long as its task, because a failed task can be retried.
+The table `payload_removal` lists objects without a task, which the watchdog deletes.
 """
 
 import hashlib
@@ -19,31 +19,33 @@ from counterfoil import aws
 from counterfoil.errors import InvalidMessageError, RejectedRequestError
 
 MAX_PAYLOAD_BYTES = 256 * 1024
-"""Of the canonical JSON of a payload, and of a result."""
+"""Maximum size of the canonical JSON of a payload, and of a result."""
 INLINE_BYTES = 96 * 1024
-"""Of a payload inside a message: ten of them, with all that is around them, are within the 1 MiB of a batch."""
+"""Maximum size of a payload in a message, so that ten messages with overhead fit into a batch of 1 MiB."""
 PREFIX = "tasks/"
-"""Where claim checks lead to, in the bucket of uploads."""
+"""Prefix of payloads in the uploads bucket."""
 
 Payload = dict[str, JsonValue]
 
 
 class TooLargeError(RejectedRequestError):
-    """A payload is larger than is taken."""
+    """A payload exceeds the size limit."""
 
     code = "payload_too_large"
 
 
 def canonical(value: JsonValue, what: str = "payload") -> bytes:
-    """The one JSON text, in UTF-8, of whatever is equal: names in order, no blanks. `what` it is, for people.
+    """Return the canonical JSON of a value in UTF-8: sorted names, no blanks.
+
+    `what` names it in errors.
 
     Raises:
-        RejectedRequestError: PostgreSQL's jsonb cannot hold it.
+        RejectedRequestError: PostgreSQL's jsonb cannot store it.
     """
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         content = text.encode()
-    except (ValueError, TypeError):  # half a surrogate pair, or a number that is none
+    except (ValueError, TypeError):  # an unpaired surrogate, or NaN or infinity
         raise RejectedRequestError(f"The {what} has something that is no valid JSON.") from None
     if b"\\u0000" in content.replace(b"\\\\", b""):
         raise RejectedRequestError(f"The {what} has the character U+0000, which PostgreSQL cannot hold: leave it out.")
@@ -51,12 +53,12 @@ def canonical(value: JsonValue, what: str = "payload") -> bytes:
 
 
 def digest(task_type: str, payload: JsonValue, max_retry: int | None) -> bytes:
-    """32 bytes that are the same for the same request: SHA-256 of the canonical JSON of all that was asked for."""
+    """Return the SHA-256 of a request's canonical JSON, 32 bytes that are equal for equal requests."""
     return hashlib.sha256(canonical({"task_type": task_type, "payload": payload, "max_retry": max_retry})).digest()
 
 
 def checked(value: JsonValue, what: str = "payload") -> bytes:
-    """The canonical JSON of a payload that may be taken, or of a result that may be kept.
+    """Return the canonical JSON of a payload or result within the limits.
 
     Raises:
         TooLargeError: it has more than MAX_PAYLOAD_BYTES.
@@ -66,19 +68,22 @@ def checked(value: JsonValue, what: str = "payload") -> bytes:
     size = len(content) + _written_out(value)
     if size > MAX_PAYLOAD_BYTES:
         raise TooLargeError(
-            f"The {what} has {size} bytes of JSON, and {MAX_PAYLOAD_BYTES} (256 KiB) are taken: "
-            f"put what is larger somewhere else, and say in the {what} where."
+            f"The {what} has {size} bytes of JSON; the maximum is {MAX_PAYLOAD_BYTES} (256 KiB). "
+            f"Store larger content elsewhere, and refer to it in the {what}."
         )
     return content
 
 
 def fits(payload: Payload) -> bool:
-    """Whether a message carries the payload itself: not if it would be too long with all escaped that is no ASCII."""
+    """Return whether a payload fits into a message, with all non-ASCII characters escaped."""
     return len(json.dumps(payload)) + _written_out(payload) <= INLINE_BYTES
 
 
 def _written_out(value: JsonValue) -> int:
-    """How many characters PostgreSQL adds to a JSON value: it writes 1e300 with all its 301 digits."""
+    """Return the number of characters that PostgreSQL adds to a JSON value.
+
+    It writes 1e300 with 301 digits.
+    """
     added = 0
     waiting: list[JsonValue] = [value]
     while waiting:
@@ -93,12 +98,12 @@ def _written_out(value: JsonValue) -> int:
 
 
 def key_of(tenant_id: UUID, job_id: UUID) -> str:
-    """Where the payload of a task lies, if it is not in its row."""
+    """Return the S3 key of a task's payload."""
     return f"{PREFIX}{tenant_id}/{job_id}.json"
 
 
 def another_key_of(tenant_id: UUID, job_id: UUID) -> str:
-    """Where a payload lies that comes after the one that the task was handed in with: never where one is already."""
+    """Return a new S3 key for a replaced payload."""
     return f"{PREFIX}{tenant_id}/{job_id}-{uuid4()}.json"
 
 
@@ -106,18 +111,18 @@ def write(bucket: str, key: str, content: bytes) -> None:
     """Store a payload.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 did not take it.
+        ServiceUnavailableError, RejectedRequestError: S3 rejected it.
     """
     with aws.errors_mapped():
         aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/json")
 
 
 def read(bucket: str, key: str) -> Payload:
-    """A payload that was stored.
+    """Return a stored payload.
 
     Raises:
-        InvalidMessageError: what is there is no payload.
-        ServiceUnavailableError, RejectedRequestError: S3 did not give it.
+        InvalidMessageError: the object is not a payload.
+        ServiceUnavailableError, RejectedRequestError: S3 did not return it.
     """
     with aws.errors_mapped(), closing(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
         content = body.read(MAX_PAYLOAD_BYTES + 1)
@@ -131,10 +136,10 @@ def read(bucket: str, key: str) -> Payload:
 
 
 def remove(bucket: str, keys: Sequence[str]) -> dict[str, str]:
-    """Delete up to 1000 payloads; one that is gone already counts as deleted. Returns S3's codes for those it did not.
+    """Delete up to 1000 payloads. Return S3's error codes by key; missing objects count as deleted.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 did not take the call.
+        ServiceUnavailableError, RejectedRequestError: S3 rejected the call.
     """
     wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
     with aws.errors_mapped():

@@ -1,4 +1,4 @@
-"""Tasks in PostgreSQL: accepted once, looked at, listed, cancelled."""
+"""Tasks in PostgreSQL: submitted once, read, listed, canceled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from counterfoil.validation import Problem, validate
 
 
 class LastError(BaseModel):
-    """How the last try failed."""
+    """Error of the last attempt."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -32,7 +32,7 @@ class LastError(BaseModel):
 
 
 class Metadata(BaseModel):
-    """What is told about a task besides its payload."""
+    """Attributes of a task apart from its payload."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -45,7 +45,7 @@ class Metadata(BaseModel):
 
 
 class TaskMessage(BaseModel):
-    """The body of a message."""
+    """Body of a message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -59,11 +59,11 @@ class TaskMessage(BaseModel):
 
 
 def read_task_message(body: str) -> Intake:
-    """The task that a message names.
+    """Parse the task in a message.
 
     Raises:
-        InvalidMessageError: it can never be read.
-        NewerSchemaError: it is of a version that a deployment under way will bring.
+        InvalidMessageError: the message is permanently invalid.
+        NewerSchemaError: its version belongs to a newer deployment.
     """
     found = validate(TaskMessage, opened(body), _wrong)
     return Intake([Message(work_id=found.job_id, revision=found.revision, send_number=found.send_number)])
@@ -73,7 +73,7 @@ _FIELDS = {name for form in (TaskMessage, Metadata, LastError) for name in form.
 
 
 def _wrong(problem: Problem) -> InvalidMessageError:
-    # Only a field that we know may be quoted: any other is the sender's text.
+    # Only known field names may be quoted, because others are text from the sender.
     known = [str(part) for part in problem.place if part in _FIELDS]
     return InvalidMessageError(f"The message is wrong at {'.'.join(known) or 'a field'}: {problem.message}")
 
@@ -81,7 +81,7 @@ def _wrong(problem: Problem) -> InvalidMessageError:
 WORKER = "tasks"
 LARGEST_MAX_RETRY = 20
 LONGEST_KEY = 255
-"""Characters of an idempotency key, and of a user's id."""
+"""Maximum characters of an idempotency key, and of a user id."""
 
 Status = Literal["pending", "in-progress", "succeeded", "failed", "cancelled"]
 
@@ -91,18 +91,18 @@ class KeyTakenError(RejectedRequestError):
 
 
 class EndedError(RejectedRequestError):
-    """The task is over, and cannot be cancelled any more."""
+    """The task has ended and cannot be canceled."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked for, once it is known to be sound; see `order`."""
+    """A validated request; see `order`."""
 
     type: TaskType
     form: BaseModel
     payload: payloads.Payload
     content: bytes
-    """The payload's canonical JSON."""
+    """Canonical JSON of the payload."""
     max_retry: int
     idempotency_key: str
     user_id: str | None
@@ -151,16 +151,16 @@ class TaskTry:
 
 @dataclass(frozen=True)
 class Submitted:
-    """A task that was handed in."""
+    """A submitted task."""
 
     task: Task
     is_new: bool
-    """Whether this request made it; else an earlier one with the same key did."""
+    """Whether this request created it; otherwise an earlier one with the same key did."""
     sends: Sequence[Send]
-    """What is owed, to be sent after the commit."""
+    """Outbox messages to send after the commit."""
 
 
-def order(  # a request is this many facts
+def order(  # a request needs all of these values
     type_: TaskType,
     payload: payloads.Payload,
     *,
@@ -169,14 +169,14 @@ def order(  # a request is this many facts
     user_id: str | None = None,
     settings: Settings | None = None,
 ) -> Order:
-    """A sound request. `settings` are those of the deployment; None: nothing that is off by default is on.
+    """Validate a request. Without `settings`, features that are off by default are off.
 
-    Without `max_retry` the limit of the settings applies. Without `idempotency_key` a UUID is generated.
+    Without `max_retry`, the configured limit applies. Without `idempotency_key`, a UUID is generated.
 
     Raises:
-        InvalidPayloadError: the payload is not in the form of its type.
-        TooLargeError: it is larger than is taken.
-        RejectedRequestError: it cannot be stored, can never be carried out here, or another value is out of its range.
+        InvalidPayloadError: the payload does not match the schema of its type.
+        TooLargeError: it exceeds the size limit.
+        RejectedRequestError: it cannot be stored, cannot run in this deployment, or another value is out of range.
     """
     if max_retry is not None and not 0 <= max_retry <= LARGEST_MAX_RETRY:
         raise RejectedRequestError(f"max_retry is a number from 0 to {LARGEST_MAX_RETRY}.")
@@ -201,7 +201,7 @@ def order(  # a request is this many facts
     )
 
 
-# -- handing in -----------------------------------------------------------------------------------------------------
+# -- submit -----------------------------------------------------------------------------------------------------------
 
 _COLUMNS = """id, (SELECT slug FROM tenant WHERE id = tenant_id), task_type,
     CASE WHEN status IS NULL THEN 'cancelled' ELSE status END, max_retry, idempotency_key, user_id, created_at,
@@ -216,23 +216,23 @@ VALUES (%(id)s, %(tenant)s, %(type)s, %(payload)s::jsonb, %(payload_key)s, %(has
 ON CONFLICT (tenant_id, idempotency_key) DO NOTHING
 RETURNING revision, send_number
 """
-# A payload is to be removed from the moment before it is written, unless its task is accepted within a day. The hour is
-# longer than any transaction: whoever finds it due does not find an acceptance that is under way.
+# A payload is scheduled for deletion before it is written, unless its task is accepted within a day. A day exceeds any
+# transaction, so a due entry cannot belong to a concurrent submission.
 _NOTE_PAYLOAD = "INSERT INTO payload_removal (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
 _KEEP_PAYLOAD = "DELETE FROM payload_removal WHERE key = %s AND due_at > now() + interval '1 hour'"
 
 
 def submit(database: Database, tenant_id: UUID, wanted: Order, now: datetime, *, bucket: str | None) -> Submitted:
-    """Accept a task, or find the one that was accepted under the same key.
+    """Accept a task, or return the one accepted under the same key.
 
-    It is one row, and one message owed, however often it is asked for at the same time: a unique key decides. `bucket`
-    takes payloads that are too large for a message.
+    Concurrent requests create one row and one message, because the key is unique. `bucket` stores payloads that are too
+    large for a message.
 
     Raises:
-        KeyTakenError: something else was asked for under this key, or by somebody else.
-        RejectedRequestError: the type refuses the task as it is.
-        InvalidSettingsError: the payload is large, and there is no bucket.
-        ServiceUnavailableError, DatabaseUnavailableError: nothing was accepted, as far as is known; ask again.
+        KeyTakenError: another request, or another user, has used this key.
+        RejectedRequestError: the task type rejects the task.
+        InvalidSettingsError: the payload is large, and no bucket is configured.
+        ServiceUnavailableError, DatabaseUnavailableError: probably nothing was accepted, retry.
     """
     job_id = uuid4()
     payload_key = None
@@ -240,7 +240,7 @@ def submit(database: Database, tenant_id: UUID, wanted: Order, now: datetime, *,
         if bucket is None:
             raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
         payload_key = payloads.key_of(tenant_id, job_id)
-        # A request that is made again writes no second object. The insert decides all the same.
+        # A repeated request must not write a second object. The insert is still decisive.
         found = _found_or_noted(database, tenant_id, wanted, payload_key)
         if found is not None:
             return found
@@ -271,7 +271,7 @@ def _submit(
     inserted = connection.execute(_INSERT, values).fetchone()
     if inserted is None:
         found = _under_key(connection, wanted)
-        if found is None:  # it was there, and has just been deleted
+        if found is None:  # it was deleted concurrently
             raise KeyTakenError("The task of this idempotency_key has just been deleted: ask again.")
         return found
     if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
@@ -286,7 +286,10 @@ def _submit(
 
 
 def _found_or_noted(database: Database, tenant_id: UUID, wanted: Order, payload_key: str) -> Submitted | None:
-    """The task that was accepted before; else None, and the payload that is about to be written is noted."""
+    """Return the task accepted before.
+
+    Otherwise schedule the deletion of the payload that is written next.
+    """
     with database.tenant(tenant_id) as connection:
         found = _under_key(connection, wanted)
         if found is None:
@@ -295,10 +298,10 @@ def _found_or_noted(database: Database, tenant_id: UUID, wanted: Order, payload_
 
 
 def _under_key(connection: Connection, wanted: Order) -> Submitted | None:
-    """The task that was accepted under the key of `wanted`.
+    """Return the task accepted under the key of `wanted`.
 
     Raises:
-        KeyTakenError: it is another one.
+        KeyTakenError: the request differs.
     """
     row = connection.execute(_BY_KEY, [wanted.idempotency_key]).fetchone()
     if row is None:
@@ -309,17 +312,17 @@ def _under_key(connection: Connection, wanted: Order) -> Submitted | None:
     return found
 
 
-# -- looking --------------------------------------------------------------------------------------------------------
+# -- read -------------------------------------------------------------------------------------------------------------
 
 
 def show(connection: Connection, job_id: UUID) -> Task | None:
-    """One task of the transaction's tenant, with its result."""
+    """Return a task of the transaction's tenant, with its result."""
     row = connection.execute(_BY_ID, [job_id]).fetchone()
     return None if row is None else Task(*row)
 
 
 def tries(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[TaskTry]:
-    """What became of the last `limit` tries of a task, the first of them first; of its tenant's transaction."""
+    """Return the last `limit` attempts of a task, oldest first, in its tenant's transaction."""
     rows = connection.execute(
         """
         SELECT revision, number, began_at, ended_at, outcome, error, next_attempt_at FROM work_attempt
@@ -343,7 +346,7 @@ def dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which tasks are wanted. None: whatever it is."""
+    """Filters of a list of tasks; None permits every value."""
 
     status: Status | None = None
     task_type: str | None = None
@@ -352,7 +355,7 @@ class Wanted:
     """Exclusive."""
     user_id: str | None = None
     after: tuple[datetime, UUID] | None = None
-    """The last one seen: when it was created, and its id."""
+    """Creation time and id of the last task on the previous page."""
 
 
 _LIST = f"""
@@ -368,7 +371,7 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 
 
 def page(connection: Connection, wanted: Wanted, limit: int) -> list[TaskSummary]:
-    """Return the next tasks of the transaction's tenant, the newest first."""
+    """Return the next tasks of the transaction's tenant, newest first."""
     at, id_ = wanted.after or (None, None)
     values = {
         "all_states": wanted.status is None,
@@ -384,9 +387,9 @@ def page(connection: Connection, wanted: Wanted, limit: int) -> list[TaskSummary
     return [TaskSummary(*row) for row in connection.execute(_LIST, values)]
 
 
-# -- cancelling -----------------------------------------------------------------------------------------------------
+# -- cancel -----------------------------------------------------------------------------------------------------------
 
-# A try that is under way finds its token gone, and changes nothing any more.
+# The claim token of an attempt in progress becomes stale, so the attempt changes nothing.
 _CANCEL_ALL = """
 UPDATE task SET status = NULL, reason = %(reason)s, cancelled_at = %(now)s, ended_at = %(now)s,
     claim_token = nextval('claim_token'), claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
@@ -396,11 +399,9 @@ _CANCEL = _CANCEL_ALL + "RETURNING tenant_id"
 
 
 def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tuple[Task, Sequence[Send]] | None:
-    """Cancel a task of the transaction's tenant.
+    """Cancel a task of the transaction's tenant, permanently.
 
     Return it with the messages to send, or None if it does not exist.
-
-    A cancelled task stays cancelled.
 
     Raises:
         EndedError: it has succeeded or failed.
@@ -418,11 +419,11 @@ def cancel(connection: Connection, job_id: UUID, now: datetime, by: str) -> tupl
 
 
 def cancel_all(connection: Connection, job_ids: Sequence[UUID], now: datetime, reason: str) -> None:
-    """Cancel the unfinished ones among these tasks of the tenant, without waking work that waits for them."""
+    """Cancel the unfinished tasks among these of the tenant, without waking dependents."""
     connection.execute(_CANCEL_ALL, {"ids": list(job_ids), "now": now, "reason": reason})
 
 
-# -- another payload -------------------------------------------------------------------------------------------------
+# -- replace the payload ----------------------------------------------------------------------------------------------
 
 
 _REPLACE = "UPDATE task SET payload = %s::jsonb, payload_key = %s WHERE id = %s"
@@ -431,9 +432,9 @@ _REPLACE = "UPDATE task SET payload = %s::jsonb, payload_key = %s WHERE id = %s"
 def store_large(
     database: Database, tenant_id: UUID, job_id: UUID, payload: payloads.Payload, bucket: str | None
 ) -> str | None:
-    """Where a payload lies that is about to be another one of a task; None: it fits into a message.
+    """Upload a large replacement payload, and return its key; None if it fits into a message.
 
-    It is removed a day later, unless `replace_payload` was committed. Raises as `submit`.
+    It is deleted a day later unless `replace_payload` was committed. Raises the same errors as `submit`.
     """
     if payloads.fits(payload):
         return None
@@ -447,12 +448,12 @@ def store_large(
 
 
 def replace_payload(connection: Connection, job_id: UUID, payload: payloads.Payload, payload_key: str | None) -> None:
-    """Give a task another payload, in the transaction that begins its new revision.
+    """Replace the payload of a task, in the transaction that starts its new revision.
 
-    `payload_key` is what `store_large` returned for this payload. What lay in S3 before is removed by the watchdog.
+    `payload_key` is the result of `store_large`. The watchdog deletes the previous object.
 
     Raises:
-        ServiceUnavailableError: it was stored so long ago that it may be removed.
+        ServiceUnavailableError: the object is so old that it may have been deleted.
     """
     if payload_key is not None and connection.execute(_KEEP_PAYLOAD, [payload_key]).rowcount == 0:
         raise ServiceUnavailableError("The payload was written so long ago that it may be removed: ask again.")
@@ -460,22 +461,22 @@ def replace_payload(connection: Connection, job_id: UUID, payload: payloads.Payl
     connection.execute(_REPLACE, [inline, payload_key, job_id])
 
 
-# -- running --------------------------------------------------------------------------------------------------------
+# -- run --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a try is about."""
+    """Input of an attempt."""
 
     task_type: str
     payload: payloads.Payload | None
     payload_key: str | None
-    """Where the payload lies, if it is not here."""
+    """S3 key of a large payload."""
     user_id: str | None
 
 
 def given(connection: Connection, job_id: UUID) -> Given | None:
-    """What a task asks for, of its tenant's transaction."""
+    """Return the input of a task, in its tenant's transaction."""
     row = connection.execute(
         "SELECT task_type, payload, payload_key, user_id FROM task WHERE id = %s", [job_id]
     ).fetchone()
@@ -483,7 +484,7 @@ def given(connection: Connection, job_id: UUID) -> Given | None:
 
 
 def write_result(connection: Connection, job_id: UUID, result: bytes, now: datetime) -> None:
-    """Keep what a task came to (JSON), in the transaction that marks it succeeded."""
+    """Store the result of a task (JSON), in the transaction that marks it as succeeded."""
     connection.execute(
         "UPDATE task SET result = %s::jsonb, ended_at = %s WHERE id = %s", [result.decode(), now, job_id]
     )

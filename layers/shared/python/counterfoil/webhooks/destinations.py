@@ -22,7 +22,7 @@ WORKER = "document_output"
 CHANGED = "A newer revision is delivered instead."
 Subject = Literal["cluster", "document", "offers"]
 BOTH_FOR = timedelta(hours=24)
-"""How long after a rotation the secret before is still signed with."""
+"""How long calls are also signed with the previous secret after a rotation."""
 SECRET_PREFIX = "whsec_"  # noqa: S105  # what every secret begins with
 LONGEST_PREFIX = 200
 DEFAULT_EVENTS = ("cluster", "document")
@@ -33,16 +33,16 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]
 
 @dataclass(frozen=True)
 class Destination:
-    """Where results are delivered to."""
+    """Target of a tenant's results."""
 
     id: UUID
     name: str
     kind: Kind
     address: str
-    """The URL of a webhook, the prefix of an export."""
+    """URL of a webhook, or prefix of an export."""
     is_active: bool
     allows_internal: bool
-    """Whether a webhook may call addresses of the allowlist that are not public."""
+    """Whether a webhook may call internal addresses of the allowlist."""
     tenant_slug: str
 
 
@@ -55,7 +55,7 @@ WHERE j.id = %s AND j.revision = %s
 
 
 def load(connection: Connection, job_id: UUID, revision: int) -> tuple[Job, Destination] | None:
-    """What a revision of a job is to deliver, and where to, as it is now; None where a newer revision has begun."""
+    """Return the payload and destination of a job's revision; None if a newer revision exists."""
     row = connection.execute(_JOB, [job_id, revision]).fetchone()
     return None if row is None else (Job(*row[:7]), Destination(*row[7:]))
 
@@ -67,7 +67,7 @@ ORDER BY created_at DESC
 
 
 def active_secrets(connection: Connection, destination_id: UUID, now: datetime) -> list[str]:
-    """What a webhook is signed with now, the newest first: one, or two while it is rotated."""
+    """Return the active signing secrets of a webhook, newest first: one, or two during a rotation."""
     return [row[0] for row in connection.execute(_SECRETS, [destination_id, now])]
 
 
@@ -157,7 +157,7 @@ def _check_address(new: NewDestination, allowlist: Sequence[str]) -> None:
         )
 
 
-# In the order of their ids, as claims and requests lock them.
+# Ordered by id, like claims and requests.
 _FORGET = """
 UPDATE output_job SET payload = 'null'
 WHERE id IN (SELECT id FROM output_job WHERE destination_id = %s AND payload <> 'null' ORDER BY id FOR UPDATE)
@@ -249,11 +249,11 @@ def enqueue(  # subject, data and time of one event
     data: Callable[[], str | None],
     now: datetime,
 ) -> list[Send]:
-    """Enqueue deliveries of an event to the destinations that want it, in the caller's transaction.
+    """Enqueue deliveries of an event to the subscribed destinations, in the caller's transaction.
 
     `data` returns the JSON of the body's `data`, or None if the subject no longer exists. It is called only if a
-    destination wants the event. A destination gets no new delivery for unchanged data, so a call may be repeated. Only
-    destinations that heard of a subject learn of its end. Returns the messages to send.
+    destination subscribes to the event. Unchanged data causes no new delivery, so a call may be repeated. Only
+    destinations that received a subject are notified of its end. Returns the messages to send.
     """
     found = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
     destinations: list[UUID] = [row[0] for row in found]

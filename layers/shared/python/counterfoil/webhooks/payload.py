@@ -1,8 +1,13 @@
 """Renders a delivery: the JSON body of a revision and its signature, and the files of an export.
 
-The body is a JSON object: `schema_version`, `id` (also the Idempotency-Key), `event` ("cluster", "document" or
-"offers"), `subject_id`, `revision`, `created_at` (when this revision began, ISO 8601 in UTC) and `data`, which is null
-if the subject no longer exists. A revision has the same bytes at every attempt.
+The body is a JSON object with these fields. A revision has the same bytes at every attempt.
+
+- `schema_version`
+- `id`: also the Idempotency-Key
+- `event`: "cluster", "document" or "offers"
+- `subject_id` and `revision`
+- `created_at`: start of this revision, ISO 8601 in UTC
+- `data`: null if the subject no longer exists
 """
 
 import csv
@@ -23,7 +28,7 @@ from counterfoil import aws
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 
 SCHEMA_VERSION = 1
-"""Of bodies that are requested now. A revision is delivered in the version that it was requested in, to its end."""
+"""Version of new bodies. A revision keeps the version that it was requested in."""
 
 COLUMNS = (
     "subject_id",
@@ -43,43 +48,43 @@ COLUMNS = (
     "total_tax",
     "total_gross",
 )
-"""Of the CSV, which has one line for each document."""
+"""Columns of the CSV, which has one row per document."""
 
 _NUMBERS = ("invoice", "credit_note", "po", "confirmation", "delivery_note", "receipt", "contract")
 _DATES = ("invoice", "credit_note", "order", "confirmation", "delivery", "receipt", "contract")
 _SAFE = r"\w'(\[{<#/§€$£"
-"""First characters that begin no formula in any spreadsheet. An apostrophe marks a text."""
+"""First characters that start no formula in any spreadsheet. An apostrophe marks text."""
 _UNSAFE = re.compile(rf"\A(?![ \u00a0]*(?:[{_SAFE}]|\Z))|(?<=[;|\t\r\n])(?![ \u00a0]*(?:[{_SAFE};\t\r\n]|\Z))")
-"""Any other beginning of a cell, or of a part that another spreadsheet makes a cell."""
+"""Any other start of a cell, or of a part that some spreadsheets treat as a cell."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One revision of what one destination is owed about one subject."""
+    """One revision of a subject for one destination."""
 
     id: UUID
     revision: int
-    """Of what is told. It grows where that changes, and not where the same is sent again after a failure."""
+    """Revision of the content. It changes with the content, and not when a delivery is repeated after a failure."""
     subject: str
     subject_id: UUID
     schema_version: int
     requested_at: datetime
     payload: str
-    """JSON, as PostgreSQL writes it: numbers are not read on the way, and so not rounded."""
+    """JSON as written by PostgreSQL, so that numbers are not parsed and rounded."""
 
     @property
     def key(self) -> str:
-        """The Idempotency-Key: the same for every try of this revision, another one for each revision."""
+        """Idempotency-Key: the same for every attempt of a revision."""
         return f"{self.id}:{self.revision}"
 
     @property
     def created_at(self) -> str:
-        """When this revision began: ISO 8601 in UTC, of one length, so that the text of a later one is greater."""
+        """Start of the revision: ISO 8601 in UTC with a fixed length, so that texts sort by time."""
         return self.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def body(job: Job) -> bytes:
-    """The bytes to deliver: the same for the same revision, whenever and wherever they are made."""
+    """Return the body to deliver, identical for every attempt of a revision."""
     about = {
         "schema_version": job.schema_version,
         "id": job.key,
@@ -92,9 +97,9 @@ def body(job: Job) -> bytes:
 
 
 def table(job: Job) -> bytes:
-    """The documents of a subject as CSV (RFC 4180, UTF-8): a line of COLUMNS, and one for each document.
+    """Return the documents of a subject as CSV (RFC 4180, UTF-8): a header row, and a row per document.
 
-    What a document states and a spreadsheet would take for a formula gets an apostrophe in front.
+    Values that a spreadsheet would interpret as a formula get a leading apostrophe.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\r\n")
@@ -114,7 +119,7 @@ def _documents(job: Job) -> list[dict[str, Any]]:
 
 
 def _stated(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of one document."""
+    """Return the columns of one document."""
     data: Mapping[str, Any] = document.get("structured_data") or {}
     seller: Mapping[str, Any] = data.get("issuer") or data.get("supplier") or {}
     buyer: Mapping[str, Any] = data.get("recipient") or data.get("buyer") or {}
@@ -137,10 +142,10 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def cell(value: Any) -> str:
-    """A value as the text of a cell. An apostrophe goes before any beginning that is not known to be safe.
+    """Return a value as text of a cell, with a leading apostrophe unless its start is known to be safe.
 
-    An allow-list, because spreadsheets treat more than OWASP's list (= + - @, tab, carriage return) as the beginning of
-    a formula or a command. A number stays a number.
+    An allow-list, because spreadsheets treat more than OWASP's list (= + - @, tab, carriage return) as the start of a
+    formula or a command. Numbers stay numbers.
     """
     if value is None:
         return ""
@@ -183,7 +188,7 @@ def export(bucket: str, tenant_slug: str, prefix: str, job: Job) -> None:
     """Write the files of a job unless newer ones exist. Offers have no documents, and so no CSV.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 did not take a file.
+        ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
     """
     files = [("json", "application/json", body(job))]
     if job.subject != "offers":

@@ -1,7 +1,7 @@
-"""Reading the UN/CEFACT Cross Industry Invoice and its relatives.
+"""Reads UN/CEFACT Cross Industry Invoices and related formats.
 
-Covers D16B and later as used by Factur-X, ZUGFeRD 2 and XRechnung (mapping of EN 16931: CEN/TS 16931-3-3), ZUGFeRD 1.0
-with its release candidate, whose element names are brought to the later ones first, and the orders of Order-X.
+Supports D16B and later as used by Factur-X, ZUGFeRD 2 and XRechnung (mapping of EN 16931: CEN/TS 16931-3-3), ZUGFeRD
+1.0 and its release candidate after renaming their elements, and the orders of Order-X.
 """
 
 import re
@@ -57,9 +57,9 @@ _SETTLEMENT = f"{_TRANSACTION}/ApplicableHeaderTradeSettlement"
 
 
 def read(root: etree._Element) -> Reading:
-    """Read an invoice or credit note. The tree is changed on the way: element names lose their namespaces.
+    """Read an invoice or credit note. The tree is modified: element names lose their namespaces.
 
-    The profiles MINIMUM and BASIC WL state no lines by design: they are complete without.
+    The profiles MINIMUM and BASIC WL have no line items by design.
     """
     use_local_names(root, _RENAMED)
     is_credit = text(root, "ExchangedDocument/TypeCode") in CREDIT_NOTE_CODES
@@ -71,7 +71,7 @@ def read(root: etree._Element) -> Reading:
 
 
 def read_order(root: etree._Element) -> Reading:
-    """Read an order, an order change (under the number of the order it changes) or an order response of Order-X."""
+    """Read an Order-X order, order response or order change (under the number of the changed order)."""
     use_local_names(root, _RENAMED)
     code = text(root, "ExchangedDocument/TypeCode")
     is_response = code == ORDER_RESPONSE_CODE
@@ -99,9 +99,10 @@ def _fields(root: etree._Element, document_type: DocumentType, lines: list[dict[
 
 
 def _date(element: etree._Element | None) -> str | None:
-    """Return a date in ISO 8601. A month (610) or a week (616) names no day: nothing is stated then.
+    """Return a date in ISO 8601; None for a month (610) or a week (616), which do not name a day.
 
-    The form decides, since formats are misstated in practice; what has no known form is handed on to be refused.
+    The text decides, because formats are misstated in practice. A text in no known form is returned unchanged and
+    rejected later.
     """
     if element is None:
         return None
@@ -114,7 +115,7 @@ def _date(element: etree._Element | None) -> str | None:
 
 
 def _seller(root: etree._Element, document_type: DocumentType) -> dict[str, object] | None:
-    """Read the seller. The payee's account is the seller's only on invoices, where no other payee is named."""
+    """Return the supplier. On invoices without another payee, the payee's account is the supplier's."""
     party = _party(root.find(f"{_AGREEMENT}/SellerTradeParty"))
     if party and document_type is DocumentType.INVOICE and root.find(f"{_SETTLEMENT}/PayeeTradeParty") is None:
         means = "SpecifiedTradeSettlementPaymentMeans/PayeePartyCreditorFinancialAccount/IBANID"
@@ -131,7 +132,7 @@ def _buyer(root: etree._Element, document_type: DocumentType) -> dict[str, objec
 
 
 def _party(party: etree._Element | None) -> dict[str, object] | None:
-    """Read a party by its name; without a name there is no party to speak of."""
+    """Return a party; None if it has no name."""
     name = text(party, "Name", "SpecifiedLegalOrganization/TradingBusinessName", "DefinedTradeContact/PersonName")
     if party is None or name is None:
         return None
@@ -153,14 +154,14 @@ def _party(party: etree._Element | None) -> dict[str, object] | None:
 
 
 def _referenced(root: etree._Element, *documents: str) -> str | list[str] | None:
-    """Collect the numbers of referenced documents; before D16B the number was called ID."""
+    """Return the numbers of referenced documents. Before D16B the element of the number was ID."""
     return reference(
         texts(root, *(f"{document}/{tag}" for document in documents for tag in ("IssuerAssignedID", "ID")))
     )
 
 
 def _references(root: etree._Element) -> dict[str, object]:
-    """Collect references of the document and of its lines."""
+    """Return the references of the document and of its line items."""
     agreement, delivery = f"{_LINE}/SpecifiedLineTradeAgreement", f"{_LINE}/SpecifiedLineTradeDelivery"
     settlement = f"{_LINE}/SpecifiedLineTradeSettlement"
     invoices = _referenced(root, f"{_SETTLEMENT}/InvoiceReferencedDocument", f"{settlement}/InvoiceReferencedDocument")
@@ -186,7 +187,7 @@ def _references(root: etree._Element) -> dict[str, object]:
 
 
 def _totals(root: etree._Element) -> dict[str, object]:
-    """Read the totals; a tax total in a second currency (that of accounting) is not the document's."""
+    """Return the totals. A tax total in a second (accounting) currency is ignored."""
     settlement = root.find(_SETTLEMENT)
     total = None if settlement is None else settlement.find("MonetarySummation")
     currency = text(settlement, "InvoiceCurrencyCode", "OrderCurrencyCode") or common_currency(total)
@@ -204,7 +205,7 @@ def _totals(root: etree._Element) -> dict[str, object]:
 
 
 def _lines(root: etree._Element) -> Iterator[dict[str, object]]:
-    """Read the lines that bill something: remarks, and groups whose details follow as lines, are left out."""
+    """Yield the billed line items, without remarks and without groups whose details follow as line items."""
     for line in root.iterfind(_LINE):
         if text(line, "AssociatedDocumentLineDocument/LineStatusReasonCode") in _AGGREGATING_LINES:
             continue
@@ -234,13 +235,13 @@ def _lines(root: etree._Element) -> Iterator[dict[str, object]]:
 
 
 def _quantity(delivery: etree._Element | None) -> etree._Element | None:
-    """Find what a line bills, or in an order what it agrees to or asks for."""
+    """Return the billed quantity, or in an order the agreed or requested quantity."""
     names = ("BilledQuantity", "AgreedQuantity", "RequestedQuantity")
     return next((found for name in names if delivery is not None and (found := delivery.find(name)) is not None), None)
 
 
 def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:
-    """Read allowances, charges and freight of the whole document as lines: an allowance is negative."""
+    """Yield allowances, charges and freight of the whole document as line items; allowances are negative."""
     for entry in root.iterfind(f"{_SETTLEMENT}/SpecifiedTradeAllowanceCharge"):
         is_charge = text(entry, "ChargeIndicator/Indicator", "ChargeIndicator") in {"true", "1"}
         amount = text(entry, "ActualAmount")

@@ -21,7 +21,7 @@ _EINVOICE_NAMES = (
     "ZUGFeRD-invoice.xml",
     "order-x.xml",
 )
-"""The names that hybrid formats prescribe for their XML, the newer format first where a PDF carries several."""
+"""File names that hybrid formats prescribe for their XML; newer formats first, as a PDF may contain several."""
 
 READERS: dict[Dialect, Callable[[etree._Element], Reading]] = {
     Dialect.UBL: ubl.read,

@@ -1,4 +1,7 @@
-"""Reading the Italian FatturaPA, versions 1.0 to 1.2 (technical specifications of the Agenzia delle Entrate)."""
+"""Reads the Italian FatturaPA, versions 1.0 to 1.2.
+
+Source: technical specifications of the Agenzia delle Entrate.
+"""
 
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
@@ -9,7 +12,7 @@ from counterfoil.documents.einvoice.xml import Reading, iban, negated, reference
 from counterfoil.documents.structured import ROLES, DocumentType
 
 _CREDIT_NOTE_CODES = frozenset({"TD04", "TD08"})
-_NO_ENDPOINT = "0000000"  # the recipient has no code: the invoice went by certified mail or to the tax portal
+_NO_ENDPOINT = "0000000"  # the recipient has no code: the invoice was sent by certified mail or to the tax portal
 _SELLERS_ARTICLE = "AswArtFor"
 _BUYERS_ARTICLE = "AswArtCli"
 _DOCUMENT = "DatiGenerali/DatiGeneraliDocumento"
@@ -17,12 +20,12 @@ _LINE = "DatiBeniServizi/DettaglioLinee"
 
 
 def count_invoices(root: etree._Element) -> int:
-    """Count the invoices of a file: a FatturaPA may carry a lot of them for one buyer."""
+    """Return the number of invoices in a file. A FatturaPA may contain a batch of them for one buyer."""
     return len(root.findall("{*}FatturaElettronicaBody"))
 
 
 def read(root: etree._Element) -> Reading:
-    """Read the first invoice or credit note of the file. The tree's names lose their namespaces on the way."""
+    """Read the first invoice or credit note of a file. The tree is modified: names lose their namespaces."""
     use_local_names(root)
     header, body = root.find("FatturaElettronicaHeader"), root.find("FatturaElettronicaBody")
     is_credit = text(body, f"{_DOCUMENT}/TipoDocumento") in _CREDIT_NOTE_CODES
@@ -87,7 +90,7 @@ def _references(body: etree._Element | None) -> dict[str, object]:
 
 
 def _sum(body: etree._Element | None, amount: str) -> str | None:
-    """Add up the summary by tax rate: the format states net and tax only there, once for each rate."""
+    """Add up the summary by tax rate, because the format has net and tax only per rate."""
     entries = [] if body is None else body.findall(f"DatiBeniServizi/DatiRiepilogo/{amount}")
     amounts = [(entry.text or "").strip() for entry in entries]
     if len(amounts) <= 1:
@@ -95,7 +98,7 @@ def _sum(body: etree._Element | None, amount: str) -> str | None:
     try:
         return format(sum(map(Decimal, amounts), Decimal(0)), "f")
     except InvalidOperation:
-        return " + ".join(amounts)  # no number either: refused under the name of the total
+        return " + ".join(amounts)  # not a number, so it is rejected under the name of the total
 
 
 def _lines(body: etree._Element) -> Iterator[dict[str, object]]:
@@ -123,7 +126,10 @@ def _lines(body: etree._Element) -> Iterator[dict[str, object]]:
 
 
 def _discounts_and_surcharges(body: etree._Element | None) -> Iterator[dict[str, object]]:
-    """Read discounts (SC), surcharges (MG) and pension fund contributions of the whole document as lines."""
+    """Yield the discounts and surcharges of the whole document as line items.
+
+    They are discounts (SC), surcharges (MG) and pension fund contributions.
+    """
     if body is None:
         return
     for entry in body.iterfind(f"{_DOCUMENT}/ScontoMaggiorazione"):

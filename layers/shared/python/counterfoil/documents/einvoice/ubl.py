@@ -1,7 +1,7 @@
-"""Reading UBL 2 (OASIS Universal Business Language): invoices, credit notes, orders, answers, deliveries, receipts.
+"""Reads UBL 2 (OASIS Universal Business Language) invoices, orders and delivery documents.
 
 Paths and meanings follow the UBL 2.1 to 2.4 schemas and, for invoices under EN 16931, CEN/TS 16931-3-2. An order change
-is read as the order that it changes, under that order's number.
+is read as the changed order, under its number.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ from counterfoil.documents.einvoice.xml import (
 )
 from counterfoil.documents.structured import ROLES, DocumentType
 
-_NO_ORDER = "NA"  # Peppol BIS Billing 3: what stands for an order's number where only a sales order is known
-_DANISH_VAT = "63"  # OIOUBL's tax scheme code for moms
+_NO_ORDER = "NA"  # Peppol BIS Billing 3: order number of invoices for which only a sales order is known
+_DANISH_VAT = "63"  # tax scheme code of Danish VAT in OIOUBL
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where a document type keeps what it states."""
+    """Element names of a document type."""
 
     type: DocumentType
     lines: str
@@ -90,10 +90,10 @@ _LAYOUTS = MappingProxyType(
 
 
 def read(root: etree._Element) -> Reading:
-    """Read any UBL 2 document. The tree is changed on the way: its element names lose their namespaces.
+    """Read a UBL 2 document. The tree is modified: element names lose their namespaces.
 
-    A document of a kind that is not matched (a quotation, a reminder, ...) comes back as `other` with its kind, date
-    and parties.
+    Documents of types that are not matched (a quotation, a reminder, ...) become `other`, with their type, date and
+    parties.
     """
     kind = etree.QName(root).localname
     use_local_names(root)
@@ -103,7 +103,7 @@ def read(root: etree._Element) -> Reading:
     if kind == "Invoice" and text(root, "InvoiceTypeCode") in CREDIT_NOTE_CODES:
         layout = _CREDIT_AS_INVOICE
     roles = ROLES[layout.type]
-    # EN 16931 calls the registered name the party's name (BT-27, BT-44) and keeps PartyName for a trading name.
+    # EN 16931: the registered name is the party's name (BT-27, BT-44), and PartyName is a trading name.
     registered_first = "en16931" in (text(root, "CustomizationID") or "")
     seller = _party(root, layout.sellers, registered_first=registered_first)
     buyer = _party(root, layout.buyers, registered_first=registered_first)
@@ -135,7 +135,7 @@ def _read_other(root: etree._Element, kind: str) -> Reading:
 
 
 def _party(root: etree._Element, roles: tuple[str, ...], *, registered_first: bool = False) -> dict[str, object] | None:
-    """Read the first of the roles whose party has a name; without a name there is no party to speak of."""
+    """Return the party of the first role with a name; None if no party has a name."""
     for party in (found for role in roles for found in root.iterfind(f"{role}/Party")):
         names = ["PartyName/Name", "PartyLegalEntity/RegistrationName"]
         name = text(party, *(reversed(names) if registered_first else names), "PartyTaxScheme/RegistrationName")
@@ -159,7 +159,7 @@ def _party(root: etree._Element, roles: tuple[str, ...], *, registered_first: bo
 
 
 def _tax_ids(party: etree._Element) -> dict[str, str]:
-    """Tell VAT numbers from other tax numbers by their tax scheme; the first of each kind counts."""
+    """Return the first VAT number and the first other tax number, by their tax schemes."""
     numbers: dict[str, str] = {}
     for scheme in party.iterfind("PartyTaxScheme"):
         number = text(scheme, "CompanyID")
@@ -173,7 +173,7 @@ def _tax_ids(party: etree._Element) -> dict[str, str]:
 def _with_accounts(
     root: etree._Element, seller: dict[str, object] | None, buyer: dict[str, object] | None
 ) -> tuple[dict[str, object] | None, dict[str, object] | None]:
-    """Add the accounts of an invoice: the payee's is the seller's only where no other payee is named."""
+    """Add the bank accounts of an invoice. The payee's is the supplier's if no other payee is named."""
     if seller and root.find("PayeeParty") is None:
         accounts = texts(root, "PaymentMeans/PayeeFinancialAccount/ID")
         seller |= stated(iban=next(filter(None, map(iban, accounts)), None))
@@ -183,7 +183,7 @@ def _with_accounts(
 
 
 def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
-    """Collect references of the document and of its lines."""
+    """Return the references of the document and of its line items."""
     line = layout.lines
     orders = texts(root, "OrderReference/ID", f"{line}/OrderLineReference/OrderReference/ID")
     sales_orders = texts(root, "OrderReference/SalesOrderID")
@@ -208,7 +208,7 @@ def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
 
 
 def _totals(root: etree._Element) -> dict[str, object]:
-    """Read the totals. Older documents without tax-exclusive or tax-inclusive amounts state them by other names."""
+    """Return the totals. Older documents have other elements for the amounts with and without tax."""
     total = next(
         (found for tag in ("Legal", "Anticipated") if (found := root.find(f"{tag}MonetaryTotal")) is not None), None
     )
@@ -229,7 +229,7 @@ def _totals(root: etree._Element) -> dict[str, object]:
 
 
 def _tax_total(root: etree._Element, currency: str | None) -> str | None:
-    """Return the tax in the document's currency; a second total in the currency of accounting is not the invoice's."""
+    """Return the tax in the document's currency. A second total in the accounting currency is ignored."""
     totals = [
         (total, amount)
         for total in root.iterfind("TaxTotal")
@@ -272,7 +272,7 @@ def _lines(root: etree._Element, layout: _Layout) -> Iterator[dict[str, object]]
 
 
 def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:
-    """Read allowances and charges of the whole document as lines: an allowance is negative."""
+    """Yield allowances and charges of the whole document as line items; allowances are negative."""
     for entry in root.iterfind("AllowanceCharge"):
         is_charge = text(entry, "ChargeIndicator") in {"true", "1"}
         amount = text(entry, "Amount")

@@ -1,8 +1,8 @@
-"""Reads XML that may be hostile: its stated values, as every reader of a vocabulary returns them.
+"""Parses untrusted XML, and reads values from the tree.
 
-Rejected before any of it is acted upon: a DOCTYPE (and with it every entity and external reference), XInclude, a wrong
-or unknown encoding, and documents beyond the bounds below. Nothing is ever fetched or opened. Codes of document types
-are UNTDID 1001, in the parts that EN 16931 admits.
+Rejected before any processing: a DOCTYPE (and with it all entities and external references), XInclude, a wrong or
+unknown encoding, and documents beyond the limits below. No resource is ever fetched or opened. Codes of document types
+are UNTDID 1001, restricted to the codes that EN 16931 permits.
 """
 
 import codecs
@@ -18,7 +18,7 @@ from counterfoil.documents.structured import DocumentType
 from counterfoil.errors import InvalidDocumentError
 
 CREDIT_NOTE_CODES = frozenset({"81", "83", "261", "262", "296", "308", "381", "396", "420", "458", "502", "503", "532"})
-"""The codes of credit notes. All others that occur in an invoice message are invoices, 384 (corrected) among them."""
+"""Type codes of credit notes. All other codes in invoice messages are invoices, including 384 (corrected)."""
 
 ORDER_CHANGE_CODE = "230"
 ORDER_RESPONSE_CODE = "231"
@@ -26,10 +26,11 @@ ORDER_RESPONSE_CODE = "231"
 
 @dataclass(frozen=True)
 class Reading:
-    """What an XML document states, as it states it.
+    """Values stated by an XML document.
 
-    `fields` bears the names of the structured data and may hold more than the type has; values are strings as stated,
-    not yet checked. `lacks_required_lines` says that the document states no lines where its type and profile need them.
+    `fields` uses the names of the structured data, and may contain fields that the type does not have. Values are
+    unvalidated strings. `lacks_required_lines` is true if the type and profile require line items and the document has
+    none.
     """
 
     type: DocumentType
@@ -59,8 +60,8 @@ _WRONG_ENCODING = "The XML is not in the encoding that it declares; ask its send
 def parse(content: bytes) -> etree._Element:
     """Parse untrusted XML and return its root element, without comments and processing instructions.
 
-    Raises `InvalidDocumentError` for what the module's first lines name, and for XML that is not well-formed;
-    `MemoryError` where the tree does not fit into the memory of the process.
+    Raises `InvalidDocumentError` for content that the module rejects, and for XML that is not well-formed;
+    `MemoryError` if the tree does not fit into the memory of the process.
     """
     if len(content) > MAX_XML_BYTES:
         message = f"The XML is larger than {MAX_XML_BYTES // 1024**2} MiB; send large attachments as separate files."
@@ -120,16 +121,16 @@ def _decode(content: bytes) -> str:
     except UnicodeDecodeError as error:
         raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding") from error
     if _SINGLE_BYTE_ENCODINGS.fullmatch(declared) and not content.isascii() and _is_utf8(content):
-        # Text in a single-byte encoding is practically never valid UTF-8 by chance: read as declared, every letter
-        # beyond ASCII would come out as two wrong ones.
+        # Text in a single-byte encoding is practically never valid UTF-8 by coincidence. Decoded as declared, each
+        # letter beyond ASCII would become two wrong letters.
         raise InvalidDocumentError(_WRONG_ENCODING, code="wrong_xml_encoding")
     if match is not None and match[1].casefold() != "utf-8":
-        text = f"{text[: match.start(1)]}UTF-8{text[match.end(1) :]}"  # what it is handed on in, and known to parsers
+        text = f"{text[: match.start(1)]}UTF-8{text[match.end(1) :]}"  # an encoding known to parsers
     return text
 
 
 def _detected_encoding(content: bytes) -> str | None:
-    """Tell the encoding from a byte order mark or from the zero bytes of UTF-16; None where the declaration decides."""
+    """Return the encoding from a byte order mark or UTF-16 zero bytes; None if the declaration decides."""
     if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         raise InvalidDocumentError(_UNSUPPORTED_ENCODING, code="unsupported_xml_encoding")
     if content.startswith(codecs.BOM_UTF8):
@@ -142,9 +143,9 @@ def _detected_encoding(content: bytes) -> str | None:
 
 
 def _codec(name: str) -> str:
-    """Return Python's name for a declared encoding. Codecs that are no character encoding of XML do not count.
+    """Return Python's name of a declared encoding. Codecs that are not character encodings are rejected.
 
-    Some writers decorate the name (`UTF-8-W/O-BOM`): it is UTF-8 all the same, and decoding tells if it is not.
+    Some writers decorate the name (`UTF-8-W/O-BOM`). It is treated as UTF-8, and decoding fails if it is not.
     """
     if _DECORATED_UTF8.match(name):
         return "utf-8"
@@ -166,9 +167,9 @@ def _is_utf8(content: bytes) -> bool:
 
 
 def _inspect(content: bytes) -> None:
-    """Scan without building anything: well-formed, no DOCTYPE, not too many elements, not too deep.
+    """Validate without building a tree: well-formed, no DOCTYPE, limited number and depth of elements.
 
-    Expat calls back at the name of a DOCTYPE, before the first declaration inside it is read.
+    Expat reports the name of a DOCTYPE before it reads the first declaration inside.
     """
     scan = _Scan()
     parser = expat.ParserCreate("utf-8")
@@ -183,7 +184,7 @@ def _inspect(content: bytes) -> None:
 
 
 class _Scan:
-    """Counts elements and refuses what no business document needs."""
+    """Counts elements and rejects constructs that business documents do not need."""
 
     def __init__(self) -> None:
         self._elements = 0
@@ -205,7 +206,7 @@ class _Scan:
 
 
 def use_local_names(root: etree._Element, renamed: Mapping[str, str] | None = None) -> None:
-    """Strip namespaces from all element names in place, and apply the given renames, so that paths stay short."""
+    """Strip namespaces from all element names in place, and apply the given renames."""
     names = renamed or {}
     for element in root.iter():
         local = str(element.tag).rpartition("}")[2]
@@ -213,12 +214,12 @@ def use_local_names(root: etree._Element, renamed: Mapping[str, str] | None = No
 
 
 def text(element: etree._Element | None, *paths: str) -> str | None:
-    """Return the first stated text at the given paths, in the order of the paths; None where nothing is stated."""
+    """Return the first non-empty text at the given paths, in the order of the paths; None if absent."""
     return next(_texts(element, paths), None)
 
 
 def texts(element: etree._Element | None, *paths: str) -> list[str]:
-    """Return all stated texts at the given paths, each once, in the order of paths and document."""
+    """Return all distinct texts at the given paths, in the order of paths and document."""
     return list(dict.fromkeys(_texts(element, paths)))
 
 
@@ -232,24 +233,24 @@ def _texts(element: etree._Element | None, paths: Iterable[str]) -> Iterator[str
 
 
 def reference(values: Iterable[str]) -> str | list[str] | None:
-    """Return references as the structured data holds them: one as a string, several as a list, none as None."""
+    """Return references in the form of structured data: one as a string, several as a list, or None."""
     distinct = list(dict.fromkeys(values))
     return distinct[0] if len(distinct) == 1 else distinct or None
 
 
 def only(values: list[str]) -> str | None:
-    """Return the value if all that is stated agrees; None where nothing or something contradictory is stated."""
+    """Return the only distinct value; None if there is no value or several."""
     return values[0] if len(values) == 1 else None
 
 
 def common_currency(amounts: etree._Element | None) -> str | None:
-    """Return the currency of an element's amounts, where they name one and the same."""
+    """Return the currency of an element's amounts if all have the same; else None."""
     codes = [] if amounts is None else [code for amount in amounts if (code := amount.get("currencyID"))]
     return only(list(dict.fromkeys(codes)))
 
 
 def negated(amount: str | None) -> str | None:
-    """Return a stated decimal with the opposite sign, otherwise as stated."""
+    """Return a decimal with the opposite sign; other texts unchanged."""
     if amount is None:
         return None
     return amount[1:] if amount.startswith("-") else "-" + amount.removeprefix("+")
@@ -262,5 +263,5 @@ def iban(account: str | None) -> str | None:
 
 
 def stated(**fields: object) -> dict[str, object]:
-    """Return the fields that hold something."""
+    """Return the non-empty fields."""
     return {name: value for name, value in fields.items() if value}

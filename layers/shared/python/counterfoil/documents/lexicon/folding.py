@@ -1,7 +1,7 @@
-"""Folded text: small Latin letters without marks for letters of any alphabet. Pure.
+"""Folded text: lower-case Latin letters without diacritics for letters of any alphabet. Pure.
 
-Cyrillic and Greek are transliterated, which makes two writings of such a name one. Scripts that are written in many
-ways in Latin letters (Hebrew, Arabic, those of East Asia) stay as they are, in one width and without vowel points.
+Cyrillic and Greek are transliterated, so that two spellings of a name become equal. Scripts with several romanizations
+(Hebrew, Arabic, East Asian scripts) stay as they are, in one width and without vowel points.
 """
 
 # ruff: noqa: RUF001 - letters of other alphabets are what is transliterated here
@@ -22,11 +22,11 @@ _LETTERS = {
     "α": "a", "β": "v", "γ": "g", "δ": "d", "ε": "e", "ζ": "z", "η": "i", "θ": "th", "ι": "i", "κ": "k", "λ": "l",
     "μ": "m", "ν": "n", "ξ": "x", "ο": "o", "π": "p", "ρ": "r", "σ": "s", "ς": "s", "τ": "t", "υ": "y", "φ": "f",
     "χ": "ch", "ψ": "ps", "ω": "o",
-    # Arabic as Persian and Urdu write it
+    # Arabic letters as used in Persian and Urdu
     "ی": "ي", "ى": "ي", "ک": "ك", "ة": "ه",
 }  # fmt: skip
 _MARKS_END = 0x2100
-"""Behind it are only the marks of kana, without which two syllables would be one."""
+"""Later marks are only those of kana, which distinguish syllables."""
 _PLAIN = str.maketrans(_LETTERS) | {
     code: None for code in range(0x300, _MARKS_END) if unicodedata.category(chr(code)) in ("Mn", "Mc")
 }
@@ -37,25 +37,23 @@ _GREEK_PAIRS = re.compile(r"(ο[υύ])|(γ(?=[γξχ]))|\bμπ|([αεη])[υύ](
 
 
 def fold(text: str) -> str:
-    """The text in folded letters, with plain quotes and hyphens and one blank between words.
+    """Return the folded text, with plain quotes and hyphens and single blanks between words.
 
-    >>> fold("Auftrags- Bestätigung")
-    'auftrags- bestatigung'
+    >>> fold("Auftrags- Bestätigung") 'auftrags- bestatigung'
     """
     return " ".join(latin(text.translate(_PUNCTUATION)).split())
 
 
 def fold_letters(text: str) -> str:
-    """The text in folded letters, one for each, so that places in both texts are the same.
+    """Return the folded text with one letter for each letter, so that positions stay the same.
 
-    >>> fold_letters("Straße Nº 5")
-    'strase no 5'
+    >>> fold_letters("Straße Nº 5") 'strase no 5'
     """
     return "".join(map(_fold_letter, text))
 
 
 def fold_umlauts(text: str) -> str:
-    """The text in folded letters, in which `ue` and `ü` are alike `u`."""
+    """Return the folded text, in which both `ue` and `ü` become `u`."""
     return _UMLAUTS.sub(r"\1", latin(text))
 
 
@@ -65,7 +63,10 @@ def _fold_letter(letter: str) -> str:
 
 
 def latin(text: str) -> str:
-    """A text in lower-case Latin letters without marks, where its letters have any; punctuation stays."""
+    """Return the text in lower-case Latin letters without diacritics, where possible.
+
+    Punctuation stays.
+    """
     if text.isascii():
         return text.lower()
     lower = _GREEK_PAIRS.sub(_pair, text.replace("\N{MICRO SIGN}", "u").casefold())
@@ -73,7 +74,10 @@ def latin(text: str) -> str:
 
 
 def _pair(match: re.Match[str]) -> str:
-    """Two Greek letters that are one sound (ELOT 743): alpha and ypsilon are `af` before a voiceless one, else `av`."""
+    """Transliterate a Greek vowel pair (ELOT 743).
+
+    Alpha and ypsilon are `af` before a voiceless letter, otherwise `av`.
+    """
     if match[1]:
         return "ou"
     if match[2]:

@@ -1,4 +1,4 @@
-"""A ZIP archive, unpacked within bounds: by what is really in it, never by what it claims alone."""
+"""Extracts files from ZIP archives within limits, without relying on declared sizes."""
 
 import zipfile
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from counterfoil.errors import InvalidDocumentError
 MAX_ENTRIES = 500
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 MAX_RATIO = 200
-"""Of unpacked to packed bytes. XML packs 10 to 50 times; deflate's most is 1,032."""
+"""Unpacked to packed bytes. XML compresses 10 to 50 times; the maximum of deflate is 1,032."""
 RATIO_FROM_BYTES = 1024 * 1024
-"""Below this many unpacked bytes a ratio says nothing."""
+"""Minimum number of unpacked bytes for a meaningful ratio."""
 MAX_DIRECTORY_BYTES = 1024 * 1024
-"""The table of contents, which zipfile reads in one piece and keeps in memory as an object for each entry."""
+"""Maximum size of the table of contents, which zipfile reads at once and stores as one object per entry."""
 CHUNK_BYTES = 64 * 1024
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-"""Every program packs by these. LZMA may ask for gigabytes before the first byte."""
+"""Methods that every program uses. LZMA may allocate gigabytes before the first byte."""
 _ENCRYPTED, _UTF_8 = 0x1, 0x800
 _OFFICE = ("[Content_Types].xml", "mimetype", "META-INF/MANIFEST.MF")
 
@@ -27,15 +27,15 @@ class Entry:
     """One file of an archive."""
 
     name: str
-    """As it is written, folders and all."""
+    """Name as stored, including folders."""
     size: int
-    """Bytes unpacked, as the archive claims; no more than these are ever read."""
+    """Unpacked size in bytes, as declared. Never more than this is read."""
     reason: str | None
-    """Why it is not read, in a sentence; None where it is."""
+    """Reason why the file is skipped, in a sentence; None if it is read."""
 
 
 class _Bounded(BytesIO):
-    """Refuses to be read in large pieces, as zipfile reads a table of contents."""
+    """Stream that rejects large reads, such as zipfile's read of the table of contents."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = len(self.getbuffer()) - self.tell() if size is None or size < 0 else size
@@ -51,12 +51,12 @@ class Archive:
         """Read the table of contents.
 
         Raises:
-            InvalidDocumentError: it is damaged, or holds more than MAX_ENTRIES files.
+            InvalidDocumentError: it is damaged, or contains more than MAX_ENTRIES files.
         """
         try:
             self._zip = zipfile.ZipFile(_Bounded(content))
             self._infos = [info for info in self._zip.infolist() if not info.is_dir()]
-        except Exception as error:  # zipfile lets through what it stumbles over: struct.error, ValueError, ...
+        except Exception as error:  # zipfile does not catch struct.error, ValueError and others
             message = "The archive is damaged or too large to be unpacked; pack it again."
             raise InvalidDocumentError(message, code="damaged_archive") from error
         if len(self._infos) > MAX_ENTRIES:
@@ -65,16 +65,16 @@ class Archive:
 
     @property
     def is_office_document(self) -> bool:
-        """Whether this is no archive of files but one document: of Word, Excel, LibreOffice, or a program."""
+        """Return whether the archive is one document (Word, Excel, LibreOffice) or a program."""
         return any(info.filename in _OFFICE for info in self._infos)
 
     def entries(self) -> Iterator[tuple[Entry, zipfile.ZipInfo]]:
-        """Each file, with what `read` takes."""
+        """Yield each file, with the argument for `read`."""
         for info in self._infos:
             yield Entry(_name(info), info.file_size, _refusal(info)), info
 
     def read(self, info: zipfile.ZipInfo) -> bytes:
-        """The content of a file that nothing speaks against.
+        """Return the content of a file without a `reason`.
 
         Raises:
             InvalidDocumentError: it is damaged.
@@ -90,7 +90,10 @@ class Archive:
 
 
 def _name(info: zipfile.ZipInfo) -> str:
-    """The name: many programs write UTF-8 without saying so, and zipfile reads that as code page 437."""
+    """Return the file name.
+
+    UTF-8 names without the UTF-8 flag are decoded as such, not as code page 437.
+    """
     if info.flag_bits & _UTF_8:
         return info.filename
     try:

@@ -1,4 +1,4 @@
-"""The documents in a mail or an archive, one after another, each recognised by its content."""
+"""Files in mail and archives, each with its type detected from its content."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ def sanitize_name(stated: str) -> str:
     """
     last = re.split(r"[/\\]", stated)[-1]
     plain = "".join(" " if character.isspace() else character for character in last if is_shown(character))
-    # Windows' own separator of drives, and what no file system takes.
+    # the drive separator of Windows, and characters that no file system permits
     plain = re.sub(r'[<>:"|?*]', "_", re.sub(r"^[A-Za-z]:", "", plain))
     plain = re.sub(r" +", " ", plain).strip(" .")
     if len(plain) > LONGEST_NAME:
@@ -45,18 +45,18 @@ def generated_name(number: int, kind: FileKind, content: bytes) -> str:
 
 
 MAX_FILES = 1000
-"""Files in one mail or archive, whatever they are and however deep."""
+"""Maximum number of files in one mail or archive, of any type and at any depth."""
 MAX_UNPACKED_BYTES = 200 * 1024 * 1024
-"""Bytes unpacked from archives, all together."""
+"""Maximum number of bytes extracted from all archives of a mail."""
 MAX_INNER_MAIL_BYTES = 25 * 1024 * 1024
-"""The largest mail that is a file in another or in an archive, and has to be in memory beside it."""
+"""Maximum size of a mail inside a mail or archive, because it is in memory as well."""
 MAX_DEPTH = 5
-"""Mails inside one another."""
+"""Maximum depth of nested mails."""
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file that could be a document."""
+    """A file that may be a document."""
 
     name: str
     kind: FileKind
@@ -65,7 +65,7 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that is not taken, and why, in a sentence."""
+    """A skipped file, with the reason in a sentence."""
 
     name: str
     size: int
@@ -76,28 +76,28 @@ Found = Attachment | Skipped
 
 
 def is_container(head: bytes) -> bool:
-    """Whether a file that begins with `head` may hold others: a mail or an archive."""
+    """Return whether a file that starts with `head` may contain other files: a mail or an archive."""
     return recognise(head) is FileKind.ZIP or is_mail(head)
 
 
 def of_mail(mail: EmailMessage, check: Callable[[], None] = lambda: None) -> Iterator[Found]:
-    """The files in a mail, those of mails and archives inside it among them, in the order in which they stand there.
+    """Yield the files in a mail, including those of nested mails and archives, in their order.
 
-    The text of a mail is none of them. `check` is called between files, and may end it by raising.
+    The text of the mail is not included. `check` is called between files and may stop the iteration by raising.
 
     Raises:
-        InvalidDocumentError: there are more than MAX_FILES.
+        InvalidDocumentError: it contains more than MAX_FILES files.
     """
     return _Walk(check).mail(mail, depth=1, in_archive=False)
 
 
 def of_archive(archive: Archive, check: Callable[[], None] = lambda: None) -> Iterator[Found]:
-    """The files in an archive. Raises as `of_mail`."""
+    """Yield the files in an archive. Raises the same errors as `of_mail`."""
     return _Walk(check).archive(archive, depth=0)
 
 
 class _Walk:
-    """One way through a file of files, with what is left of its bounds."""
+    """One traversal of a mail or archive, with its remaining limits."""
 
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
@@ -105,7 +105,7 @@ class _Walk:
         self._unpacked = 0
 
     def mail(self, mail: Message, *, depth: int, in_archive: bool) -> Iterator[Found]:
-        # Multiparts may be nested as deep as the parser went: a stack of our own does not mind.
+        # multiparts may be nested as deep as the parser permits, too deep for recursion
         stack: list[tuple[Message, bool]] = [(mail, False)]
         while stack:
             part, in_related = stack.pop()
@@ -119,9 +119,9 @@ class _Walk:
                 yield from self._file(content_of(part), name_of(part), shown=shown, depth=depth, in_archive=in_archive)
 
     def _message(self, part: Message, *, depth: int, in_archive: bool) -> Iterator[Found]:
-        """A mail that is attached to another, or what else is declared to be one."""
+        """Yield the files of an attached mail, or of another part declared as one."""
         inner = next(children(part), None)
-        if inner is not None and not inner.keys():  # some programs encode it, though RFC 2046 forbids that
+        if inner is not None and not inner.keys():  # some programs encode it although RFC 2046 forbids that
             encoded = Message()
             encoded["Content-Transfer-Encoding"] = str(part.get("content-transfer-encoding", ""))
             encoded.set_payload(inner.get_payload())
@@ -208,7 +208,7 @@ class _Walk:
 _TNEF = b"\x78\x9f\x3e\x22"
 """Transport Neutral Encapsulation Format: its signature (MS-OXTNEF, 2.1.3.2), little-endian."""
 _PKCS7 = bytes.fromhex("06092a864886f70d0107")
-"""How an object identifier of PKCS #7 begins, 1.2.840.113549.1.7 (RFC 5652, 4)."""
+"""Start of the object identifiers of PKCS #7, 1.2.840.113549.1.7 (RFC 5652, 4)."""
 _PKCS7_WITHIN = 32
 PACKED_BY_OUTLOOK = (
     "It is a mail as Outlook packs it (winmail.dat), which is not read: have it sent as HTML or plain text."
@@ -220,12 +220,15 @@ SIGNED_OR_ENCRYPTED = (
 
 
 def _why_unknown(content: bytes) -> str:
-    """Why a file of an unknown kind is not taken; what may hold documents is named, so that they can be asked for."""
+    """Return the reason why a file of an unknown type is skipped.
+
+    Names container formats that senders should replace.
+    """
     if content.startswith(_TNEF):
         return PACKED_BY_OUTLOOK
     if content.startswith(b"0") and _PKCS7 in content[:_PKCS7_WITHIN]:
         return SIGNED_OR_ENCRYPTED
-    return "It is of a kind that is no document: no PDF, XML or image."
+    return "The file type is not supported. Send a PDF, XML or image file."
 
 
 TOO_DEEP = f"It is a mail inside {MAX_DEPTH} others; send it on its own."
@@ -233,7 +236,7 @@ TOO_LARGE = f"It is a mail of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB; s
 
 
 def _is_text_of_the_mail(part: Message) -> bool:
-    """Whether a part is what the sender wrote, and no file: text without a name that nobody attached."""
+    """Return whether a part is the text of the mail: a text without a name that is not an attachment."""
     if part.get_content_type() not in {"text/plain", "text/html", "text/enriched", "text/rtf", "text/calendar"}:
         return False
     return part.get_content_disposition() != "attachment" and not name_of(part)

@@ -32,11 +32,11 @@ MAX_LINES = 1_000_000
 """A mail of 40 MiB in lines of 60 characters has 700,000."""
 MAX_BOUNDARIES = 10_000
 MAX_WORK = 30_000_000
-"""Lines times multiparts: the parser asks at each line whether it ends any of the multiparts around it."""
+"""Maximum of lines times multiparts, because the parser compares each line with all open multiparts."""
 LONGEST_HEADER = 4096
-"""Characters of a header field that are read. Fields that name recipients are read whole, but never parsed."""
+"""Maximum length of header fields in characters. Fields with recipients are scanned completely, but never parsed."""
 LONGEST_TEXT = 998
-"""Characters of a sender or a subject that are kept: RFC 5322's longest line."""
+"""Maximum length of sender and subject in characters: the longest line of RFC 5322."""
 CHUNK_BYTES = 64 * 1024
 UNBOUNDED = frozenset({"to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc"})
 
@@ -46,10 +46,10 @@ _LINE = re.compile(rb"\r\n|\r|\n")
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _TOKEN = re.compile(r"[\s\"']*([\w-]+)")
 _NO_CHARSETS = {"unicode_escape", "raw_unicode_escape"}
-"""Python's own, which no mail is written in, and which warn of what they read."""
+"""Codecs of Python that are not used in mail and emit warnings."""
 _MESSAGE_ID = re.compile(r"<([^<>\s]{1,996})>")
 HEAD_BYTES = 64 * 1024
-"""How much of a file `is_mail` looks at."""
+"""Number of bytes that `is_mail` inspects."""
 
 
 class Refusal(StrEnum):
@@ -83,7 +83,7 @@ REFUSALS: Mapping[Refusal, str] = {
 
 @dataclass(frozen=True)
 class Envelope:
-    """What a mail says of itself. Every text is one line that PostgreSQL can store; empty where it says nothing."""
+    """Header of a mail. Every text is one line that PostgreSQL can store; empty if absent."""
 
     sender: str
     subject: str
@@ -94,7 +94,7 @@ class Envelope:
 
 
 class _Bounds:
-    """What a parser under way has met so far."""
+    """Counts of a running parser."""
 
     def __init__(self, lines: int) -> None:
         self._lines = lines
@@ -111,11 +111,11 @@ TOO_INTRICATE = "The mail has more parts than are read; send its attachments as 
 
 
 class _Policy(EmailPolicy):
-    """The modern policy, but for header fields: they stay text."""
+    """The modern policy, except that header fields stay text."""
 
     def __init__(self, bounds: _Bounds) -> None:
         super().__init__(message_factory=EmailMessage)
-        object.__setattr__(self, "_bounds", bounds)  # a policy refuses attributes that it does not know
+        object.__setattr__(self, "_bounds", bounds)  # policies reject unknown attributes
 
     def header_source_parse(self, sourcelines: Any) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
@@ -129,15 +129,15 @@ class _Policy(EmailPolicy):
 
 
 def is_mail(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a mail: header fields, among them From and another that mail has."""
+    """Return whether a file that starts with `head` is a mail: it has From and another known header field."""
     names: set[bytes] = set()
     lines = _LINE.split(head[:HEAD_BYTES])
     if len(head) > HEAD_BYTES:
-        lines.pop()  # cut off anywhere
+        lines.pop()  # may be truncated
     for number, line in enumerate(lines):
         if not line and names:
             break
-        if number == 0 and line.startswith(b"From "):  # the line that mailboxes put before a mail
+        if number == 0 and line.startswith(b"From "):  # separator line of mailboxes
             continue
         if line[:1] in {b" ", b"\t"} and names:
             continue
@@ -148,10 +148,10 @@ def is_mail(head: bytes) -> bool:
 
 
 def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMessage:
-    """Parse a mail; `check` is called now and then, and may end it by raising.
+    """Parse a mail. `check` is called regularly and may stop the parser by raising.
 
     Raises:
-        InvalidDocumentError: it is too large, or more intricate than a mail that people send.
+        InvalidDocumentError: it is too large, or more complex than mail from people.
     """
     if len(content) > MAX_MAIL_BYTES:
         limit = MAX_MAIL_BYTES // 1024**2
@@ -169,20 +169,20 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
         parsed = parser.close()
     except CounterfoilError:
         raise
-    except Exception as error:  # RecursionError among them; which others the parser knows, changes with each release
+    except Exception as error:  # includes RecursionError; the set of errors changes with each Python release
         raise InvalidDocumentError(TOO_INTRICATE, code="mail_too_complex") from error
-    assert isinstance(parsed, EmailMessage)  # what the modern policy makes
+    assert isinstance(parsed, EmailMessage)  # type created by the modern policy
     return parsed
 
 
 def head_of(content: bytes) -> EmailMessage:
-    """The header of a mail that begins with `content`, which may be cut off anywhere."""
+    """Parse the header of a mail that starts with `content`, which may be truncated anywhere."""
     end = re.search(rb"\r?\n\r?\n|\r\r", content)
     return parse(content[: end.end()] if end else content)
 
 
 def envelope(mail: Message) -> Envelope:
-    """What a mail says of itself."""
+    """Return the header of a mail."""
     found = _MESSAGE_ID.search(text_of(mail.get("message-id")))
     return Envelope(
         sender=text_of(mail.get("from"))[:LONGEST_TEXT],
@@ -217,8 +217,8 @@ def is_shown(character: str) -> bool:
 
 
 def decoded(raw: str) -> str:
-    """Text of a header with its encoded words decoded, whatever comes out."""
-    with suppress(HeaderParseError, ValueError, LookupError):  # what cannot be decoded is shown as it is written
+    """Decode the encoded words in a header field. Never raises."""
+    with suppress(HeaderParseError, ValueError, LookupError):  # undecodable words stay as written
         raw = "".join(_word(word, charset) for word, charset in decode_header(raw)) if "=?" in raw else raw
     return readable(raw)
 
@@ -235,7 +235,7 @@ def _word(word: bytes | str, charset: str | None) -> str:
 
 
 def readable(raw: str) -> str:
-    """Text whose raw bytes, which the parser keeps as surrogates, are read as UTF-8, or else as Latin-1."""
+    """Decode raw bytes, which the parser stores as surrogates, as UTF-8, or else as Latin-1."""
     if raw.isascii():
         return raw
     as_bytes = raw.encode("utf-8", "surrogateescape") if _is_encodable(raw) else raw.encode("utf-8", "replace")
@@ -254,7 +254,7 @@ def _is_encodable(raw: str) -> bool:
 
 
 def name_of(part: Message) -> str:
-    """The file name that a part states, as it is written: decoded, not cleaned. Empty where it states none."""
+    """Return the decoded but unsanitized file name of a part; empty if absent."""
     for header, parameter in (("content-disposition", "filename"), ("content-type", "name")):
         try:
             value = part.get_param(parameter, None, header)
@@ -266,11 +266,11 @@ def name_of(part: Message) -> str:
 
 
 def content_of(part: Message) -> bytes:
-    """The bytes of a part that is no multipart, its transfer encoding taken off. Empty where they cannot be read."""
+    """Return the decoded content of a part that is not a multipart; empty if it cannot be decoded."""
     stated = str(part.get("content-transfer-encoding", ""))
     if (found := _TOKEN.match(stated)) and found[
         1
-    ] != stated:  # the parser takes no other form of it: no blank and no comment after it
+    ] != stated:  # the parser accepts only this form, without blanks and comments
         part.replace_header("content-transfer-encoding", found[1])
     try:
         payload = part.get_payload(decode=True)
@@ -280,7 +280,7 @@ def content_of(part: Message) -> bytes:
 
 
 def children(part: Message) -> Iterator[Message]:
-    """The parts of a multipart, or the message inside a message."""
+    """Return the parts of a multipart, or the message inside a message."""
     payload = part.get_payload()
     if isinstance(payload, list):
         yield from (child for child in payload if isinstance(child, Message))
@@ -296,10 +296,10 @@ DELIVERED = ("delivered-to", "x-original-to", "envelope-to")
 ADDRESSED = ("to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc")
 """Fields in which the sender names recipients."""
 
-# Both parts have a longest length (RFC 5321, 4.5.3.1), without which the search would take time by the square.
+# Both parts have a maximum length (RFC 5321, 4.5.3.1). Without it the search would take quadratic time.
 _ADDRESS = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"
 _MAILBOX = re.compile(rf"[^<>]*<\s*({_ADDRESS})\s*>|(?:[^<>:]*:)?\s*({_ADDRESS})")
-"""`name <address>`, or an address alone, behind the name of a group or not (RFC 5322, 3.4)."""
+"""`name <address>`, or an address alone, optionally after the name of a group (RFC 5322, 3.4)."""
 _FOR = re.compile(rf"\bfor\s{{1,10}}<?({_ADDRESS})(?=[>;\s]|$)", re.IGNORECASE)
 _PIECE = re.compile(r"\\.|[\"()]|[^\\\"()]+|\\", re.DOTALL)
 
@@ -331,13 +331,14 @@ def _named_addresses(head: bytes) -> Iterator[str]:
         yield from _FOR.findall(_without_comments(str(value)))
     for name in ADDRESSED:
         for value in header.get_all(name, []):
-            yield from _addresses(str(value))  # an encoded word holds no address: RFC 2047, 5
+            yield from _addresses(str(value))  # encoded words cannot contain addresses: RFC 2047, 5
 
 
 def _addresses(value: str) -> Iterator[str]:
-    """The addresses of a field of addresses.
+    """Yield the addresses of an address field.
 
-    A name or a comment is none, whatever it looks like: by it a mail must not get to another tenant.
+    Names and comments are skipped, even if they look like addresses, because they must not route mail to another
+    tenant.
     """
     for mailbox in re.split("[,;]", _without_comments(value)):
         found = _MAILBOX.fullmatch(mailbox.strip())
@@ -430,7 +431,7 @@ def _results_field(mail: Message) -> str | None:
 
 
 def _unquoted(value: str) -> str:
-    """The field without quoted strings and comments."""
+    """Return the field without quoted strings and comments."""
     value = _QUOTED.sub("", re.sub(r"[\r\n]+", "", value))
     while (shorter := _COMMENT.sub(" ", value)) != value:
         value = shorter

@@ -1,7 +1,7 @@
 """Compares two documents: for each feature the level of agreement or contradiction. Pure.
 
-Features and levels are codes: `weights.json` has bits for them, and matches and reviews store them. `evidence` renders
-them for people. A value that only one of the two documents states has no level. Neither has a value that nearly all
+Features and levels are codes. `weights.json` has bits for them, and matches and reviews store them. `evidence` renders
+them for people. A value that only one of the two documents states has no level, and neither has a value that nearly all
 candidates share, such as the currency.
 """
 
@@ -30,7 +30,7 @@ from counterfoil.documents.matching.normalise import (
 
 
 class LineMatch(NamedTuple):
-    """A line of the child and the line of the parent that it is about."""
+    """A line item of the child and its counterpart in the parent."""
 
     child: Line
     parent: Line
@@ -38,7 +38,7 @@ class LineMatch(NamedTuple):
 
 
 def match_lines(child: Sequence[Line], parent: Sequence[Line], *, priced: bool = True) -> list[LineMatch]:
-    """Pair the lines that are about the same thing, the best pairs first; each line is used once."""
+    """Pair line items about the same goods, the best pairs first. Each line item is used once."""
     pairs = sorted(
         (
             (weight, i, j)
@@ -60,7 +60,7 @@ def match_lines(child: Sequence[Line], parent: Sequence[Line], *, priced: bool =
 
 
 def _line(mine: Line, theirs: Line, *, priced: bool) -> float:
-    """How well two lines go together; 0 where they are about different items."""
+    """Return the similarity of two line items; 0 if they are about different goods."""
     same_price = priced and close(mine.price, theirs.price)
     weight = _item(mine, theirs, same_price=same_price)
     if weight <= 0:
@@ -83,14 +83,14 @@ def _item(mine: Line, theirs: Line, *, same_price: bool) -> float:
     similarity = fuzz.token_set_ratio(mine.text, theirs.text) if mine.text and theirs.text else 0.0
     if similarity >= 90:
         return 2.0
-    # Another language, or damaged: the same unit and price still say that it is the same thing.
+    # In another language, or damaged, an equal unit and price still indicate the same goods.
     if same_price and mine.unit == theirs.unit and mine.price is not None and mine.price >= 1:
         return 1.5 if similarity >= 50 else 0.5
     return 1.0 if similarity >= 75 else 0.0
 
 
 def close(a: float | None, b: float | None, tolerance: float = 1e-6) -> bool:
-    """Whether two numbers are stated and equal but for rounding."""
+    """Return whether two numbers are present and equal within a tolerance."""
     return a is not None and b is not None and abs(a - b) <= tolerance * max(abs(a), abs(b))
 
 
@@ -181,12 +181,12 @@ class Timing(StrEnum):
     YEARS_AFTER = auto()
     BEFORE_THE_CONTRACT = auto()
     IN_THE_FIRST_YEAR = auto()
-    """The contract is at most 400 days older."""
+    """The contract is less than 400 days older."""
     IN_LATER_YEARS = auto()
 
 
 class Share(StrEnum):
-    """How many of the lines have a counterpart."""
+    """Share of line items with a counterpart."""
 
     ALL = auto()
     MOST = auto()
@@ -195,7 +195,7 @@ class Share(StrEnum):
 
 
 class Count(StrEnum):
-    """How many there are: more are stronger evidence."""
+    """Number of counterparts. More are stronger evidence."""
 
     ONE = auto()
     TWO = auto()
@@ -208,7 +208,7 @@ class Count(StrEnum):
 
 
 class Values(StrEnum):
-    """Agreement of articles, prices or quantities of lines that have a counterpart."""
+    """Agreement of articles, prices or quantities of paired line items."""
 
     ALL_SAME = auto()
     SOME_SAME = auto()
@@ -219,7 +219,7 @@ class Values(StrEnum):
 
 
 class Remaining(StrEnum):
-    """Quantities of the child against what other documents leave of its parent's."""
+    """Quantities of the child compared with the remaining quantities of its parent."""
 
     EXACT = auto()
     WITHIN = auto()
@@ -228,7 +228,7 @@ class Remaining(StrEnum):
 
 
 class Total(StrEnum):
-    """Net total of the child against that of its parent."""
+    """Net total of the child compared with its parent's."""
 
     SAME = auto()
     ONE_LINE_OVER_TOTAL = auto()
@@ -239,7 +239,7 @@ class Total(StrEnum):
 
 
 class Duplicate(StrEnum):
-    """Content that a duplicate shares with its original."""
+    """Content that a duplicate has in common with its original."""
 
     SAME_NUMBER = auto()
     SAME_CONTENT = auto()
@@ -259,12 +259,12 @@ class Level(NamedTuple):
 
     feature: Feature
     code: str
-    """Value of an enum of this module; of two, joined by `+`, where they weigh together."""
+    """Value of an enum in this module, or two joined by `+` if they weigh together."""
 
     @staticmethod
     @cache
     def of(feature: Feature, *values: StrEnum | None) -> "Level":
-        """Join the values that are known."""
+        """Join the known values."""
         return Level(feature, "+".join(value for value in values if value is not None))
 
 
@@ -274,13 +274,13 @@ class Comparison:
 
     levels: tuple[Level, ...]
     named: bool
-    """Whether the child names the parent's number, exactly or as far as OCR can read it."""
+    """Whether the child names the parent's number, exactly or apart from OCR errors."""
 
 
 def compare(child: Document, parent: Document, claims: Collection[Document] = ()) -> Comparison:
-    """Compare a document with one that it may belong to.
+    """Compare a document with a possible parent.
 
-    `claims` are the documents that name the parent's number, which leave less of it to a child that does not.
+    `claims` are the documents that name the parent's number and reduce its remaining quantities.
     """
     number = _best(child.named.get(parent.kind, ()), parent.number)
     named = number is not None and number.agreement not in (Number.DIFFERENT, Number.ONE_CHARACTER_DIFFERS)
@@ -291,7 +291,7 @@ def compare(child: Document, parent: Document, claims: Collection[Document] = ()
         found.append(Level.of(Feature.CURRENCY, Flag.DIFFERENT))
     if child.kind != parent.kind:
         found += _shared_numbers(child, parent)
-    if not (named and parent.kind == CONTRACT):  # a frame contract does not list all that is called off under it
+    if not (named and parent.kind == CONTRACT):  # a frame contract does not list the orders under it
         found += _lines(child, parent)
     found += _total(child, parent)
     if not named and parent.kind != CONTRACT:
@@ -313,7 +313,7 @@ class NumberMatch(NamedTuple):
 
 
 def _best(named: Iterable[Reference], own: Reference | None) -> NumberMatch | None:
-    """The best agreement of the numbers that one names with the other's own."""
+    """Return the best agreement of the named numbers with the document's own number."""
     if own is None:
         return None
     return min((agreement(reference, own) for reference in named), key=_rank, default=None)
@@ -324,7 +324,7 @@ def _rank(match: NumberMatch) -> int:
 
 
 def agreement(named: Reference, own: Reference) -> NumberMatch:
-    """Compare a number that a document names with another document's own."""
+    """Compare a number that a document names with another document's own number."""
     length = min(named.length, own.length)
     if named.exact & own.exact:
         return NumberMatch(Number.SAME, Length.of(length))
@@ -345,7 +345,7 @@ _SHARED = {
 
 
 def _shared_numbers(child: Document, parent: Document) -> list[Level]:
-    """Both name the same third document: the order of a delivery and of the receipt for it."""
+    """Return the agreement on a third document, such as the order of a delivery and of its receipt."""
     found = []
     for kind, feature in _SHARED.items():
         if kind in (child.kind, parent.kind):
@@ -375,7 +375,7 @@ class PartyMatch(NamedTuple):
 
 
 def parties(a: Document, b: Document) -> list[Level]:
-    """Compare sellers and buyers of two documents."""
+    """Compare suppliers and buyers of two documents."""
     return [Level.of(feature, *match) for feature, match in _parties(a, b) if any(match)]
 
 
@@ -414,12 +414,12 @@ def _name(a: Party, b: Party) -> PartyName | None:
 
 
 def _other_name(a: Name, b: Name) -> bool:
-    """Whether one name is the other name that the other one states, or both state the same one."""
+    """Return whether one name is an alternative name of the other, or both share an alternative name."""
     return a.core in b.others or b.core in a.others or not a.others.isdisjoint(b.others)
 
 
 def _abbreviated(a: str, b: str) -> bool:
-    """Whether the words of the shorter name each begin a word of the longer one."""
+    """Return whether each word of the shorter name is a prefix of a word in the longer one."""
     short, long = sorted((a.split(), b.split()), key=lambda found: (len(found), sum(map(len, found))))
     return all(any(word.startswith(part) or part.startswith(word) for word in long) for part in short if len(part) > 2)
 
@@ -460,7 +460,9 @@ def _lines(child: Document, parent: Document) -> list[Level]:
     matched = match_lines(child.lines, parent.lines, priced=priced)
     if parent.kind == CONTRACT:  # it fixes prices
         matched = [pair for pair in matched if not _other_price(pair)]
-    several = len(child.named.get(parent.kind, ())) > 1  # who names several parents has lines about each of them
+    several = (
+        len(child.named.get(parent.kind, ())) > 1
+    )  # a document that names several parents has line items about each
     whole = min(len(child.lines), len(parent.lines)) if several else len(child.lines)
     found = [Level.of(Feature.LINES, _share(len(matched), whole), Count.of(whole))]
     found += _articles(child, parent, matched)
@@ -523,7 +525,10 @@ def _quantities(matched: Sequence[LineMatch]) -> list[Level]:
 
 
 def _left(child: Document, parent: Document, claims: Collection[Document]) -> list[Level]:
-    """What others of its kind that name the parent leave of its quantities to the child, which does not name it."""
+    """Compare the child's quantities with those that documents naming the parent leave.
+
+    Only for a child that does not name the parent.
+    """
     others = {
         _once(other): other
         for other in claims
@@ -551,18 +556,18 @@ def _left(child: Document, parent: Document, claims: Collection[Document]) -> li
 
 
 def _names(other: Document, parent: Document) -> bool:
-    """Whether a document names the parent's whole number."""
+    """Return whether a document names the parent's complete number."""
     best = _best(other.named.get(parent.kind, ()), parent.number)
     return best is not None and best.agreement in (Number.SAME, Number.SAME_AS_READ)
 
 
 def _once(other: Document) -> str:
-    """Two papers of one number take once what they are about."""
+    """Return a key under which documents with the same number count once."""
     return min(other.number.folded) if other.number else str(other.id)
 
 
 def _taken(child: Document, parent: Document) -> list[tuple[int, float]]:
-    """How much of which of the parent's lines a child is about."""
+    """Return the quantities of the parent's line items that a child uses, by index."""
     index = {id(line): number for number, line in enumerate(parent.lines)}
     priced = child.kind in _PRICED and parent.kind in _PRICED
     return [
@@ -577,7 +582,10 @@ _SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 def _total(child: Document, parent: Document) -> list[Level]:
-    """Totals; for a child without goods, also one line over the parent's total, or a usual share of it."""
+    """Compare totals.
+
+    Without goods, also compare a line item with the parent's total or a usual share of it.
+    """
     if child.kind in (DELIVERY, RECEIPT) or parent.kind == CONTRACT or not child.net or not parent.net:
         return []
     return [Level.of(Feature.TOTAL, _total_level(child, child.net, parent.net))]

@@ -1,24 +1,28 @@
-"""The keys by which documents find one another. Pure.
+"""Blocking keys by which documents find candidates. Pure.
 
-A key has a type and a value. Types say who wrote it and who looks it up, so that a lookup returns possible partners
-only:
+A key has a type and a value. The type states who writes the key and who looks it up, so that a lookup returns only
+possible partners:
 
-    own:KIND    a document of KIND bears this number; looked up by those that name it
-    names:KIND  a document names this number of a KIND; looked up by a document of KIND, for those that waited for it
-    deal:KIND   a document of KIND between these parties, about this article or of this bucket, in this quarter; looked
-                up by those that may belong to it without a number
-    seeks:KIND  a document between these parties, about this article or of this bucket, in this quarter, that no number
-                led to the document of KIND that it belongs to; looked up by documents of KIND
-    copy:KIND   what two copies of a document have alike; looked up by documents of KIND
+    own:KIND    the own number of a document of KIND; looked up by documents that name it
+    names:KIND  a number of a KIND that the document names; looked up by a document of KIND, for documents that waited
+    deal:KIND   parties, article or bucket of a document of KIND, with its quarter; looked up by documents that may
+                belong to it without a number
+    seeks:KIND  parties, article or bucket, with the quarter, of a document without a match by number to a document of
+                KIND; looked up by documents of KIND
+    copy:KIND   content that duplicates share; looked up by documents of KIND
 
-All but `seeks` are what a document says. What it seeks is what its decision left open, and is written with that.
+All types except `seeks` depend only on the document. `seeks` keys depend on its decision and are written with it.
 
-Numbers are keys in their folded forms (equal for what OCR confuses), with `~` before a mere tail. A deal is the pair of
-the parties, by the end of the VAT id and by each of their names, or an article (`#`, and `'` before a word for those
-who number none), or a bucket of what the document is about (`≈`, see `normalise`), and the quarter of the document's
-date; a child looks at its own quarter and at those before it in which its parent may be dated, a parent at its own and
-at those after it. Articles find what is misspelled in its number and in its parties, too; buckets find what is written
-in another language or in other words.
+Numbers are keys in their folded forms (equal despite OCR errors), with `~` before a tail. The value of a deal has one
+of three forms, followed by the quarter of the document's date:
+
+    parties     the pair of parties, by the end of the VAT id and by each of their names
+    article     `#` and the article number; `'` and a word if articles have no numbers
+    bucket      an embedding bucket (`≈`, see `normalise`)
+
+A child looks up its own quarter and the earlier ones in which its parent may be dated. A parent looks up its own
+quarter and the later ones. Articles find documents with misspelled numbers and parties. Buckets find documents in other
+languages or other words.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,22 +53,22 @@ PARENTS: dict[str, tuple[str, ...]] = {
     RECEIPT: (ORDER, DELIVERY),
     CONTRACT: (),
 }
-"""Which kinds of document a document of a kind belongs to. The child's decision makes the link."""
+"""Types of parents by type of document. The child's decision makes the link."""
 COPIED = frozenset({INVOICE, ORDER})
-"""Kinds of which one document can be another one again: a duplicate invoice, the change of an order."""
+"""Types with duplicates: a duplicate invoice, the change of an order."""
 SOUGHT = frozenset({ORDER, INVOICE, CONTRACT})
-"""Kinds of which a partner is looked for without its number. Deliveries are found through their order."""
+"""Types of partners that are found without a number. Deliveries are found through their order."""
 SEEKS = "seeks:"
-"""How the types begin whose keys a document has for what its decision left open."""
+"""Type prefix of the keys for matches that a decision left open."""
 _QUARTER_DAYS = 91
 _ARTICLES = 4
-"""Of a document, those that it is found by."""
+"""Maximum number of articles used as keys per document."""
 _WORD_LETTERS = 6
-"""Shorter words say little about what is bought."""
+"""Shorter words are not specific enough for articles."""
 _KEPT = 1_000
-"""Documents whose keys are kept: a decision, and those beside it, ask for the same ones again and again."""
+"""Cache size in documents, because a decision and its neighbors use the same keys repeatedly."""
 _QUARTERS_BACK = {ORDER: 2, INVOICE: 2, CONTRACT: 5}
-"""How many quarters before a seeker its partner may be dated."""
+"""Number of quarters before the child in which its parent may be dated."""
 
 
 class Key(NamedTuple):
@@ -75,7 +79,7 @@ class Key(NamedTuple):
 
 
 def keys(document: Document) -> frozenset[Key]:
-    """The keys that a document is found by."""
+    """Return the keys by which a document is found."""
     found = {Key(f"own:{document.kind}", value) for value in _numbers(document.number)}
     for kind, references in document.named.items():
         found |= {Key(f"names:{kind}", value) for named in references for value in _numbers(named)}
@@ -86,13 +90,13 @@ def keys(document: Document) -> frozenset[Key]:
 
 
 def seeks(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
-    """The keys by which parents of `kinds` find a document that no number led to one."""
+    """Return the keys by which parents of `kinds` find a document without a match by number."""
     return frozenset(key for kind in kinds for key in _deals(document, f"{SEEKS}{kind}", 0, 0))
 
 
 @lru_cache(maxsize=_KEPT)
 def numbers_named(document: Document) -> frozenset[Key]:
-    """Where the documents are found that this one names."""
+    """Return the keys of the documents that this one names."""
     return frozenset(
         Key(f"own:{kind}", value)
         for kind in PARENTS[document.kind]
@@ -103,42 +107,42 @@ def numbers_named(document: Document) -> frozenset[Key]:
 
 @lru_cache(maxsize=_KEPT)
 def copies(document: Document) -> frozenset[Key]:
-    """Where other copies of this document are found."""
+    """Return the keys of other duplicates of this document."""
     return frozenset(Key(f"copy:{document.kind}", value) for value in _copies(document))
 
 
 @lru_cache(maxsize=_KEPT)
 def deals(document: Document, kinds: tuple[str, ...]) -> frozenset[Key]:
-    """Where parents of `kinds` between the same parties are found, dated as a parent of this document can be."""
+    """Return the keys of possible parents of `kinds` between the same parties, within their dates."""
     return frozenset(key for kind in kinds for key in _deals(document, f"deal:{kind}", -_QUARTERS_BACK[kind], 0))
 
 
 @lru_cache(maxsize=_KEPT)
 def waiting(document: Document) -> frozenset[Key]:
-    """Where the documents are found that name this one."""
+    """Return the keys of documents that name this one."""
     return frozenset(Key(f"names:{document.kind}", value) for value in _numbers(document.number))
 
 
 def fellows(document: Document) -> frozenset[Key]:
-    """Where the documents are found that name the same orders as this one."""
+    """Return the keys of documents that name the same orders."""
     return frozenset(Key(f"names:{ORDER}", value) for named in document.named.get(ORDER, ()) for value in named.folded)
 
 
 def alike(document: Document) -> frozenset[Key]:
-    """The keys that a document shares with others between the same parties, among which it is looked for."""
+    """Return the keys that a document shares with similar documents between the same parties."""
     return frozenset(key for key in keys(document) if key.type == f"deal:{document.kind}")
 
 
 @lru_cache(maxsize=_KEPT)
 def seekers(document: Document) -> frozenset[Key]:
-    """Where the documents are found that may belong to this one without naming it."""
+    """Return the keys of documents that may belong to this one without naming it."""
     if document.kind not in SOUGHT:
         return frozenset()
     return frozenset(_deals(document, f"{SEEKS}{document.kind}", 0, _QUARTERS_BACK[document.kind]))
 
 
 def forsaken(key: Key) -> list[Key]:
-    """Where the documents are found that a key led to its holder, who has it no more."""
+    """Return the keys of documents that a removed key led to its former holder."""
     role, _, kind = key.type.partition(":")
     if role == "own":
         return [Key(f"names:{kind}", key.value)]
@@ -151,7 +155,7 @@ def forsaken(key: Key) -> list[Key]:
 
 
 def claimed(key: Key) -> list[Key]:
-    """Where the documents are found that a key's holder names."""
+    """Return the keys of the documents that a key's holder names."""
     role, _, kind = key.type.partition(":")
     return [Key(f"own:{kind}", key.value)] if role == "names" else []
 
@@ -169,9 +173,9 @@ def _deals(document: Document, type_: str, first: int, last: int) -> set[Key]:
 
 
 def _articles(document: Document) -> list[str]:
-    """A few of the articles that a document is about; of the same articles, every document takes the same ones.
+    """Return a few of a document's articles; the same ones for documents with the same articles.
 
-    Where it states none by number, long words of its lines stand for them; a word that many have leads to nobody.
+    Without article numbers, long words of its line items are used. Frequent words are not.
     """
     stated = {f"#{code}" for line in document.lines for code in (line.article, line.buyer_article) if code}
     if not stated:
@@ -196,7 +200,7 @@ def _sides(party: Party) -> Iterator[str]:
 
 
 def _copies(document: Document) -> Iterator[str]:
-    """An order's number. An invoice's amount with its number, or with the order or delivery note that it is for."""
+    """Yield an order's number, or an invoice's amount with its number, order or delivery note."""
     if document.kind == ORDER and document.number is not None:
         yield from document.number.folded
     if document.kind == INVOICE and document.net is not None:

@@ -1,11 +1,11 @@
-"""Names of companies in comparable forms, and the words around them. Pure.
+"""Company names in comparable forms. Pure.
 
-The words are in `lexicon/legal_forms.toml`: legal forms, fillers, and signs of a branch or of another name. A group is
-the kind of company that a form makes, so that `GmbH` and `Ltd` are one kind, and `GmbH` and `AG` two: limited, stock,
-partners, trader, cooperative, association, foundation, public.
+The vocabulary is in `lexicon/legal_forms.toml`: legal forms, fillers, and markers of a branch or of another name. A
+group is the kind of company that a form creates. `GmbH` and `Ltd` are in one group, `GmbH` and `AG` in two: limited,
+stock, partners, trader, cooperative, association, foundation, public.
 
-A legal form never takes a word of the name: short forms, which are also words and initials, count at the end of a name
-only. A form that may precede a name as well (`AS Tallink`, `AS Roma`) has both readings.
+A legal form never removes a word of the name. Short forms, which may also be words or initials, count only at the end
+of a name. Forms that may also precede a name (`AS Tallink`, `AS Roma`) have both interpretations.
 """
 
 # ruff: noqa: RUF001 - letters of other alphabets
@@ -21,52 +21,52 @@ from counterfoil.documents.lexicon.folding import fold_umlauts
 
 
 class Role(IntEnum):
-    """Role of a word in a company's name, at the places where such words occur."""
+    """Role of a word in a company name."""
 
     WORD = 0
     """A word of the name."""
     SURE = 1
-    """A legal form, wherever it stands."""
+    """A legal form at any position."""
     LAST = 2
-    """A legal form at the end; elsewhere a word, or initials (`AS Roma`, `SIA Abrasives AG`)."""
+    """A legal form at the end; elsewhere a word or initials (`AS Roma`, `SIA Abrasives AG`)."""
     KIND = 3
-    """States the kind of firm and is part of its name (`Stiftung Warentest`)."""
+    """Indicates the legal form and is part of the name (`Stiftung Warentest`)."""
     FILLER = 4
-    """At the end, no name: `& Co.`, `Group`, `in liquidation`."""
+    """Not part of the name if at the end: `& Co.`, `Group`, `in liquidation`."""
     LINK = 5
     """Joins words: `und`, `the`."""
     LETTER = 6
-    """Joins the words between which it stands: the `e` of Italian, the `y` of Spanish."""
+    """Joins the words around it: Italian `e`, Spanish `y`."""
     BREAK = 7
     """A comma or a bracket."""
 
 
 class Meaning(NamedTuple):
-    """Role of a word in a name, and group of a legal form."""
+    """Role of a word in a name, and the group of a legal form."""
 
     role: Role
     group: str | None = None
 
 
 class Sign(IntEnum):
-    """Effect of a word on the words behind it."""
+    """Effect of a word on the words after it."""
 
     BRANCH = 1
-    """They are about a branch."""
+    """They describe a branch."""
     BRANCH_AFTER_FORM = 2
-    """The same, behind the end of the name."""
+    """They describe a branch after the end of the name."""
     BRANCH_BEFORE = 3
-    """The word before it is the branch's: `UK Branch`."""
+    """The word before it names the branch: `UK Branch`."""
     ALIAS = 4
-    """Another name of the firm, or of its owner, or a former one."""
+    """Another name of the company, its owner's name, or a former name."""
     ALIAS_AFTER_FORM = 5
-    """The same, behind the end of the name."""
+    """Another name after the end of the name."""
     CARE_OF = 6
-    """A person, or another firm that takes the mail."""
+    """A person, or another company that receives the mail."""
 
 
 _SIGNS_WITH_SLASH = {sign: words for words, signs in MATCHER.meanings("legal_forms.slashed").items() for sign in signs}
-"""Signs that are written with a slash, in words."""
+"""Markers with a slash, as words."""
 
 
 def spelled(text: str) -> str:
@@ -76,7 +76,7 @@ def spelled(text: str) -> str:
 
 
 def _entries(concept: str, means: str = "") -> Sequence[str]:
-    """The terms of a concept, spelled; all at once, which is quick where a function starts."""
+    """Return the normalized terms of a concept."""
     return spelled("\n".join(MATCHER.terms(f"legal_forms.{concept}", means))).split("\n")
 
 
@@ -91,18 +91,18 @@ def _meanings() -> Iterator[tuple[str, Meaning]]:
     yield from ((mark, Meaning(Role.BREAK)) for mark in ",;()[]|")
 
 
-# Of a word in two lists, the first one counts.
+# The first list counts for a word in two lists.
 _MEANINGS = dict(reversed(list(_meanings())))
 """Meanings of words and phrases in a name. Phrases have one space between their words."""
 _SIGNS = {text: sign for sign in Sign for text in _entries("sign", sign.name.lower())}
-"""Signs by word or phrase."""
+"""Markers by word or phrase."""
 _LEADING, _LEADING_CYRILLIC = (
     {form: group for group in MATCHER.meanings(f"legal_forms.{concept}") for form in _entries(concept, group)}
     for concept in ("leading", "leading_cyrillic")
 )
-"""Forms that also stand before a name, and the same, of names in Cyrillic letters."""
+"""Forms that may also precede a name, and the same for names in Cyrillic letters."""
 _PERHAPS_LEADING = frozenset(_entries("perhaps_leading"))
-"""Before a name, a form or a word of it."""
+"""Before a name, either a legal form or part of it."""
 
 
 def _phrases_by_first_word() -> dict[str, tuple[tuple[str, ...], ...]]:
@@ -115,7 +115,7 @@ def _phrases_by_first_word() -> dict[str, tuple[tuple[str, ...], ...]]:
 
 
 _PHRASES = _phrases_by_first_word()
-"""By their first words, the phrases of several words, longest first."""
+"""Phrases by their first words, longest first."""
 _ATTACHED = re.compile(
     "|".join(
         sorted(
@@ -125,7 +125,7 @@ _ATTACHED = re.compile(
         )
     )
 )
-"""Forms of East Asia, which are written without a space beside the name."""
+"""East Asian forms, written without a space next to the name."""
 
 _TOKEN = re.compile(r"[^\W_]+|[,;()\[\]|&+]")
 _DOUBLED = re.compile(r"(.)\1+")
@@ -133,11 +133,11 @@ _DIGIT = re.compile(r"\d")
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 _SLASHED = re.compile(rf"\b(?:{'|'.join(_SIGNS_WITH_SLASH)})\b|(?<!\w)(\w)/(\w)(?!\w)")
 _UMLAUT_FORM = re.compile(r"(?<=\s)([AO])(E)$|\b([ΑΟ])(Ε)\b")
-"""Greek forms (Α.Ε., Ο.Ε.) without dots, which would be taken for umlauts."""
+"""Greek forms (Α.Ε., Ο.Ε.) without dots, which look like umlauts."""
 _CONFUSABLE = str.maketrans("015826", "olsbzg")
 _WORD = Meaning(Role.WORD)
 _SURE, _LAST, _KIND, _FILLER, _LINK, _LETTER, _BREAK = list(Role)[1:]
-"""Looked up once: members of an enumeration are slow to reach."""
+"""Module constants, because access to enum members is slow."""
 _COMPOUNDS = {
     "aktiengesellschaft": "stock",
     "gesellschaft": None,
@@ -148,40 +148,43 @@ _COMPOUNDS = {
     "aktiebolag": "limited",
     "aktieselskab": "stock",
 }
-"""Forms that German and the Nordic languages write in one word with the name."""
+"""Forms that German and the Nordic languages attach to the name."""
 _COMPOUNDS_END = tuple(_COMPOUNDS)
 _KEY_LETTERS = 6
 _OTHER_KEYS = 2
 _ACRONYM = 4
-"""Letters of a single word that may have its place behind it: `TIL Manchester`."""
+"""Maximum length of an acronym that may be followed by its place: `TIL Manchester`."""
 _BRANCHES = {
     "uk", "us", "eu", "uae", "german", "french", "swiss", "italian", "spanish", "dutch", "irish", "polish", "belgian",
     "european", "europe", "ireland", "india", "london", "dublin", "dubai", "singapore", "paris", "frankfurt",
 }  # fmt: skip
-"""Words that most often precede `Branch`."""
+"""Words that usually precede `Branch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A company's name. `core` has no legal form, branch, filler words or place; its words are sorted."""
+    """A company name.
+
+    `core` has neither legal form, branch, filler words nor place. Its words are sorted.
+    """
 
     core: str
     form: str | None
-    """The group of legal forms that the name states: limited, stock, partners, trader, cooperative, association,
-    foundation or public."""
+    """Group of the legal form: limited, stock, partners, trader, cooperative, association, foundation, public."""
     key: str
-    """How a search finds it: the beginning of its first word, which is what abbreviating and dropping words leave; `i`
-    and `l` alike, no letter twice in a row."""
+    """Blocking key: a prefix of the first word, which survives abbreviation and missing words.
+
+    `i` and `l` are equal, and repeated letters count once.
+    """
     others: frozenset[str] = frozenset()
-    """Cores of other names that the text states (trading as, formerly, owner), and of the other reading of a word that
-    may be a form."""
+    """Cores of other names in the text (trading as, formerly, owner), and of other interpretations."""
     other_keys: tuple[str, ...] = ()
-    """The keys of the first two of those other names."""
+    """Blocking keys of the first two other names."""
 
 
 @lru_cache(maxsize=20_000)
 def name(text: str, place: str = "") -> Name:
-    """Take a name apart; `place` is the firm's city, which many write behind the name."""
+    """Parse a company name. `place` is its city, which is often appended to the name."""
     words = _words(text)
     aliases: list[list[str]] = []
     of_place = _place(place) if place else frozenset()
@@ -200,7 +203,7 @@ def name(text: str, place: str = "") -> Name:
 
 
 def _key(words: Sequence[str], of_place: frozenset[str]) -> str:
-    """The beginning of the first word that is neither a form nor the place."""
+    """Return a prefix of the first word that is neither a legal form nor the place."""
     first = words[0] if words else ""
     found = next(
         (word for word in words if word not in _MEANINGS and word not in _LEADING and word not in of_place), first
@@ -209,7 +212,7 @@ def _key(words: Sequence[str], of_place: frozenset[str]) -> str:
 
 
 def _doubtful_forms(kept: list[str], form: str | None, *, cyrillic: bool) -> tuple[list[str], str | None, set[str]]:
-    """Return words and form of a name with a doubtful form, and the names of the other reading."""
+    """Return words and form of a name with a possible form, and the names by the other interpretation."""
     first, rest = kept[0], kept[1:]
     group = _LEADING.get(first) or (_LEADING_CYRILLIC.get(first) if cyrillic else None)
     if group is not None and form is None:
@@ -228,7 +231,7 @@ def _place(place: str) -> frozenset[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a name and the marks between them: initials joined, phrases of several words as one."""
+    """Return the words of a name and the marks between them, with joined initials and phrases."""
     if not text.isascii() or text.endswith(("AE", "OE")):
         text = _UMLAUT_FORM.sub(_dotted, text)
     written = spelled(text)
@@ -247,7 +250,7 @@ def _words(text: str) -> list[str]:
 
 
 def _unslashed(match: re.Match[str]) -> str:
-    """`t/a` in words; two initials, such as those of `A/S`, as one word."""
+    """Replace `t/a` by words, and two initials, as in `A/S`, by one word."""
     return f"{match[1]}{match[2]}" if match[1] else f" {_SIGNS_WITH_SLASH[match[0]]} "
 
 
@@ -256,7 +259,7 @@ def _dotted(match: re.Match[str]) -> str:
 
 
 def _initials_joined(words: Sequence[str]) -> list[str]:
-    """`S. A. S.` as `sas`; of `M S A/S` the end, which is a form, apart."""
+    """Join `S. A. S.` to `sas`. Separates the legal form at the end of `M S A/S`."""
     found: list[str] = []
     run = ""
     for word in (*words, ""):
@@ -290,7 +293,7 @@ def _phrases_joined(words: Sequence[str]) -> list[str]:
 
 
 def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str], list[list[str]]]:
-    """The words of the name alone, and those of its other names."""
+    """Return the words of the name, and those of its other names."""
     aliases: list[list[str]] = []
     if _SIGNS.get(words[0]) is Sign.CARE_OF:
         words = words[1:]
@@ -313,7 +316,7 @@ def _without_signs(words: list[str], of_place: frozenset[str]) -> tuple[list[str
 
 
 def _end(words: Sequence[str], at: int) -> int:
-    """Return the end of the words behind the sign at `at`: a bracket, or the sign of another name."""
+    """Return the end of the words after the marker at `at`: a bracket, or a marker of another name."""
     for end in range(at + 1, len(words)):
         if words[end] in (")", "]") or (end > at + 1 and _SIGNS.get(words[end]) is Sign.ALIAS):
             return end
@@ -321,7 +324,7 @@ def _end(words: Sequence[str], at: int) -> int:
 
 
 def _begin(words: Sequence[str], at: int, end: int, sign: Sign, of_place: frozenset[str]) -> int | None:
-    """Return the beginning of the words that the sign at `at` removes; None if it is a word of the name."""
+    """Return the start of the words that the marker at `at` removes; None if it is part of the name."""
     behind = words[at + 1 : end]
     over = _is_over(words[at - 1])
     if sign in (Sign.BRANCH_AFTER_FORM, Sign.ALIAS_AFTER_FORM):
@@ -340,13 +343,13 @@ def _begin(words: Sequence[str], at: int, end: int, sign: Sign, of_place: frozen
 
 
 def _is_over(word: str) -> bool:
-    """Return whether a word ends a name: a form, a comma or a bracket."""
+    """Return whether a word ends a name: a legal form, a comma or a bracket."""
     meaning = _MEANINGS.get(word)
     return meaning is not None and meaning.role in (Role.SURE, Role.LAST, Role.BREAK)
 
 
 def _reduced(words: Sequence[str], of_place: frozenset[str]) -> tuple[list[str], str | None]:
-    """The words that are the name, in their order, and the group of its form. Reads from the end."""
+    """Return the words of the name in order, and the group of its legal form. Parses from the end."""
     kept: list[str] = []
     places: list[str] = []
     form: str | None = None
@@ -373,7 +376,7 @@ def _reduced(words: Sequence[str], of_place: frozenset[str]) -> tuple[list[str],
             form = form or stated
             kept.append(word)
             at_end = behind_company = False
-    # A place with no comma or form before it is one behind a whole name only: it is part of `Stadtwerke Köln`.
+    # A place without a preceding comma or form follows a complete name only: it is part of `Stadtwerke Köln`.
     if len(kept) > 1 or (kept and len(kept[0]) <= _ACRONYM):
         places = []
     whole = (places + kept)[::-1]
@@ -381,7 +384,7 @@ def _reduced(words: Sequence[str], of_place: frozenset[str]) -> tuple[list[str],
 
 
 def _stated(word: str, behind: Sequence[str], group: str | None) -> tuple[str, str | None]:
-    """Return a word of the name without a legal form at its end, and the form that it states."""
+    """Return a word of the name without an attached legal form, and that form."""
     if word.endswith(_COMPOUNDS_END):
         for ending, meant in _COMPOUNDS.items():
             if ending == "ges" and "mbh" not in behind:  # codespell:ignore ges
@@ -392,7 +395,7 @@ def _stated(word: str, behind: Sequence[str], group: str | None) -> tuple[str, s
 
 
 def _nothing_but_forms(words: Sequence[str], form: str | None) -> tuple[list[str], str | None]:
-    """The first of several forms is the name of a firm that has no other."""
+    """Keep the first of several forms as the name of a company that has no other name."""
     said = [word for word in words if _MEANINGS.get(word, _WORD).role not in (Role.LINK, Role.LETTER, Role.BREAK)]
     others = any(_MEANINGS.get(word, _WORD).role in (Role.SURE, Role.LAST) for word in said[1:])
     return said[:1] or [word for word in words if word[0].isalnum()], form if others else None

@@ -1,17 +1,17 @@
 """Canonical forms of documents: identifiers, references, words, numbers, embedding buckets. Pure.
 
-Capture damages text. The forms make two spellings equal (`PO-2025-00397` and `2025 - 397`) or at least similar. Details
-that they drop (umlauts, zeros) are dropped on both sides.
+OCR and typing damage text. The forms make two spellings equal (`PO-2025-00397` and `2025 - 397`) or at least similar.
+Details that they drop (umlauts, zeros) are dropped on both sides.
 
-Descriptions of line items are embedded, because vectors are alike in every language. Two vectors at a small angle are
-most likely on the same side of a plane through the origin: at the angle t with the probability 1 - t / pi (M. Charikar,
+Descriptions of line items are embedded, because vectors are similar in every language. Two vectors at a small angle are
+probably on the same side of a plane through the origin: at the angle t with the probability 1 - t / pi (M. Charikar,
 Similarity Estimation Techniques from Rounding Algorithms, 2002). A signature has a bit for each of PLANES planes, and
-BANDS groups of BITS of them are the buckets of a vector. Two vectors are neighbors if they share a bucket, whatever
-other documents there are.
+BANDS groups of BITS of them are the buckets of a vector. Two vectors are neighbors if they share a bucket, independent
+of other documents.
 
 Measured with 1,024 dimensions, the share of neighbors among pairs by their cosine: .98 or more at .95, .94 at .90, .85
 at .85, .72 at .80, .18 at .50, .01 for unrelated ones. With fewer bits, fewer documents would reach MAX_HOLDERS in a
-bucket: it has 1/1,000 of unrelated documents, and 1/60 of those at .50. Each further band is a further key.
+bucket: it contains 1/1,000 of unrelated documents, and 1/60 of those at .50. Each further band is a further key.
 """
 
 import math
@@ -37,10 +37,10 @@ _CONFUSABLE_DIGITS = str.maketrans("OQDILSBZG", "000115826")
 _TAX_NUMBER = re.compile(r"\d{2,3}\s?/\s?\d{3,4}\s?/\s?\d{4,5}")
 _VAT_ENDING = re.compile("(?:MWST|TVA|IVA|MVA)$")
 _BARE_VAT = re.compile(r"[A-Z]\d{7,8}[A-Z\d]?")
-"""A letter and a number, as ids of Austria, Spain and Cyprus are without their country."""
+"""A letter and a number, the form of ids of Austria, Spain and Cyprus without their country."""
 _VAT_LETTERS = {"GR": "EL", "CH": "CHE"}
 _VAT_END = 8
-"""Characters that are a VAT id without its country's letters, or the end of one; a few countries have shorter ids."""
+"""Characters of a VAT id without country letters, or of its end; a few countries have shorter ids."""
 
 _PREFIX_WORDS = re.compile(
     r"^(?:(?:P\.?\s?O|PURCHASE|ORDER|BESTELLUNG|BESTELLNUMMER|BESTELL|BEST|ORD|AUFTRAG|LIEFERSCHEIN|DELIVERY|NOTE|INVOICE|RECHNUNG|CONTRACT|VERTRAG"
@@ -52,12 +52,12 @@ _POSITION = re.compile(r"(?<=\d)\s*(?:/|\bPOS\.?)\s*\d{1,3}$")
 _SPACE_IN_NUMBER = re.compile(r"(?<=\d)\s+(?=\d)")
 _GROUPS = re.compile(r"[A-Z0-9]+")
 _MIN_TAIL = 3
-"""Fewer digits at the end of a number say nothing about which number it is."""
+"""Fewer digits at the end of a number do not identify it."""
 
 
 @lru_cache(maxsize=20_000)
 def words(text: str) -> str:
-    """The words of a text, folded, separated by one space, in their order."""
+    """Return the folded words of a text in order, separated by single spaces."""
     return _NOT_WORD.sub(" ", fold_umlauts(text)).strip()
 
 
@@ -66,20 +66,20 @@ _MISREAD = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]+[0156]+[^\W\d_]{2,}|[^\W\d_]{3,
 
 @lru_cache(maxsize=20_000)
 def misread(text: str) -> int:
-    """How many words hold a digit that capture put in a letter's place: `Stahlhande1`, `5upplies`."""
+    """Return the number of words with a digit misread from a letter: `Stahlhande1`, `5upplies`."""
     return len(_MISREAD.findall(text))
 
 
 def identifier(text: str) -> str:
-    """A VAT id, IBAN, register number, ...: letters and digits, letters that look like digits read as digits."""
+    """Return the letters and digits of an identifier; letters that look like digits become digits."""
     return "".join(_GROUPS.findall(fold_umlauts(text).upper())).translate(_CONFUSABLE_DIGITS)
 
 
 def vat_id(text: str, country: str = "") -> str | None:
-    """A VAT id as `identifier`, with its country's letters (Greece's are EL) and without what says that it is one.
+    """Return a VAT id as `identifier`, with its country letters (EL for Greece) and without a label.
 
-    `country` (ISO 3166 alpha-2) is that of the firm, for an id that is written without. None for a German tax number
-    (`12/345/67890`), which is no VAT id. Check digits are not looked at: a misread id is still nearly right.
+    `country` (ISO 3166 alpha-2) is the company's, for ids without country letters. None for German tax numbers
+    (`12/345/67890`), which are not VAT ids. Check digits are not validated, because a misread id is still similar.
     """
     if _TAX_NUMBER.fullmatch(text.strip()):
         return None
@@ -92,41 +92,43 @@ def vat_id(text: str, country: str = "") -> str | None:
 
 
 def vat_end(vat: str) -> str:
-    """The end of a VAT id, which it has with and without its country's letters."""
+    """Return the end of a VAT id, which is the same with and without country letters."""
     return vat[-_VAT_END:]
 
 
 def same_vat(a: str, b: str) -> bool:
-    """Whether two VAT ids are one, be it that only one of them has its country's letters."""
+    """Return whether two VAT ids are equal, even if only one has its country letters."""
     return a == b or (min(len(a), len(b)) >= _VAT_END and (a.endswith(b) or b.endswith(a)))
 
 
 @lru_cache(maxsize=20_000)
 def code(text: str) -> str:
-    """An article number as `identifier`, without leading zeros."""
+    """Return an article number as `identifier`, without leading zeros."""
     return identifier(text).lstrip("0")
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A document's number as somebody wrote it, in forms that can be compared."""
+    """A document number in comparable forms."""
 
     text: str
-    """As written, for people."""
+    """The original spelling, for people."""
     exact: frozenset[str]
-    """Canonical forms: upper case, no prefix words, no separators, with and without leading zeros and position."""
+    """Canonical forms: upper case, without prefix words and separators, with and without leading zeros and position."""
     folded: frozenset[str]
-    """The same with letters that look like digits read as digits: what capture may confuse is equal."""
+    """Canonical forms in which letters that look like digits are digits, so that OCR errors are equal."""
     tail: str | None
-    """The digits at the end, but for a year, without leading zeros, where they are at least three: what is left of a
-    damaged number."""
+    """Digits at the end, without a year and leading zeros, if at least three.
+
+    They are the part of a damaged number that remains.
+    """
     length: int
-    """Characters of the shortest canonical form: how much an agreement says."""
+    """Length of the shortest canonical form, the strength of an agreement."""
 
 
 @lru_cache(maxsize=20_000)
 def reference(text: str) -> Reference | None:
-    """Read a number; None where nothing that could tell documents apart is left."""
+    """Parse a document number; None if it has no distinctive part."""
     upper = _SPACE_IN_NUMBER.sub("", _SUFFIX.sub("", fold_umlauts(text).upper().strip()))
     stripped = _PREFIX_WORDS.sub("", upper) or upper
     exact: set[str] = set()
@@ -137,7 +139,7 @@ def reference(text: str) -> Reference | None:
     if not any(letter.isdigit() for form in exact for letter in form):
         return None
     digits = re.findall(r"\d+", stripped.translate(_CONFUSABLE_DIGITS))
-    # `4711/2025` ends in its year, which it shares with every other number of that year.
+    # `4711/2025` ends in its year, which it shares with all numbers of that year.
     if len(digits) > 1 and _YEAR.fullmatch(digits[-1]):
         digits.pop()
     tail = digits[-1].lstrip("0") if digits else ""
@@ -157,16 +159,16 @@ def _forms(text: str) -> set[str]:
 
 
 def cents(text: str | None) -> int | None:
-    """An amount in minor units of two decimals, rounded half up; None where there is none or it is no number."""
+    """Return an amount in cents, rounded half up; None if it is absent or not a number."""
     number = quantity(text)
     if number is None:
         return None
-    # Rounded to less than a cent first: the float of 1.005 is a little less.
+    # Rounded to less than a cent first, because the float of 1.005 is slightly less.
     return int(round(number * 100, 4) + (0.5 if number >= 0 else -0.5))
 
 
 def quantity(text: str | None) -> float | None:
-    """A quantity or price, for comparison within a tolerance only; None where there is none or it is no number."""
+    """Return a quantity or price for comparison within a tolerance; None if absent or not a number."""
     try:
         number = float(text) if text else None
     except ValueError:
@@ -175,7 +177,7 @@ def quantity(text: str | None) -> float | None:
 
 
 def day(text: str | None) -> int | None:
-    """A date as the number of its day; None where there is none or it is no date."""
+    """Return a date as ordinal of its day; None if absent or not a date."""
     try:
         return date.fromisoformat(text).toordinal() if text else None
     except ValueError:
@@ -186,9 +188,9 @@ BANDS = 12
 BITS = 10
 PLANES = BANDS * BITS
 MARK = "≈"
-"""How a bucket begins, as no name and no number does."""
+"""Prefix of a bucket, which no name and no number has."""
 LONGEST_TEXT = 2_000
-"""Characters that are embedded."""
+"""Maximum number of embedded characters."""
 _LONGEST_LINE = 200
 
 
@@ -201,10 +203,10 @@ class Embedding(NamedTuple):
 
 
 def embedded_text(data: Mapping[str, Any]) -> str:
-    """Return the text to embed: the descriptions of line items, each once, in alphabetical order.
+    """Return the text to embed: the distinct descriptions of line items in alphabetical order.
 
-    It has neither parties nor numbers, because those are separate keys, and the same goods would have two texts. It is
-    empty without descriptions.
+    It excludes parties and numbers, because those are separate keys and would make texts about the same goods differ.
+    It is empty without descriptions.
     """
     said = (item.get("description") for item in data.get("line_items") or () if isinstance(item, Mapping))
     lines = {" ".join(one.split())[:_LONGEST_LINE] for one in said if isinstance(one, str)}
@@ -217,10 +219,10 @@ def text_hash(embedded: str) -> bytes:
 
 
 def signature(vector: Sequence[float]) -> bytes:
-    """Return PLANES bits: the sides of the planes on which a vector lies. They never change.
+    """Return PLANES bits: the sides of the planes on which a vector lies. They must never change.
 
-    A plane's normal has +1 or -1 in every dimension, so that its product with the vector is twice the sum of the one
-    part less the sum of all.
+    A plane's normal has +1 or -1 in every dimension, so that its product with the vector is twice the sum of the
+    positive dimensions minus the total sum.
     """
     half = math.fsum(vector) / 2
     sides = (math.fsum(compress(vector, plane)) > half for plane in _planes(len(vector)))
@@ -228,7 +230,7 @@ def signature(vector: Sequence[float]) -> bytes:
 
 
 def buckets(embedding: Embedding) -> tuple[str, ...]:
-    """Return the BANDS buckets of a vector. Different models share none."""
+    """Return the BANDS buckets of a vector. Vectors of different models share none."""
     bits = int.from_bytes(embedding.signature, "big")
     tag = f"{crc32(embedding.model.encode()):08x}"
     return tuple(f"{MARK}{tag}.{band:x}.{bits >> band * BITS & (1 << BITS) - 1:03x}" for band in range(BANDS))
@@ -243,7 +245,10 @@ def _packed(sides: Iterable[bool]) -> int:
 
 @lru_cache(maxsize=2)
 def _planes(dimensions: int) -> tuple[bytes, ...]:
-    """For each plane, in which dimensions its normal is +1: a byte each. They must never change."""
+    """Return for each plane the dimensions in which its normal is +1, one byte each.
+
+    They must never change.
+    """
     return tuple(
         bytes(byte >> bit & 1 for byte in _noise(number, dimensions) for bit in range(8))[:dimensions]
         for number in range(PLANES)
@@ -272,7 +277,7 @@ _NUMBER_AND_DATE = {
     CONTRACT: ("contract_number", "contract_date"),
 }
 KINDS = tuple(_NUMBER_AND_DATE)
-"""The types of document that are matched."""
+"""Types of documents that are matched."""
 _REFERENCES = {
     "po_reference": ORDER,
     "delivery_note_reference": DELIVERY,
@@ -282,7 +287,7 @@ _REFERENCES = {
 _IDENTIFIERS = ("tax_number", "registration_id", "endpoint_id", "iban", "email")
 _OF_PARTY = ("name", "city", "vat_id", "country", "postal_code", *_IDENTIFIERS)
 _PARTIES = 10_000
-"""Writings of parties that are kept as they were read."""
+"""Cache size for spellings of parties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +296,7 @@ class Party:
 
     name: Name | None
     vat: str | None
-    """With the country's letters where the id or the address states them."""
+    """With country letters if the id or the address states them."""
     identifiers: Mapping[str, str]
     """By field: tax number, register number, endpoint, IBAN, e-mail address."""
     postal_code: str | None
@@ -299,16 +304,19 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line about goods or services. Freight, discounts and other lines without unit and article are not kept here."""
+    """A line item about goods or services.
+
+    Freight, discounts and others without unit and article are separate.
+    """
 
     article: str | None
     buyer_article: str | None
     text: str
     unit: str | None
-    """Its canonical code."""
+    """Canonical unit code."""
     quantity: float | None
     price: float | None
-    """For one unit: the price basis is divided out."""
+    """Price of one unit, after division by the price basis."""
     net: int | None
 
 
@@ -321,7 +329,7 @@ class Document:
     kind: str
     number: Reference | None
     named: Mapping[str, tuple[Reference, ...]]
-    """Numbers of other documents that this one names, by their kind."""
+    """Numbers of other documents that this one names, by type."""
     seller: Party
     buyer: Party
     day: int | None
@@ -330,29 +338,29 @@ class Document:
     gross: int | None
     lines: tuple[Line, ...]
     amounts: frozenset[int]
-    """Net amounts of the lines that are not about goods."""
+    """Net amounts of line items that are not about goods."""
     misread: int
-    """Of an invoice, words of names and lines in which a digit stands where a letter belongs: how badly it was
-    captured. Of others nobody asks that."""
+    """Number of words in names and line items with a digit in place of a letter: the quality of the OCR. Only for
+    invoices."""
     buckets: tuple[str, ...] = ()
-    """Those of the vector that is kept of its words; none where none is."""
+    """Buckets of the stored vector; empty without one."""
 
     def __hash__(self) -> int:
-        """By the id alone: scores are kept by document."""
+        """Hash by id only, because scores are cached by document."""
         return hash(self.id)
 
     @property
     def has_counterparty(self) -> bool:
-        """Whether any side says who it is."""
+        """Return whether any party has a name or an identifier."""
         return any(side.name or side.vat or side.identifiers for side in (self.seller, self.buyer))
 
 
 def document(
     id_: UUID, received_at: datetime, kind: str, data: Mapping[str, Any], embedding: Embedding | None = None
 ) -> Document:
-    """Read structured data, by the specification's field names. What nobody can read is left out.
+    """Normalize structured data, by the specification's field names. Invalid values are omitted.
 
-    So is an `embedding` of other words than these.
+    An `embedding` of a different text is ignored.
     """
     number_field, date_field = _NUMBER_AND_DATE[kind]
     number = data.get(number_field)
@@ -389,7 +397,7 @@ def _buckets(data: Mapping[str, Any], embedding: Embedding | None) -> tuple[str,
 
 
 def _said(data: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Names of parties, and descriptions."""
+    """Yield names of parties and descriptions."""
     for part in (*(data.get(side) for side in ("issuer", "recipient", "supplier", "buyer")), *items):
         if isinstance(part, Mapping):
             yield from (text for field in ("name", "description") if isinstance(text := part.get(field), str))
@@ -422,11 +430,11 @@ def _party(data: object) -> Party:
 
 @lru_cache(maxsize=_PARTIES)
 def _stated_party(*values: str | None) -> Party:
-    """Those who trade with one another do so again and again."""
+    """Cached, because the same parties trade with each other repeatedly."""
     stated = {field: value for field, value in zip(_OF_PARTY, values, strict=True) if value is not None}
     vat = vat_id(stated["vat_id"], stated.get("country", "")) if "vat_id" in stated else None
     if vat is None and "vat_id" in stated:
-        stated.setdefault("tax_number", stated["vat_id"])  # what stands there and is no VAT id
+        stated.setdefault("tax_number", stated["vat_id"])  # a value in this field that is not a VAT id
     return Party(
         name(stated["name"], stated.get("city", "")) if "name" in stated else None,
         vat,

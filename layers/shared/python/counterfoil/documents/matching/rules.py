@@ -3,11 +3,11 @@
 A decision belongs to the child of a link (`keys.PARENTS`) and depends only on this child and its candidates. Three
 rules make links, and a fourth one follows them:
 
-    copy       a duplicate is linked to its original, and to no other document
-    reference  the child names the parent's number, and the other evidence does not contradict
-    content    the child names no number, and one candidate fits clearly better than all others
-    through    links of the child's order or delivery note: an invoice for an order is linked to the deliveries that it
-               bills, and an invoice for a delivery note to the order of that delivery
+- copy: a duplicate is linked to its original, and to no other document.
+- reference: the child names the parent's number, and the other evidence does not contradict.
+- content: the child names no number, and one candidate fits clearly better than all others.
+- through: the child follows the links of its order or delivery note. An invoice for an order is linked to the
+  deliveries that it bills, and an invoice for a delivery note to the order of that delivery.
 
 Decisions of reviewers (`Said`) take precedence. A rejected document is not a candidate. A confirmed parent settles the
 number that it bears, or its kind. The reviewer's link is stored separately.

@@ -1,15 +1,15 @@
 """Match weights, and the score of two documents: a sum of weights, each with its evidence. Pure.
 
-The model is Fellegi and Sunter's (A Theory for Record Linkage, 1969): a feature that agrees or disagrees at some level
-adds bits, log2 of how much more often true pairs show that level than other candidates do. The bits are fitted together
-(logistic regression, see `counterfoil train`), so that features which depend on each other are not counted twice: with
-the prior the sum is the logarithm of the odds. Contradictions add negative bits.
+The model is by Fellegi and Sunter (A Theory for Record Linkage, 1969): each level of a feature adds bits, log2 of how
+much more frequently true pairs have that level than other candidates. The bits are fitted together (logistic
+regression, see `counterfoil train`), so that dependent features are not counted twice. With the prior, their sum is the
+log2 of the odds. Contradictions add negative bits.
 
-Which of several candidates is meant is another question than whether any is. How completely a candidate names its
-parties does not tell it from similar ones, so agreement of parties is left out of that comparison (`Score.fit`). Many
-candidates of a common value (the number `34`) share its weight.
+Choosing one of several candidates is a separate question. How completely a candidate names its parties does not
+distinguish it from similar candidates, so party features are excluded from that comparison (`Score.fit`). Candidates
+with a common value (the number `34`) share its weight.
 
-`weights.json` holds for every level a weight that counts for all kinds of pairs, and the difference by kind of pair.
+`weights.json` contains a weight for every level that applies to all types of pairs, and the difference by type of pair.
 `counterfoil train` writes such a file.
 """
 
@@ -26,15 +26,18 @@ from counterfoil.documents.matching.compare import Feature, Flag, Level, compare
 from counterfoil.documents.matching.normalise import Document
 
 PRIOR = Level.of(Feature.PRIOR, Flag.DOCUMENT_TYPES)
-"""The level that every pair has: how often a candidate is a partner."""
+"""Level of every pair: how frequently a candidate is a partner."""
 
 
 FOUND = {True: "by_number", False: "by_content"}
-"""How a child comes to a candidate, by whether it names its number."""
+"""How a child found a candidate, by whether it names its number."""
 
 
 class Evidence(NamedTuple):
-    """Weight of one feature's level in bits, positive for a match. Matches and reviews store it as a list."""
+    """Weight of one feature's level in bits, positive for a match.
+
+    Matches and reviews store it as a list.
+    """
 
     feature: Feature
     level: str
@@ -42,7 +45,10 @@ class Evidence(NamedTuple):
 
 
 class Table(dict[Level, Evidence]):
-    """What each level says about one kind of pairs, to a hundredth of a bit. A level without bits says nothing."""
+    """Evidence per level for one type of pair, rounded to a hundredth of a bit.
+
+    Levels without bits have no evidence.
+    """
 
     def __missing__(self, level: Level) -> Evidence:
         self[level] = found = Evidence(*level, 0.0)
@@ -51,21 +57,24 @@ class Table(dict[Level, Evidence]):
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Bits by level. What was never seen says nothing."""
+    """Bits by level. Unknown levels have none."""
 
     version: str
     general: Mapping[bool, Mapping[Level, float]]
-    """By whether the child names the parent's number: dates and lines say less about whom a number points at."""
+    """By whether the child names the parent's number, because dates and line items are then weaker evidence."""
     particular: Mapping[tuple[bool, str, str], Mapping[Level, float]]
-    """By that and by kinds of child and parent, what is added there."""
+    """Additional bits, by whether the child names the number and by types of child and parent."""
     calibration: Mapping[bool, tuple[float, float]]
-    """By that: what to add to the bits of the best of several candidates, and what to multiply them by before, for the
-    odds that any of them is a partner (Platt, Probabilistic Outputs for Support Vector Machines, 1999)."""
+    """Offset and factor for the bits of the best candidate.
+
+    The result is the log2 odds that any candidate is a partner (Platt, Probabilistic Outputs for Support Vector
+    Machines, 1999).
+    """
     _tables: dict[tuple[bool, str, str], Table] = field(default_factory=dict, init=False, repr=False)
-    """Those that were asked for."""
+    """Cache of `table`."""
 
     def table(self, child: str, parent: str, *, named: bool) -> Table:
-        """What levels say about a pair of these kinds."""
+        """Return the evidence per level for a pair of these types."""
         found = self._tables.get((named, child, parent))
         if found is None:
             general, particular = self.general[named], self.particular.get((named, child, parent), {})
@@ -77,7 +86,7 @@ class Weights:
 
 
 def parse(data: Mapping[str, Any]) -> Weights:
-    """Read the contents of a file of weights."""
+    """Parse the contents of a weights file."""
     return Weights(
         data["version"],
         {named: _levels(data[found]["general"]) for named, found in FOUND.items()},
@@ -103,13 +112,13 @@ _others: list[Weights] = []
 
 
 def current() -> Weights:
-    """The weights that come with the package, where `using` names no others."""
+    """Return the weights of the package, or those of `using`."""
     return _others[-1] if _others else _shipped()
 
 
 @contextmanager
 def using(weights: Weights) -> Iterator[None]:
-    """Weigh with other weights for a while, in all threads: to measure them."""
+    """Replace the weights temporarily in all threads, for measurements."""
     _others.append(weights)
     try:
         yield
@@ -118,15 +127,15 @@ def using(weights: Weights) -> Iterator[None]:
 
 
 SURE = 0.8
-"""The probability from which a link is made without asking."""
+"""Minimum match probability for a link without review."""
 DOUBTFUL = 0.5
-"""The probability from which a candidate is too much to be passed over, if not enough to be sure."""
+"""Minimum match probability for an ambiguous match."""
 
 
 _SETTLED = 0.99
-"""The probability from which a number needs no look at similar documents."""
+"""Minimum match probability of a number at which similar documents are not searched."""
 _KEPT = 50_000
-"""Pairs whose scores are kept."""
+"""Cache size in pairs."""
 
 
 _PARTIES = (Feature.SELLER, Feature.BUYER)
@@ -134,7 +143,7 @@ _PARTIES = (Feature.SELLER, Feature.BUYER)
 
 @dataclass(frozen=True)
 class Score:
-    """A pair's evidence."""
+    """Evidence of a pair."""
 
     evidence: tuple[Evidence, ...]
     named: bool
@@ -142,17 +151,17 @@ class Score:
 
     @cached_property
     def total(self) -> float:
-        """Bits for a match in all: log2 of the odds."""
+        """Sum of all bits: log2 of the odds."""
         return sum(item.weight for item in self.evidence)
 
     @cached_property
     def fit(self) -> float:
-        """Bits that tell candidates of one party apart: all but what says that the parties are the same."""
+        """Bits that distinguish candidates with the same parties: all except for party features."""
         return sum(item.weight for item in self.evidence if item.feature not in _PARTIES or item.weight < 0)
 
 
 def score(child: Document, parent: Document, claims: Collection[Document] = ()) -> Score:
-    """Weigh whether `child` belongs to `parent`, which `claims` name."""
+    """Score `child` as a child of `parent`, given the `claims` that name the parent."""
     weights = current()
     return _weigh(child, parent, claims, weights) if claims else _alone(child, parent, weights)
 
@@ -165,20 +174,20 @@ def _weigh(child: Document, parent: Document, claims: Collection[Document], weig
 
 @lru_cache(maxsize=_KEPT)
 def _alone(child: Document, parent: Document, weights: Weights) -> Score:
-    """A pair without claims is weighed again with every document that comes near it."""
+    """Cached, because a pair without claims is scored again for every nearby document."""
     return _weigh(child, parent, (), weights)
 
 
 def same_parties(a: Document, b: Document) -> float:
-    """Bits for two documents being between the same parties."""
+    """Return the bits for two documents being between the same parties."""
     says = current().table(a.kind, b.kind, named=False)
     return sum(says[level].weight for level in parties(a, b))
 
 
 def chances(scores: Sequence[Score]) -> list[float]:
-    """The probability of each of several candidates that it is the one, where one at most can be.
+    """Return the match probabilities of candidates of which at most one is a partner.
 
-    That any of them is, as far as the best one says, and calibrated; shared among them as they fit.
+    The best candidate determines the calibrated probability that any of them is. The candidates share it by their fit.
     """
     if not scores:
         return []
@@ -191,10 +200,10 @@ def chances(scores: Sequence[Score]) -> list[float]:
 
 
 def settles(bits: float) -> bool:
-    """Whether a link of so many bits that a number made stands, whatever other documents may be alike."""
+    """Return whether a match by number of this strength holds regardless of similar documents."""
     return probability(bits) >= _SETTLED
 
 
 def probability(bits: float) -> float:
-    """Log2 of odds as a probability."""
+    """Convert log2 odds into a probability."""
     return 1.0 / (1.0 + math.exp2(-max(-60.0, min(60.0, bits))))

@@ -1,1 +1,1 @@
-"""Reads what rules alone do not: scanned pages by recognition, and what rules leave open by a language model."""
+"""Extraction beyond rules: OCR of scanned pages, and a language model for missing fields."""

@@ -38,16 +38,16 @@ class AnswerCache:
         self._document_id = document_id
         self._now = now
         self.added = 0
-        """Number of new answers, which the next attempt finds."""
+        """Number of new answers, which the next attempt can use."""
 
     def find(self, questions: Iterable[bytes]) -> dict[bytes, Any]:
-        """The answers to these questions, where there are any. Raises as `Database.tenant`."""
+        """Return the stored answers to these questions. Raises the same errors as `Database.tenant`."""
         with self._database.tenant(self._tenant_id) as connection:
             found = connection.execute(_KEPT, {"id": self._document_id, "questions": list(questions)})
             return dict(found.fetchall())
 
     def keep(self, question: bytes, answer: Any, by: str) -> None:
-        """Keep an answer, unless the question has one. Raises as `Database.tenant`."""
+        """Store an answer, unless the question has one. Raises the same errors as `Database.tenant`."""
         values = {
             "tenant": self._tenant_id,
             "id": self._document_id,
@@ -68,16 +68,16 @@ class CachedLlm:
     """Language model with stored answers about one document."""
 
     def __init__(self, make: Callable[[], Llm], cache: AnswerCache, tenant_id: UUID, document_id: UUID) -> None:
-        """`make` makes the model as it is configured now. Its calls count for the tenant and the document."""
+        """`make` creates the configured model. Its calls count for the tenant and the document."""
         self._make = make
         self._cache = cache
         self._tenant_id = tenant_id
         self._document_id = document_id
         self.unasked: str | None = None
-        """Why the model was not asked, in a sentence for people: a day's budget of questions is used up."""
+        """Reason why the model was not asked, in a sentence for people: the daily budget is spent."""
 
     def ask(self, question: Question, answer: type[M], deadline: Deadline) -> Answered[M]:
-        """Return a cached answer or ask the model as `Llm.ask` does, outside any transaction."""
+        """Return a cached answer, or ask the model like `Llm.ask`, outside any transaction."""
         llm = self._make()
         asked = (llm.provider.name, llm.provider.model, question.prompt_version, question.user)
         key = sha256("\n".join(asked).encode()).digest()
@@ -86,7 +86,7 @@ class CachedLlm:
             try:
                 return Answered(validate(answer, kept[key], lambda _: InvalidAnswerError("Cached in an earlier form")))
             except InvalidAnswerError:
-                pass  # forms change with the code
+                pass  # answer schemas change with the code
         try:
             found = llm.ask(replace(question, tenant_id=self._tenant_id, work_id=self._document_id), answer, deadline)
         except BudgetSpentError as error:

@@ -1,8 +1,8 @@
-"""Search of the pages for values of a model's answer. Pure.
+"""Search of the pages for the values of a model's answer. Pure.
 
-A value is sought in every form that people write: amounts with points, commas, spaces or apostrophes, dates with the
-month as number or word. If a form has several meanings (1.234, 01/02/2026), each counts as stated: the model has
-chosen, and arithmetic decides.
+A value is searched in every common notation: amounts with points, commas, spaces or apostrophes, dates with the month
+as a number or word. If a notation is ambiguous (1.234, 01/02/2026), each interpretation counts as stated, because the
+model has chosen one and arithmetic verifies it.
 """
 
 import datetime as dt
@@ -28,14 +28,14 @@ _SIGNED = (
     re.compile(rf"[-\u2212\u2013(]\s?{_UNIT}\s?{_AMOUNT}"),
     re.compile(rf"{_AMOUNT}{_UNIT}\s?[-\u2212\u2013)](?!\d)"),
 )
-"""A minus or a parenthesis before or behind an amount, and its currency between."""
+"""A minus sign or parenthesis before or after an amount, with its currency in between."""
 _LONGEST = 24
-"""Digits and blanks of the longest number."""
+"""Maximum digits and blanks of a number."""
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _LABEL = re.compile(r"[:;,()\[\]=#*\"|]|(?<=[^\W\d_])\.")
-"""What ends a label, or a number in a row of them, where no blank does: `No.4711`, `PO:4711,4712`."""
+"""Characters that end a label or number without a blank: `No.4711`, `PO:4711,4712`."""
 _SHORTEST_SYLLABLE = 4
-"""A word of so many letters counts as stated where it stands inside another: a line break may have cut it."""
+"""Minimum length of a word that counts as stated inside another word, because a line break may have split it."""
 
 _NUMERIC_DATE = re.compile(r"(?<!\d)(\d{1,4})(\s?[./\-\u2013]\s?)(\d{1,2})\2(\d{1,4})(?!\d)")
 _COMPACT_DATE = re.compile(r"(?<!\d)(\d{4})(\d{2})(\d{2})(?!\d)")
@@ -45,7 +45,7 @@ _MONTH_DAY_YEAR = re.compile(r"([^\W\d_]{3,10})\.?\s*(\d{1,2})(?:[a-z]{2}\b)?[,.
 _MONTHS: Mapping[str, int] = {
     beginning: number
     for number, beginnings in enumerate(
-        # English, German, French, Italian, Spanish, Dutch, Danish: as far as they must be written to be told apart.
+        # English, German, French, Italian, Spanish, Dutch, Danish, abbreviated as far as they stay distinct
         (
             "jan gen ene", "feb fev", "mar mae maa mrz", "apr avr abr", "may mai mag mei maj", "jun juin giu",
             "jul juil lug", "aug aou ago", "sep set", "oct okt ott", "nov", "dec dez dic",
@@ -71,33 +71,36 @@ _SYMBOLS: Mapping[str, tuple[str, ...]] = {
 
 
 class Grounds:
-    """What the pages state. Each question about it is answered with a page, from 1, or None where no page states it."""
+    """Text of the pages. Each lookup returns the page, from 1, or None if no page states the value."""
 
     def __init__(self, pages: Sequence[Page]) -> None:
         self._texts = [unicodedata.normalize("NFKC", page.text) for page in pages]
 
     def number(self, value: str) -> int | None:
-        """The page that states an amount, a quantity or a rate, whatever its sign."""
+        """Return the page with an amount, a quantity or a rate, whatever its sign."""
         try:
             return self._numbers.get(abs(Decimal(value)))
         except InvalidOperation:
             return None
 
     def is_negative(self, value: str) -> bool:
-        """Whether any page states an amount with a minus or in parentheses."""
+        """Return whether any page states an amount with a minus sign or in parentheses."""
         return abs(Decimal(value)) in self._negative
 
     def date(self, value: str) -> int | None:
-        """The page that states a day, given as ISO 8601 writes it."""
+        """Return the page with a date, given in ISO 8601."""
         return self._dates.get(value)
 
     def identifier(self, value: str) -> int | None:
-        """The page that states a number of a document, an article, a company: whole, but for blanks and punctuation."""
+        """Return the page with a complete number of a document, an article or a company.
+
+        Blanks and punctuation are ignored.
+        """
         wanted = "".join(_tokens(value))
         return self._first(lambda page: page.states(wanted, whole=True)) if wanted else None
 
     def words(self, value: str) -> int | None:
-        """The page that has every word of a name or a description."""
+        """Return the page with every word of a name or description."""
         wanted = list(_tokens(value))
         if not wanted:
             return None
@@ -105,7 +108,7 @@ class Grounds:
         return self._first(lambda page: page.states(whole)) or self._first(lambda page: all(map(page.has, wanted)))
 
     def currency(self, code: str) -> int | None:
-        """The page that names a currency by its code or its symbol."""
+        """Return the page with a currency code or symbol."""
         for number, text in enumerate(self._texts, 1):
             upper = text.upper()
             tokens = set(_ALPHANUMERIC.findall(upper))
@@ -144,7 +147,7 @@ def _by_first_page(stated: "Iterable[Iterator[_T]]") -> "dict[_T, int]":
 
 
 class _Tokens:
-    """The words and numbers of a page, without what separates them."""
+    """Words and numbers of a page, without separators."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -161,7 +164,7 @@ class _Tokens:
         self._edges, self._outer = frozenset(edges), frozenset(outer)
 
     def states(self, wanted: str, *, whole: bool = False) -> bool:
-        """Whether words in a row, put together, are just this; with `whole` no part of what is printed as one."""
+        """Return whether consecutive words form this text; with `whole`, without cutting a printed word."""
         edges = self._outer if whole else self._edges
         place = self._joined.find(wanted)
         while place >= 0:
@@ -171,18 +174,18 @@ class _Tokens:
         return False
 
     def has(self, word: str) -> bool:
-        """Whether a word is among them, or a longer one somewhere in them."""
+        """Return whether a word occurs, possibly inside a longer word."""
         return word in self._set or (len(word) >= _SHORTEST_SYLLABLE and word.isalpha() and word in self._joined)
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Letters and digits alone, without accents and in one case."""
+    """Yield letters and digits only, without accents and in one case."""
     plain = unicodedata.normalize("NFKD", text.casefold().replace("\u00f8", "o").replace("\u0142", "l"))
     yield from _ALPHANUMERIC.findall("".join(character for character in plain if not unicodedata.combining(character)))
 
 
 def numbers(text: str) -> Iterator[Decimal]:
-    """Every number that a text can be read to state, without its sign."""
+    """Yield every number that a text may state, without its sign."""
     for line in text.splitlines():
         for found in _DIGITS.finditer(line):
             written = found[0].rstrip(".,'\u2019")
@@ -207,7 +210,7 @@ def _values(written: str) -> Iterator[Decimal]:
 
 
 def dates(text: str) -> Iterator[str]:
-    """Every day that a text can be read to name, as ISO 8601 writes it."""
+    """Yield every date that a text may state, in ISO 8601."""
     for first, _, second, third in _NUMERIC_DATE.findall(text):
         yield from _days((first, second, third), (third, second, first), (third, first, second))
     for found in _COMPACT_DATE.findall(text):

@@ -1,7 +1,7 @@
-"""Merge of fields by rules and by a model, and checks of the result. Pure.
+"""Merges fields found by rules with those of a model, and checks the result. Pure.
 
-Fields of which the rules are sure stay, and the model fills the others. Amounts belong together: the totals come from
-one of the two as a whole, and so do the lines, whichever adds up.
+Certain fields of the rules stay, and the model fills the others. Amounts belong together: all totals come from one of
+the two, and so do all line items, whichever add up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from counterfoil.documents.text import totals
 from counterfoil.documents.text.page import Evidence
 
 BELIEVED = 0.75
-"""The least confidence of a field that rules read with which a model cannot change it."""
+"""Minimum confidence of a field found by rules that a model cannot replace."""
 
 _TOTALS = ("total_net", "total_tax", "total_gross")
 _LINES = "line_items"
@@ -25,7 +25,7 @@ _LINES = "line_items"
 
 @dataclass(frozen=True)
 class Read:
-    """What was read of a document: its type, its fields by the names that `structured` fixes, and their evidence."""
+    """Type, fields and evidence of a document. Fields are named as in `structured`."""
 
     type: DocumentType
     fields: Mapping[str, Any]
@@ -34,7 +34,7 @@ class Read:
 
 
 def merge_fields(by_rules: Read | None, by_model: Answer) -> Read:
-    """What is believed of both. Rules that are sure of a document's own number are sure of its type."""
+    """Return the merged fields. If the rules are certain of the number, their type counts."""
     model = Read(by_model.type, by_model.fields, by_model.evidence, by_model.remarks)
     if by_rules is None:
         return model
@@ -56,9 +56,9 @@ def merge_fields(by_rules: Read | None, by_model: Answer) -> Read:
 
 
 def _without_other_parties(rules: Read, model: Read) -> Read:
-    """The model's reading without the sides that are another firm than those of which the rules are sure.
+    """Return the model's fields without parties that differ from those of which the rules are certain.
 
-    What a model says of one firm must not fill the gaps of another.
+    The model's data about one company must not fill the gaps of another.
     """
     roles = ROLES.get(rules.type)
     sides = (roles.seller, roles.buyer) if roles is not None else ()
@@ -84,7 +84,7 @@ def _confidence(read: Read, path: str) -> float:
 
 
 def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The fields by path, without lines."""
+    """Yield the fields by path, without line items."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield from ((f"{name}.{part}", given) for part, given in value.items())
@@ -104,21 +104,21 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _totals(rules: Read, model: Read) -> dict[str, Any]:
-    """The totals that agree with one another and leave least unsaid; the rules' where that decides nothing."""
+    """Return the consistent totals with the fewest gaps; those of the rules if undecided."""
     own, other = ({name: read.fields[name] for name in _TOTALS if name in read.fields} for read in (rules, model))
     sure = {name: value for name, value in own.items() if _confidence(rules, name) >= BELIEVED}
     return max([own, {**other, **sure}, {**other, **own}], key=lambda totals: (totals_agree(totals), len(totals)))
 
 
 def _believed_lines(rules: Read, model: Read, fields: Mapping[str, Any]) -> Read | None:
-    """Whose lines are taken: those that make the net total, then the rules'."""
+    """Return the line items that add up to the net total, or else those of the rules."""
     ranks = {True: 2, None: 1, False: 0}
     candidates = [read for read in (rules, model) if read.fields.get(_LINES)]
     return max(candidates, key=lambda read: ranks[lines_agree(read.fields[_LINES], fields)], default=None)
 
 
 def _evidence(fields: Mapping[str, Any], rules: Read, model: Read) -> Iterator[tuple[str, Evidence]]:
-    """The evidence for each field from whom it was taken; where both read the same, they confirm each other."""
+    """Yield the evidence for each field from its origin. If both agree, they confirm each other."""
     of_rules, of_model = dict(_paths(rules.fields)), dict(_paths(model.fields))
     for path, value in _paths(fields):
         taken = rules if path in of_rules and of_rules[path] == value else model
@@ -138,7 +138,7 @@ def _paths(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 SURE = 0.6
-"""The least confidence in an essential field with which it is relied upon."""
+"""Minimum confidence in an essential field."""
 
 _BILLED = ("currency", "total_gross", "line_items")
 _ESSENTIAL: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
@@ -188,7 +188,7 @@ def essentials(type_: DocumentType) -> Iterator[str]:
 
 
 def contradictions(fields: Mapping[str, Any]) -> Iterator[str]:
-    """Amounts that disagree, a sentence each, by the names of their fields."""
+    """Yield a sentence for each contradiction between amounts, by field name."""
     if not totals_agree(fields):
         yield "total_net and total_tax do not add up to total_gross."
     lines = fields.get("line_items") or ()
@@ -197,13 +197,13 @@ def contradictions(fields: Mapping[str, Any]) -> Iterator[str]:
 
 
 def totals_agree(fields: Mapping[str, Any]) -> bool:
-    """Return whether net and tax make the gross total. True if one of them is not stated."""
+    """Return whether net and tax add up to the gross total. True if one of them is not stated."""
     net, tax, gross = (_decimal(fields.get(name)) for name in ("total_net", "total_tax", "total_gross"))
     return net is None or tax is None or gross is None or totals.gross_agrees(net, tax, gross)
 
 
 def lines_agree(lines: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> bool | None:
-    """Return whether the lines make the net total, or None if an amount is missing."""
+    """Return whether the line items add up to the net total; None if an amount is missing."""
     net = _decimal(fields.get("total_net"))
     amounts = [_decimal(line.get("net_amount")) for line in lines]
     known = [amount for amount in amounts if amount is not None]

@@ -1,4 +1,4 @@
-"""OCR of scanned pages and images: each becomes words with their boxes, as in a text layer."""
+"""OCR of scanned pages and images, which become words with boxes like a text layer."""
 
 import math
 from collections import Counter
@@ -22,62 +22,62 @@ from counterfoil.errors import CancelledError, ServiceUnavailableError
 from counterfoil.validation import validate
 
 CALL_SECONDS = 45.0
-"""Longest call; the usual one takes one to three seconds."""
+"""Timeout of a call; most take one to three seconds."""
 LEAST_SECONDS = 5.0
-"""A call is not begun with less time than this: it would only be cut off, and paid for."""
+"""Minimum remaining time to start a call. A shorter one would be aborted, but still billed."""
 
 _OF_THE_PAGE = frozenset(
     {"UnsupportedDocumentException", "BadDocumentException", "DocumentTooLargeException", "InvalidParameterException"}
 )
-"""Refusals that are about a page, not about our rights or the service."""
+"""Errors that are about a page, not about permissions or the service."""
 _PLACES = 2
-"""Decimal places of a box that is kept: a hundredth of a point is less than any printer's dot."""
+"""Decimal places of stored boxes: a hundredth of a point is less than a printer's dot."""
 
 
 class Breakers(Protocol):
     """The circuit breakers."""
 
     def guard(self, name: str) -> AbstractContextManager[None]:
-        """Around one call to a service."""
+        """Return a context for one call to a service."""
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """A page as it was recognised, and how sure the recognition was of its words on the whole: 0 to 1."""
+    """Words of a page after OCR, and their mean confidence: 0 to 1."""
 
     page: Page
     confidence: float
 
 
 class Ocr(Protocol):
-    """Who recognises characters."""
+    """An OCR service."""
 
     @property
     def name(self) -> str:
-        """For the record."""
+        """Name for stored answers."""
 
     def recognise(
         self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]
     ) -> Recognised | None:
-        """The words of one page of `width` and `height`, in points, from a PDF of this page or an image.
+        """Return the words of one page of `width` and `height` in points, a PDF page or an image.
 
-        None where the page is refused for what it is. A page that lies sideways is turned upright.
+        None if the page is rejected because of its content. A sideways page is turned upright.
 
         Raises:
-            ServiceUnavailableError: throttled, failed, or no answer in time.
-            RejectedRequestError: refused for good, as any other page would be.
-            BreakerOpenError: the service has failed too often of late, and no call was made.
-            CancelledError: there is too little time left.
+            ServiceUnavailableError: throttled, failed or timed out.
+            RejectedRequestError: permanently rejected, as any other page would be.
+            BreakerOpenError: the circuit breaker is open, and no call was made.
+            CancelledError: not enough time is left.
         """
 
 
 def question(name: str, content_hash: bytes, number: int) -> bytes:
-    """What the words of a file's page are kept under; pages count from 1."""
+    """Return the cache key of a page's OCR result. Pages count from 1."""
     return sha256(f"recognise/1\n{name}\n{content_hash.hex()}\n{number}".encode()).digest()
 
 
 def packed(recognised: Recognised | None) -> Any:
-    """A recognised page as JSON; one that was refused is null."""
+    """Return an OCR result as JSON; null for a rejected page."""
     if recognised is None:
         return None
     page = recognised.page
@@ -90,7 +90,7 @@ def packed(recognised: Recognised | None) -> Any:
 
 
 def unpacked(answer: Any) -> Recognised | None:
-    """What `packed` made JSON of."""
+    """Parse the JSON of `packed`."""
     if answer is None:
         return None
     words = tuple(Word(*word) for word in answer["words"])
@@ -121,14 +121,14 @@ class _Answer(BaseModel):
 
 
 class _Quad(NamedTuple):
-    """A word's corners in points, clockwise from the top left one of the text as it is read."""
+    """Corners of a word in points, clockwise from the top left corner of the readable text."""
 
     text: str
     corners: tuple[tuple[float, float], ...]
 
 
 class Textract:
-    """Amazon Textract's DetectDocumentText, with the function's own rights."""
+    """Amazon Textract's DetectDocumentText, with the permissions of the function."""
 
     name = "textract"
 
@@ -143,14 +143,14 @@ class Textract:
             return None
         seconds = min(CALL_SECONDS, time_left())
         if seconds < LEAST_SECONDS:
-            raise CancelledError("There is no time left to have a page recognised")
+            raise CancelledError("Not enough time is left for the OCR of a page")
         with self._breakers.guard("ocr:textract"):
             try:
                 answer = http.within(seconds, lambda: _detect(image))
             except TimeoutError:
                 if seconds < CALL_SECONDS and time_left() <= 0:
-                    # Our own lack of time says nothing about the service and must not open its breaker.
-                    raise CancelledError("The time was over before a page was recognised") from None
+                    # The function's own lack of time must not open the breaker of the service.
+                    raise CancelledError("The time ended before the OCR of a page") from None
                 message = f"Textract did not answer within {seconds:g} seconds"
                 raise ServiceUnavailableError(message) from None
             if answer is None:
@@ -160,7 +160,7 @@ class Textract:
 
 
 def _detect(image: bytes) -> Any:
-    """Make one call; None where the page is refused."""
+    """Make one call; None if the page is rejected."""
     with aws.errors_mapped():
         try:
             return aws.client("textract").detect_document_text(Document={"Bytes": image})
@@ -185,13 +185,13 @@ def _recognised(blocks: Iterable[_Block], width: float, height: float) -> Recogn
 
 
 def _quad(block: _Block, width: float, height: float) -> _Quad:
-    assert block.geometry is not None  # the caller has looked
-    text = block.text.replace("\x00", "\ufffd")  # PostgreSQL cannot hold it
+    assert block.geometry is not None  # checked by the caller
+    text = block.text.replace("\x00", "\ufffd")  # PostgreSQL cannot store it
     return _Quad(text, tuple((point.x * width, point.y * height) for point in block.geometry.polygon))
 
 
 def _prevailing_turns(quads: Iterable[_Quad]) -> int:
-    """By how many quarter turns with the clock most of the text is turned; long words tell it best."""
+    """Return the clockwise quarter turns of most of the text. Long words weigh more."""
     counts: Counter[int] = Counter()
     for text, corners in quads:
         (x0, y0), (x1, y1) = corners[:2]
@@ -200,7 +200,7 @@ def _prevailing_turns(quads: Iterable[_Quad]) -> int:
 
 
 def _upright(quad: _Quad, turns: int, width: float, height: float) -> Word:
-    """The box of a word on the page turned back."""
+    """Return the box of a word on the upright page."""
     xs, ys = zip(*_turned_back(quad.corners, turns, width, height), strict=True)
     return Word(quad.text, min(xs), min(ys), max(xs), max(ys))
 
@@ -230,17 +230,17 @@ _LONG_SIDE = 842.0
 
 @dataclass(frozen=True)
 class Recognition:
-    """The pages of a file as they can be read. Pages count from 1."""
+    """Readable pages of a file. Pages count from 1."""
 
     pages: Sequence[Page]
     sure: Mapping[int, float] = field(default_factory=dict)
-    """How sure the recognition was, by page that was recognised: 0 to 1."""
+    """Mean OCR confidence by page: 0 to 1."""
     unread: tuple[int, ...] = ()
-    """Pages that are scans, or whose text layer is noise, and that were not recognised."""
+    """Scanned pages, and pages with an illegible text layer, without OCR."""
     noise: frozenset[int] = frozenset()
-    """Pages whose text layer is noise."""
+    """Pages with an illegible text layer."""
     reason: str | None = None
-    """Why they were not: half a sentence for people."""
+    """Reason for missing OCR: half a sentence for people."""
 
     @property
     def has_words(self) -> bool:
@@ -249,7 +249,7 @@ class Recognition:
 
     @property
     def warning(self) -> str | None:
-        """Sentences about the pages that were not read, with the reason; None if all were read."""
+        """Sentences about unread pages, with the reason; None if all were read."""
         scanned = [number for number in self.unread if number not in self.noise]
         noisy = [number for number in self.unread if number in self.noise]
         told = []

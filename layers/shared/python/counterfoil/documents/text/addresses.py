@@ -1,4 +1,4 @@
-"""Postal addresses on a page: found by the line with the town, read upwards to street and name. Pure."""
+"""Postal addresses on a page, found by the town and read upwards to street and name. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from counterfoil.documents.text.kind import emails, find_dates
 from counterfoil.documents.text.layout import Cell, Layout
 
 _LETTERS = r"A-Za-z\u00c0-\u024f"
-_GB_CODE = r"(?:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|[A-Z]\d[\dW] [A-Z\d]{4})"  # and the Irish
+_GB_CODE = r"(?:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|[A-Z]\d[\dW] [A-Z\d]{4})"  # includes Irish codes
 _TOWN = re.compile(
     rf"(?:(?P<land>[A-Z]{{1,3}})(?:\s|\s?[-\u2013]\s?))?"
     rf"(?:(?P<code>\d{{5}}|\d{{4}} ?[A-Z]{{2}}(?= )|\d{{3}} \d{{2}}|\d{{2}}-\d{{3}}|\d{{4}}|{_GB_CODE})\s*[,-]?\s*)"
@@ -23,7 +23,7 @@ _AMERICAN_STREET = re.compile(
     r"\b(?:street|road|avenue|lane|drive|boulevard|blvd|suite|highway|parkway|circle|broadway|floor|room"
     r"|(?:court|st|ave|rd|dr|ln|ct|pkwy)(?:$|[.,]))"
 )
-"""What stands behind a house number of four digits, which is no postal code."""
+"""Words after a four-digit house number, which is not a postal code."""
 _OWNER = re.compile(r"(?:inh(?:aber(?:in)?)?|prop(?:rietor)?|titolare|gerante?)\b")
 _CODE_ALONE = re.compile(_GB_CODE)
 _CITY_ALONE = re.compile(rf"[A-Z][{_LETTERS} .'\-]{{2,30}}")
@@ -61,11 +61,14 @@ _NOT_OF_ADDRESS = re.compile(
     r"|@|https?:|www\.|^[+(]?\d[\d\s()/.-]{6,}$"
 )
 _SEPARATOR = re.compile(r"\s*(?:[·•●∙|;,*]|\s[-\u2013\u2014/]\s|\x1f)\s*")
-_REACH = 3.0  # heights of the text between the lines of an address
-_REACH_IN_WINDOW = 4.2  # letters leave lines of an address window empty
+_REACH = 3.0  # in text heights, between the lines of an address
+_REACH_IN_WINDOW = 4.2  # address windows may have empty lines
 _MAX_LINES = 7
-_SAME_END = 0.3  # of the height of the text; lines that are set to the right end at one place
-_HIGHEST, _WINDOW = 24.0, 10.0  # heights of the text: of an address, and from the sender's line to the town
+_SAME_END = 0.3  # in text heights; right-aligned lines end at the same position
+_HIGHEST, _WINDOW = (
+    24.0,
+    10.0,
+)  # in text heights: maximum height of an address, and distance from the sender's line to the town
 _MAX_TOWNS = 400
 _MAX_CITY_WORDS = 6
 _MAX_INLINE = 200
@@ -73,7 +76,7 @@ _MAX_INLINE = 200
 
 @dataclass(frozen=True)
 class Town:
-    """Postal code, city and country of a line; the country is None where the line does not name it."""
+    """Postal code, city and country of a line. The country is None if the line does not name it."""
 
     code: str
     city: str
@@ -82,9 +85,9 @@ class Town:
 
 @dataclass(frozen=True)
 class Address:
-    """Name, street and town with the cells that they were read from, top to bottom.
+    """Name, street and town, with the cells they were read from, top to bottom.
 
-    An `inline` address stood on one line; one `to_person` names by label whose attention it seeks.
+    An `inline` address is on one line. `to_person` is true if a label such as "Attention" names a person.
     """
 
     name: str | None
@@ -96,12 +99,12 @@ class Address:
 
     @property
     def top(self) -> Cell:
-        """Its first cell."""
+        """First cell of the address."""
         return self.cells[0]
 
 
 def town(text: str) -> Town | None:
-    """The town that a line is, with its code and perhaps its country; None for any other line."""
+    """Return the town in a line, with its postal code and country if stated; None for other lines."""
     stripped = re.sub(r"\s+", " ", text).strip(" ,;|·•●")
     match = _TOWN.fullmatch(stripped) or _TOWN_FIRST.fullmatch(stripped) or _AMERICAN.fullmatch(stripped)
     if match is None:
@@ -129,7 +132,7 @@ def _without_country(city: str) -> tuple[str, str | None]:
 
 
 def country(text: str) -> str | None:
-    """The code of the country that a text names, in words or by its code; None for any other text."""
+    """Return the ISO code of the country that a text names, in words or by its code; None for other texts."""
     for part in re.split(r"[/,]", text):
         words = re.sub(r"[^a-z ]", " ", fold_letters(part)).strip()
         if code := _COUNTRY_OF.get(re.sub(r"\s+", " ", words)):
@@ -139,7 +142,7 @@ def country(text: str) -> str | None:
 
 
 def find(layout: Layout) -> list[Address]:
-    """Every address of a document, page by page from top to bottom."""
+    """Return all addresses of a document, page by page from top to bottom."""
     found: list[Address] = []
     taken: set[Cell] = set()
     for line in layout.lines:
@@ -158,7 +161,7 @@ def find(layout: Layout) -> list[Address]:
 
 
 def _town_of(layout: Layout, cell: Cell) -> Town | None:
-    """The town that a cell is, or that stands on two lines: the British write the code below the town."""
+    """Return the town in a cell. British addresses may have the code on the line below the town."""
     if _CODE_ALONE.fullmatch(cell.text.strip(" ,.")) is None:
         return town(cell.text)
     over = _nearest_over(layout, cell)
@@ -173,7 +176,7 @@ def _nearest_over(layout: Layout, cell: Cell) -> Cell | None:
 
 
 def is_flush(a: Cell, b: Cell) -> bool:
-    """Tell whether cells are lines of one block: they begin at one place, or end there."""
+    """Return whether two cells are lines of one block: they share their left or their right edge."""
     return abs(a.left - b.left) < b.height or abs(a.right - b.right) < _SAME_END * b.height
 
 
@@ -182,7 +185,7 @@ def _may_be_a_year(place: Town) -> bool:
 
 
 def _inline(line: Sequence[Cell]) -> Address | None:
-    """Name, street and town on one line with marks between: the sender above a letter's address, or a letterhead."""
+    """Return an address on one line, such as the sender above an address window, or in a letterhead."""
     text = "\x1f".join(cell.text for cell in line)
     parts = [part for part in _SEPARATOR.split(text) if part.strip()]
     for index in range(2, min(len(parts), 6)):
@@ -210,7 +213,7 @@ def _inline(line: Sequence[Cell]) -> Address | None:
 
 
 def _with_firm(layout: Layout, inline: Address | None) -> Address | None:
-    """The address, with the firm that stands over it where the line names no more than its owner."""
+    """Return the address with the company in the cell above, if the line only names its owner."""
     if inline is None:
         return None
     name, street = inline.name or "", inline.street or ""
@@ -220,12 +223,12 @@ def _with_firm(layout: Layout, inline: Address | None) -> Address | None:
     if _OWNER.match(fold_letters(name)):
         return replace(inline, name=firm.text)
     is_place = not _LEGAL_FORM.search(fold_letters(name)) and f"{name}, {street}" in inline.top.text
-    # `Mercamurcia, módulo 14 - 30120 Murcia` below a firm is where it is, and no firm itself.
+    # `Mercamurcia, módulo 14 - 30120 Murcia` below a company name is its location, not another company.
     return replace(inline, name=firm.text, street=f"{name}, {street}") if is_place and has_legal_form(firm) else inline
 
 
 def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:
-    """Street and town in one cell, with the name over it, as letterheads have them."""
+    """Return an address with street and town in one cell and the name above, as in letterheads."""
     for cell in line:
         parts = [part.strip() for part in _SEPARATOR.split(cell.text) if part.strip()]
         place = town(parts[1]) if len(parts) > 1 else None
@@ -248,7 +251,7 @@ def _is_street(text: str) -> bool:
 
 
 def _above(layout: Layout, bottom: Cell, taken: set[Cell]) -> Iterator[Cell]:
-    """The cells of the same column over a town, upwards, as long as they may belong to its address."""
+    """Yield the cells above a town in its column, upwards, while they may belong to its address."""
     over = layout.over(bottom, _HIGHEST * bottom.height)
     column = [cell for cell in over if abs(cell.left - bottom.left) < bottom.height]
     if not column:
@@ -275,7 +278,7 @@ _ATTENTION = re.compile(
     r"(?:z\.? ?h(?:d|dn)?\.|zu handen|att(?:n|ention)?[.:]|t\.?a\.?v\.?\b|ter attentie|a l'attention"
     r"|c\.?a\.?:|alla c(?:ortese)?\.? ?a(?:ttenzione)?\b|a la atencion|a/a\b|f\.?a\.?o\.?\b)"
 )
-"""Whose attention a letter seeks, with a colon or without."""
+"""Words before the name of a person, with or without a colon."""
 _NAME = READER.pattern("labels.address", "name")
 _ADDRESS = READER.pattern("labels.address_label")
 
@@ -283,11 +286,11 @@ _ADDRESS = READER.pattern("labels.address_label")
 _TITLES = re.compile(
     "|".join(term for kind, terms in READER.meanings("titles.title").items() for term in terms if kind != "statement")
 )
-"""What a document calls itself, with nothing beside."""
+"""Complete titles of documents."""
 
 
 def _label_of(layout: Layout, cell: Cell) -> str | None:
-    """Whether a label with a colon left of a cell says that it is a name, an address or something other."""
+    """Return "name", "address" or "other" for the label to the left of a cell; None if absent."""
     left = layout.left_of(cell)
     if not left or not left[-1].text.rstrip().endswith(":"):
         return None
@@ -296,13 +299,13 @@ def _label_of(layout: Layout, cell: Cell) -> str | None:
 
 
 def _names_contact(cell: Cell) -> bool:
-    """Tell whether a line of an address names a person by label: `Attention: Fiona Baird`."""
+    """Return whether an address line names a person with a label: `Attention: Fiona Baird`."""
     words = cell.plain.strip(" *.")
     return _ATTENTION.match(words) is not None or (":" in words and _CONTACT.match(words) is not None)
 
 
 def ends_address(cell: Cell) -> bool:
-    """Tell whether a cell cannot be a line of an address: labelled, a number, a telephone, a heading."""
+    """Return whether a cell cannot be an address line: labeled, a number, a telephone, a heading."""
     words = cell.plain.strip()
     return (
         words.endswith(":")
@@ -326,13 +329,13 @@ _ABOUT_ADDRESS = re.compile(
     r"(?:^(?:adresse|indirizzo|direccion|coordonnees|dati|datos)(?: (?:del?|du|della?))? )|\s*\([a-z ]{3,30}\)$"
     r"|[ -](?:addres{1,2}|adresse?|anschrift|indirizzo|direccion|details|data|daten|gegevens|information)$"
 )
-"""What a heading says beside the role: `Vendor address`, `Adresse du client`, `Cedente (fornitore)`."""
+"""Words beside the role in a heading: `Vendor address`, `Adresse du client`, `Cedente (fornitore)`."""
 
 
 def heading(cell: Cell) -> str | None:
-    """The role that a cell gives to the address below it; None for a cell that gives none.
+    """Return the role that a heading assigns to the address below it; None for other cells.
 
-    It is one of seller, buyer, invoiced, addressed (who does not write), delivered and elsewhere.
+    Roles are seller, buyer, invoiced, addressed (not the sender), delivered and elsewhere.
     """
     words = cell.plain.strip(" :.*")
     match = _HEADINGS.fullmatch(words) or _HEADINGS.fullmatch(_ABOUT_ADDRESS.sub("", words))
@@ -340,24 +343,28 @@ def heading(cell: Cell) -> str | None:
         return match.lastgroup
     parts = [_HEADINGS.fullmatch(part.strip()) for part in words.split("/")]
     roles = {part.lastgroup if part else None for part in parts}
-    return roles.pop() if len(roles) == 1 else None  # the same in two languages
+    return roles.pop() if len(roles) == 1 else None  # one role, stated in two languages
 
 
 def is_heading(cell: Cell) -> bool:
-    """Tell whether a cell is the heading of an address."""
+    """Return whether a cell is the heading of an address."""
     return heading(cell) is not None
 
 
 def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> Address:
     lines = list(reversed(above))
     if lines and fold_letters(lines[-1].text.strip(" ,.")) == fold_letters(place.city):
-        lines.pop()  # the town over its code
-    named = lines[1:] if len(lines) != 1 or _LEGAL_FORM.search(lines[0].plain) else lines  # a street may stand alone
+        lines.pop()  # the town above its postal code
+    named = (
+        lines[1:] if len(lines) != 1 or _LEGAL_FORM.search(lines[0].plain) else lines
+    )  # a street may have no name above it
     streets = [cell for cell in named if _is_street(cell.text)] or [
         cell for cell in lines[1:] if _label_of(layout, cell) == "address"
     ]
     if not streets and len(lines) == 2 and _CODE_ALONE.fullmatch(bottom.text.strip(" ,.")):
-        streets = [cell for cell in lines[1:] if not _DEPARTMENT.search(cell.plain)]  # villages have no streets
+        streets = [
+            cell for cell in lines[1:] if not _DEPARTMENT.search(cell.plain)
+        ]  # villages may have no street names
     street = streets[0] if streets else None
     before = [cell for cell in lines if street is None or cell.top < street.top]
     below = layout.below(bottom)
@@ -370,7 +377,7 @@ def _block(layout: Layout, bottom: Cell, place: Town, above: Sequence[Cell]) -> 
 
 
 def _name(lines: Sequence[str]) -> str:
-    """The first line, with the next where the first is a salutation, or where only the next states a legal form."""
+    """Return the first line, followed by the next if the first is a salutation or lacks the legal form."""
     first, *others = lines
     if others and _SALUTATION.fullmatch(fold_letters(first)):
         return f"{first} {others[0]}"
@@ -381,12 +388,12 @@ def _name(lines: Sequence[str]) -> str:
 
 
 def has_legal_form(cell: Cell) -> bool:
-    """Tell whether a cell names a firm with its legal form."""
+    """Return whether a cell contains the legal form of a company."""
     return _LEGAL_FORM.search(cell.plain) is not None
 
 
 def is_box(address: Address) -> bool:
-    """Tell whether an address has a box at the post office instead of a street."""
+    """Return whether an address has a post office box instead of a street."""
     return _BOX.match(fold_letters(address.street or "")) is not None
 
 
@@ -394,7 +401,7 @@ _LABEL = re.compile(
     "|".join(rf"(?P<{part}>{label.pattern})\s*:" for part, label in READER.patterns("labels.address").items())
 )
 _CODE = re.compile(r"(?:[A-Z]{1,2}-)?(\d{4,5}(?: ?[A-Z]{2})?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{3} \d{2})")
-_CLOSE = 2.5  # heights of the text between lines that belong together
+_CLOSE = 2.5  # in text heights, between lines of one block
 _LONGEST = 120
 
 
@@ -414,7 +421,7 @@ def labelled(layout: Layout) -> dict[str, Address]:
 
 
 def _stated(layout: Layout, top: Cell) -> tuple[Mapping[str, str], tuple[Cell, ...]]:
-    """Values of the labels below a heading, and the cells of its block."""
+    """Return the labeled values below a heading, and the cells of its block."""
     stated: dict[str, str] = {}
     cells: list[Cell] = []
     above = top
@@ -431,7 +438,7 @@ def _stated(layout: Layout, top: Cell) -> tuple[Mapping[str, str], tuple[Cell, .
 
 
 def _labelled_parts(cell: Cell) -> Iterator[tuple[str, str]]:
-    """The labels of a line with what stands behind each: `Cap: 22100 Nazione: IT`."""
+    """Yield the labels of a line with their values: `Cap: 22100 Nazione: IT`."""
     if len(cell.text) > _LONGEST or _LABEL.match(cell.plain) is None:
         return
     for match, following in pairwise((*_LABEL.finditer(cell.plain), None)):

@@ -1,11 +1,11 @@
-"""Type, number, date, references and currency of a document, from its title and its labels. Pure.
+"""Type, number, date, references and currency of a document, from its title and labels. Pure.
 
-The title decides the type: the largest line that only names a type, perhaps with a number and a date. Without a title,
-a label that only one type has for its number decides.
+The title decides the type: the largest line that only names a type, optionally with a number and a date. Without a
+title, the label of a type-specific number decides.
 
-Dates are read as seven languages write them, and only if they have one meaning. VAT ids and IBANs carry check digits
-(python-stdnum has the rules of each country's authority). A number with wrong check digits is accepted only beside its
-label, and with less confidence: the document may state it wrongly.
+Dates are read in seven languages, and only if they are unambiguous. VAT ids and IBANs contain check digits
+(python-stdnum implements the rules of each country's authority). A number with wrong check digits is accepted only
+beside its label, with lower confidence, because the document itself may state it wrongly.
 """
 
 import datetime as dt
@@ -64,9 +64,9 @@ _EUROPEAN = re.compile(
 
 
 def date_order(texts: Iterable[str]) -> DateOrder | None:
-    """Return whether a document writes the day or the month first; None if nothing shows it.
+    """Return whether a document puts the day or the month first in dates; None if unknown.
 
-    A date with a number over 12 shows it. Otherwise the language does: only English puts the month first, and not in
+    A date with a number over 12 decides. Otherwise the language does: only English puts the month first, but not in
     documents of European companies, which state a VAT id.
     """
     orders: set[DateOrder] = set()
@@ -146,7 +146,7 @@ _MAX_REFERENCE = 40
 _MARKS_BEFORE = " .:#-\u2013"
 
 CERTAIN, STATED = 1.0, 0.7
-"""Confidence with right check digits, and with a label alone."""
+"""Confidence with valid check digits, and with a label alone."""
 
 
 def vat_id(text: str) -> tuple[str, float] | None:
@@ -162,13 +162,13 @@ def vat_id(text: str) -> tuple[str, float] | None:
 
 
 def _shortened(text: str) -> list[str]:
-    """Return the text without marks, and without its last parts, because they may not be of the number."""
+    """Return the text without marks, and variants without its last parts."""
     parts = re.split(r"[ .-]", text)
     return ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def has_right_check_digits(number: str) -> bool:
-    """Check a VAT id by the rules of its country."""
+    """Validate the check digits of a VAT id by the rules of its country."""
     if number.startswith("CHE"):
         return bool(_swiss.is_valid(re.sub(r"(MWST|TVA|IVA)$", "", number)))
     if number.startswith("GB"):
@@ -184,30 +184,30 @@ def iban(text: str) -> tuple[str, float] | None:
     parts = match[0].split(" ")
     for count in range(len(parts), 0, -1):
         number = "".join(parts[:count])
-        if _iban.is_valid(number, check_country=False):  # lists of banks grow old, check digits do not
+        if _iban.is_valid(number, check_country=False):  # lists of banks become outdated, check digits do not
             return number, CERTAIN
     return match[0].replace(" ", ""), STATED
 
 
 def find_ibans(text: str) -> list[str]:
-    """The IBANs in a text whose check digits are right."""
+    """Return the IBANs with valid check digits in a text."""
     found = (iban(match[0]) for match in _IBAN.finditer(text))
     return [number for number, confidence in filter(None, found) if confidence == CERTAIN]
 
 
 def find_vat_ids(text: str) -> list[str]:
-    """The VAT ids in a text whose check digits are right."""
+    """Return the VAT ids with valid check digits in a text."""
     found = (vat_id(text[match.start() :]) for match in _VAT.finditer(text))
     return [number for number, confidence in filter(None, found) if confidence == CERTAIN]
 
 
 def emails(text: str) -> list[str]:
-    """The e-mail addresses in a text."""
+    """Return the e-mail addresses in a text."""
     return [match[0].rstrip(".") for match in _EMAIL.finditer(text)]
 
 
 def split_reference(text: str) -> tuple[str, str] | None:
-    """Return the document number at the start of a text, and the text behind it; None if absent."""
+    """Return the document number at the start of a text, and the text after it; None if absent."""
     stripped = text.lstrip(_MARKS_BEFORE)
     match = _REFERENCE.match(stripped)
     if match is None or len(match[0]) > _MAX_REFERENCE:
@@ -230,18 +230,18 @@ _PARENTHESIS = re.compile(r"\([^()]*\)")
 _FROM = r"vom|von|from|dated|issued(?: at| on)?|du|del|van|af|of"
 _DATE_WORD = re.compile(rf"[\s,(\-|:/]*(?:(?:{_FROM}|date|en date du|dd|d d|den|datum|dato|am|a)\b)?[\s:.]*")
 _CITES = re.compile(rf"\s*(?:zu|zur|to|for|sur|su|sobre|op|til|vedr)\b\.?\s*(?:[a-z']+ )?(?:{_TITLE.pattern})")
-"""Another document that a title names behind its number: `Gutschrift Nr. 7 zu Rechnung 4711`."""
+"""Another document that a title names after its number: `Gutschrift Nr. 7 zu Rechnung 4711`."""
 _ENDS_IN_DATE_WORD = re.compile(rf"[\s,(]*(?:{_FROM})\s*")
 _SPACED = re.compile(r"(?:[\w-] ){3,}[\w-]")
 _MARKS = " .:,|-\u2013"
 _TYPE_CODE = re.compile(r"td\d\d\s*[-:(]?\s*")
-"""The code that Italian electronic invoices name their type by: `TD01 (fattura)`, `TD04 - Nota di credito`."""
+"""Document type code of Italian electronic invoices: `TD01 (fattura)`, `TD04 - Nota di credito`."""
 _TYPE_LABEL = READER.pattern("titles.type_label")
 _TALL = 1.2
 _WORDS_BEFORE, _WORDS_BETWEEN = 3, 3
 
 _PREPOSITIONS = frozenset(READER.terms("titles.preposition"))
-"""Before the name of a type, or between it and a number, these make it a mention of another document."""
+"""A preposition before a type, or between type and number, refers to another document."""
 _NUMBER_OF = READER.patterns("labels.number")
 OWN_NUMBER = {
     kind: pattern((*labels, *READER.terms("labels.own_number")))
@@ -250,10 +250,10 @@ OWN_NUMBER = {
 _ORDER_NUMBER = READER.pattern("labels.order_number")
 _BARE_NUMBER = READER.pattern("labels.bare_number")
 _REMINDER = READER.pattern("titles.title", "statement")
-"""Asks for the payment of other documents, and names them without being one."""
+"""Reminders and statements name other documents."""
 _UPPER_PART = 0.45
-_NEAR_TITLE = 8.0  # heights of the title
-_FEWEST_BELOW = 4  # characters of a number below its label; fewer may count lines
+_NEAR_TITLE = 8.0  # in heights of the title
+_FEWEST_BELOW = 4  # characters of a number below its label; shorter ones may be line numbers
 _BY_NUMBER = (
     DocumentType.CREDIT_NOTE,
     DocumentType.INVOICE,
@@ -263,12 +263,15 @@ _BY_NUMBER = (
     DocumentType.PURCHASE_ORDER,
     DocumentType.CONTRACT,
 )
-"""Without a title, the first of these whose number is labelled: each may cite those behind it, hardly those before."""
+"""Order of types to look for by labeled number in documents without a title.
+
+Documents of a type may cite the later types, and rarely the earlier ones.
+"""
 
 
 @dataclass(frozen=True)
 class Title:
-    """A line that names a type: with a number or a date where they stand in it."""
+    """A line that names a type, with the number and date in it, if any."""
 
     type: DocumentType
     cell: Cell
@@ -279,7 +282,7 @@ class Title:
 
 
 def title(layout: Layout, order: DateOrder | None) -> Title | None:
-    """The title of a document: of all candidates the largest, then the first."""
+    """Return the title of a document: the largest candidate, or the first of these."""
     usual = median([cell.height for cell in layout.cells] or [0.0])
     found = list(_titles(layout, order, usual))
     return min(found, key=lambda one: (one.cell.page, -round(one.cell.height), one.cell.top), default=None)
@@ -321,13 +324,13 @@ def _may_precede(text: str) -> bool:
 
 
 def _is_of_type(layout: Layout, cell: Cell) -> bool:
-    """Tell whether the label over a cell says that it is the name of a type: `Documento` over `FACTURA`."""
+    """Return whether the label above a cell marks it as the name of a type: `Documento` above `FACTURA`."""
     over = [one for one in layout.over(cell, 2 * cell.height) if abs(one.left - cell.left) < cell.height]
     return bool(over) and _TYPE_LABEL.fullmatch(over[-1].plain.strip(" .:")) is not None
 
 
 def _is_label(layout: Layout, cell: Cell) -> bool:
-    """Tell whether a value stands to the right of a cell, or it ends in a colon: then it is no title."""
+    """Return whether a cell is a label: a value is to its right, or it ends in a colon."""
     right = layout.right_of(cell)
     return cell.text.rstrip().endswith(":") or (
         right is not None and (right.text.startswith(":") or split_reference(right.text) is not None)
@@ -335,7 +338,7 @@ def _is_label(layout: Layout, cell: Cell) -> bool:
 
 
 def _rest(layout: Layout, cell: Cell, rest: str, order: DateOrder | None) -> tuple[str | None, str | None] | None:
-    """Number and date of what follows a title's words; None where something else follows."""
+    """Return number and date from the text after a title; None if it contains anything else."""
     rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not parse_date(rest, order) else rest
     while again := _AGAIN.match(fold_letters(rest)):
         rest = rest[again.end() :]
@@ -377,9 +380,9 @@ def _with_tail(
 
 
 def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[DocumentType, LabeledValue] | None:
-    """The type whose number is labelled, where there is no title; an invoice also where it may cite what a title names.
+    """Return the type and number of a labeled number, if there is no title.
 
-    Labels that every type may have tell no type against a title.
+    An invoice number also overrides a title that it may cite. Generic labels do not override titles.
     """
     if title is not None:
         is_citable = title.type not in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}
@@ -393,9 +396,9 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
 
 
 def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledValue] | None:
-    """The type by whose name a number stands on the first page, where nothing else names a type.
+    """Return the type whose name precedes a number on the first page, if no other type is named.
 
-    Not where the page asks for payment: a reminder names invoices, and is none.
+    Pages that request payment are skipped, because a reminder names invoices.
     """
     first = [cell for cell in layout.cells if cell.page == 1]
     if any(_REMINDER.search(cell.plain) for cell in first):
@@ -410,13 +413,13 @@ def _beside_its_name(layout: Layout, parse: Parse) -> tuple[DocumentType, Labele
 
 
 def _labelled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
-    """The numbers of a type by their labels, then those behind its name."""
+    """Yield the numbers of a type by their labels, then those after its name."""
     yield from find(layout, _NUMBER_OF[kind], parse)
     yield from named_numbers(layout, kind, parse)
 
 
 def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
-    """The numbers that stand behind a cell which is the name of a type, or in it: `Sammelrechnung   R-1`."""
+    """Yield numbers in or after a cell with the name of a type: `Sammelrechnung   R-1`."""
     name = _NAMES[kind]
     for found in find(layout, name, parse, below=False):
         words = found.label.text if found.cell is not found.label else found.label.text.removesuffix(found.value)
@@ -425,10 +428,10 @@ def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[
 
 
 def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[LabeledValue]:
-    """The numbers that stand beside a label of the type's own number, by the order of pages."""
+    """Return the numbers beside labels of the type's own number, in page order."""
     found = find(layout, OWN_NUMBER[kind], parse)
     if kind is DocumentType.INVOICE:
-        return list(found)  # `Ihre Rechnung Nr. 4711` is what a seller writes
+        return list(found)  # suppliers write `Ihre Rechnung Nr. 4711`
     own = [one for one in found if not YOURS.search(one.label.plain)]
     if kind is DocumentType.ORDER_CONFIRMATION and not own:
         own = [one for one in find(layout, _ORDER_NUMBER, parse) if not YOURS.search(one.label.plain)]
@@ -436,7 +439,7 @@ def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[La
 
 
 def number_beside(layout: Layout, title: Title, parse: Parse) -> LabeledValue | None:
-    """The number whose label is the word for number alone: near a title, or in a row of labels on its page."""
+    """Return the number labeled only "number", near a title or in a row of labels on its page."""
     for found in find(layout, _BARE_NUMBER, parse):
         label = found.label
         is_near = abs(label.top - title.cell.top) <= _NEAR_TITLE * title.cell.height
@@ -482,7 +485,7 @@ _PAY_UNTIL = re.compile(
     rf"(?:{READER.alternatives('labels.pay')})\b(?P<between>[^;]{{0,60}}?)\b"
     rf"(?:{READER.alternatives('labels.until')})\s*:?\s*$"
 )
-"""The words of a sentence that asks for payment, up to the date that follows."""
+"""Words of a payment request before the due date."""
 _DISCOUNT = re.compile(READER.alternatives("labels.discount"))
 _CURRENCY_LABEL = READER.pattern("labels.currency")
 _CURRENCIES = MappingProxyType({"€": "EUR", "£": "GBP", "euro": "EUR", "euros": "EUR"})
@@ -503,7 +506,7 @@ _IN_FULL = re.compile(
     r"\s*(?:ohne abzug|rein netto|netto\b|net\b|without deduction|in full|sans escompte|senza sconto|sin descuento"
     r"|zonder korting|uden fradrag)"
 )
-"""Behind the day on which the full amount is due: `bis zum 11.07.2024 ohne Abzug`."""
+"""Words after a due date without discount: `bis zum 11.07.2024 ohne Abzug`."""
 
 Fields = dict[str, str | list[str]]
 
@@ -511,7 +514,7 @@ Fields = dict[str, str | list[str]]
 def parse_reference(text: str, order: DateOrder | None, *, strict: bool = True) -> tuple[str, float] | None:
     """Return the document number at the start of a text.
 
-    `strict` permits only a date, a line or further numbers behind it.
+    `strict` permits only a date, a line or further numbers after it.
     """
     if any(start == len(text) - len(text.lstrip(" .:#(-")) for start, _, _ in find_dates(text, order)):
         return None
@@ -536,7 +539,7 @@ def _may_follow(tail: str, order: DateOrder | None) -> bool:
 
 
 def day_behind(found: LabeledValue, order: DateOrder | None) -> tuple[str, Evidence] | None:
-    """Return the date behind a number: `Nr. 4711 vom 4. Juli 2024`."""
+    """Return the date after a number: `Nr. 4711 vom 4. Juli 2024`."""
     tail = found.cell.text.partition(found.value)[2]
     day = next(iter(find_dates(tail, order)), None)
     if day is None or day[2] is None or _DATE_TAIL.fullmatch(fold_letters(tail[: day[0]])) is None:
@@ -545,7 +548,7 @@ def day_behind(found: LabeledValue, order: DateOrder | None) -> tuple[str, Evide
 
 
 class LabeledFields:
-    """Reads the labelled fields of a document of a known type, each with its evidence."""
+    """Reads the labeled fields of a document of a known type, with their evidence."""
 
     def __init__(self, layout: Layout, kind: DocumentType, order: DateOrder | None, own: str | None) -> None:
         self._layout, self._kind, self._order, self._own = layout, kind, order, own
@@ -597,13 +600,13 @@ class LabeledFields:
                 if value != self._own:
                     values.setdefault(value, Evidence("label", one.confidence, one.cell.page))
         for value in [value for value in values if any(other.endswith(f" {value}") for other in values)]:
-            del values[value]  # the same number, read once without the letters before it
+            del values[value]  # the same number without its leading letters
         if values:
             self.fields[name] = next(iter(values)) if len(values) == 1 else list(values)
             self.evidence[name] = min(values.values(), key=lambda evidence: evidence.confidence)
 
     def _further(self, found: LabeledValue) -> Iterator[str]:
-        """Further numbers behind one, as in `4711, 4712 und 4713`."""
+        """Yield the numbers after the first, as in `4711, 4712 und 4713`."""
         tail = found.cell.text.partition(found.value)[2]
         while (separator := _LIST.match(tail)) and (following := split_reference(tail[separator.end() :])):
             value, tail = following
@@ -640,9 +643,9 @@ class LabeledFields:
         return None
 
     def _read_lone_date(self, name: str, due: str | None) -> None:
-        """Read a date without a label high on the first page, if it is the only one besides the due date.
+        """Read the only date without a label at the top of the first page, apart from the due date.
 
-        A date behind a town is the document's own: `Cully, le 23 août 2024`.
+        A date after a town is the document's own: `Cully, le 23 août 2024`.
         """
         days: dict[str, Cell] = {}
         written: dict[str, Cell] = {}
@@ -660,7 +663,7 @@ class LabeledFields:
                 return
 
     def _asked_until(self) -> Iterator[LabeledValue]:
-        """Yield the days until which sentences ask for payment; days for a discount are skipped."""
+        """Yield the due dates in payment requests, without dates for early payment discounts."""
         for line in self._layout.lines:
             text = " ".join(cell.text for cell in line)
             for start, end, day in find_dates(text, self._order):
@@ -677,7 +680,7 @@ class LabeledFields:
 
 
 def currency(layout: Layout) -> tuple[str, Evidence] | None:
-    """The currency that a label names, or the only one that stands anywhere."""
+    """Return the labeled currency, or the only currency in the document."""
 
     def code(text: str) -> tuple[str, float] | None:
         match = _CURRENCY_CODE.search(text[:12])

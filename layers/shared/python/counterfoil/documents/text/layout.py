@@ -1,7 +1,7 @@
-"""Cells of the lines of pages, their neighbors, and values beside labels or below them. Pure.
+"""Cells in the lines of a page, their neighbors, and values beside or below labels. Pure.
 
-Words with a blank between are one cell; a wider gap separates a label from its value, and a column from the next. A
-label is the words that a value follows: in the same cell, in the next one on the line, or right below.
+Words separated by single blanks form a cell. A wider gap separates a label from its value, or two columns. The value of
+a label follows in the same cell, in the next cell on the line, or directly below.
 """
 
 import re
@@ -15,13 +15,13 @@ from counterfoil.documents.lexicon.folding import fold_letters
 from counterfoil.documents.text.page import Line, Page, Word
 from counterfoil.documents.text.table_headings import Kind, heading_kinds
 
-_GAP_BETWEEN_CELLS = 0.9  # of the height of the text: three blanks or more
-_REACH_BELOW = 2.2  # heights of the text from a label to the value below it
+_GAP_BETWEEN_CELLS = 0.9  # in text heights: at least three blanks
+_REACH_BELOW = 2.2  # in text heights, from a label to the value below it
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Words that stand together on a line; the page counts from 1, the line from 0 on its page."""
+    """Adjacent words on a line. Pages count from 1, lines of a page from 0."""
 
     words: tuple[Word, ...]
     page: int
@@ -29,42 +29,42 @@ class Cell:
 
     @cached_property
     def text(self) -> str:
-        """The words with one blank between."""
+        """The words, separated by single blanks."""
         return " ".join(word.text for word in self.words)
 
     @cached_property
     def left(self) -> float:
-        """Where it begins."""
+        """Left edge, in points."""
         return self.words[0].left
 
     @cached_property
     def right(self) -> float:
-        """Where it ends."""
+        """Right edge, in points."""
         return max(word.right for word in self.words)
 
     @cached_property
     def top(self) -> float:
-        """Its upper edge."""
+        """Top edge, in points."""
         return min(word.top for word in self.words)
 
     @cached_property
     def bottom(self) -> float:
-        """Its lower edge."""
+        """Bottom edge, in points."""
         return max(word.bottom for word in self.words)
 
     @property
     def height(self) -> float:
-        """How tall its text is, in points."""
+        """Height of the text, in points."""
         return self.bottom - self.top
 
     @cached_property
     def plain(self) -> str:
-        """Its folded text, as long as the text."""
+        """Folded text of the same length."""
         return fold_letters(self.text)
 
 
 class Layout:
-    """All cells of a document, in lines, with a look to the right of a cell and below it."""
+    """All cells of a document by line, with access to their neighbors."""
 
     def __init__(self, pages: Sequence[Page]) -> None:
         self.pages = pages
@@ -78,7 +78,7 @@ class Layout:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """Every cell, line by line."""
+        """All cells, line by line."""
         return [cell for line in self.lines for cell in line]
 
     @cached_property
@@ -89,27 +89,27 @@ class Layout:
         return cells
 
     def over(self, cell: Cell, distance: float) -> list[Cell]:
-        """The cells of the same page that end above the middle of a cell and within a distance in points, downwards."""
+        """Return the cells that end within `distance` points above the middle of a cell, downwards."""
         limit, middle = cell.top - distance, (cell.top + cell.bottom) / 2
         return [other for other in self._pages[cell.page] if limit <= other.bottom <= middle]
 
     def line(self, cell: Cell) -> list[Cell]:
-        """The cells of the line that a cell stands on, left to right."""
+        """Return all cells on the line of a cell, left to right."""
         return self._line_of[cell.page, cell.line]
 
     def right_of(self, cell: Cell) -> Cell | None:
-        """The next cell on the same line; a colon that stands alone is passed over."""
+        """Return the next cell on the same line."""
         line = self.line(cell)
         following = line[line.index(cell) + 1 :]
         return following[0] if following else None
 
     def left_of(self, cell: Cell) -> list[Cell]:
-        """The cells before this one on its line."""
+        """Return the cells to the left on the same line."""
         line = self.line(cell)
         return line[: line.index(cell)]
 
     def below(self, cell: Cell) -> Cell | None:
-        """The nearest cell below that begins under this one or spans it, within two lines' distance."""
+        """Return the nearest cell below that overlaps this one horizontally, at most two lines away."""
         limit = cell.bottom + _REACH_BELOW * cell.height
         index = cell.line + 1
         while (line := self._line_of.get((cell.page, index))) is not None:
@@ -122,7 +122,7 @@ class Layout:
         return None
 
     def under(self, cell: Cell) -> Iterator[Cell]:
-        """All cells of the same page below this one that begin at its left edge or overlap its width, downwards."""
+        """Yield all cells below on the same page that overlap this one horizontally, downwards."""
         index = cell.line + 1
         while (line := self._line_of.get((cell.page, index))) is not None:
             index += 1
@@ -149,9 +149,9 @@ _FEWEST_IN_A_ROW = 3
 YOURS = re.compile(
     rf"^(?:{READER.alternatives('labels.yours_before')})\b|\b(?:{READER.alternatives('labels.yours_behind')})\W*$"
 )
-"""Beside the label of an id: it is the buyer's."""
+"""Words next to an id that make it the buyer's."""
 OURS = re.compile(rf"^\W*(?:{READER.alternatives('labels.ours')})\b")
-"""Before the number of an order on a seller's document: it is the seller's own."""
+"""Words before an order number that make it the supplier's own."""
 _COUNTED = frozenset({Kind.QUANTITY, Kind.PRICE, Kind.NET})
 _ONLY_MARKS = re.compile(r"[\s.:#)\-]*")
 _MARKS_BEFORE = re.compile(
@@ -159,10 +159,10 @@ _MARKS_BEFORE = re.compile(
     r"|jeres|deres|vores)\b\.?\s*)?"
 )
 _WITH_DATE = re.compile(r"[\s.]*[/,|]\s*(?:vom|datum|date|data|fecha|dato)\b[\s.:]*$")
-"""A label of a number that is one of its date, too: `Rechnungs-Nr./Datum`."""
+"""The part of a label that announces a date after the number: `Rechnungs-Nr./Datum`."""
 NUMBER_WORD = re.compile(rf"\s*(?<![a-z0-9])(?:{READER.alternatives('labels.number_word')})(?![a-z])[\s.:#]*")
 IN_OTHER_WORDS = re.compile(r"[\s.:]*[/|]\s*")
-"""Marks between a label and its translation."""
+"""Separator between a label and its translation."""
 _ANOTHER = re.compile(r".*\S(?:\s+[-\u2013|\u00b7\u2022]|;)\s+")
 """Text before a label that is not the first of its cell: `30 days net - Due date: 1 March`."""
 _GOES_ON = re.compile(r"[-/_]\w")
@@ -170,7 +170,7 @@ _GOES_ON = re.compile(r"[-/_]\w")
 
 @dataclass(frozen=True)
 class LabeledValue:
-    """A value, the cell of its label and the cell that it stands in."""
+    """A value with the cell of its label and its own cell."""
 
     value: str
     confidence: float
@@ -186,10 +186,10 @@ def find(
     anywhere: bool = False,
     below: bool = True,
 ) -> Iterator[LabeledValue]:
-    """Yield what `parse` reads beside each label, page by page.
+    """Yield the values that `parse` reads beside each label, page by page.
 
-    A label begins its cell, or stands `anywhere` in it. `parse` is given the text behind the label, or a neighbour's
-    text, and returns the value with the confidence that the value itself deserves, 0 to 1.
+    A label starts its cell, or is `anywhere` in it. `parse` receives the text after the label, or the text of a
+    neighboring cell, and returns the value and its own confidence from 0 to 1.
     """
     for cell in layout.cells:
         for match in label.finditer(cell.plain):
@@ -213,18 +213,18 @@ def whole_end(label: "re.Pattern[str]", cell: Cell, end: int) -> int:
 
 
 def begins(cell: Cell, start: int) -> bool:
-    """Check that only marks or a possessive precede a place in a cell."""
+    """Return whether only marks or a possessive precede a position in a cell."""
     before = cell.plain[:start]
     return _MARKS_BEFORE.fullmatch(before) is not None or _ANOTHER.fullmatch(before) is not None
 
 
 def _is_over(layout: Layout, cell: Cell, *, below: bool) -> bool:
-    """Check if the value of a label may be below it. `below` is the rule for single labels."""
+    """Return whether the value of a label may be below it. `below` is the rule for single labels."""
     return (below and not heads_goods(layout, cell)) or heads_a_column(layout, cell)
 
 
 def heads_a_column(layout: Layout, cell: Cell) -> bool:
-    """Check for a row of labels: at least three, no digits, values below most of them."""
+    """Return whether a cell is in a row of labels: at least three, no digits, values below most of them."""
     row = layout.line(cell)
     if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
         return False
@@ -234,7 +234,7 @@ def heads_a_column(layout: Layout, cell: Cell) -> bool:
 
 
 def heads_goods(layout: Layout, cell: Cell) -> bool:
-    """Check if a cell is in the heading of a table of line items."""
+    """Return whether a cell is in the heading of a table of line items."""
     kinds = {kind for other in layout.line(cell) for kind in heading_kinds(other.text)}
     return Kind.DESCRIPTION in kinds and not _COUNTED.isdisjoint(kinds)
 
@@ -254,7 +254,7 @@ def _beside(
     if right is not None and _ONLY_MARKS.fullmatch(right.text):
         right = layout.right_of(right)
         if right is None:
-            return None  # a label with its colon, and nothing stated
+            return None  # a label with a colon and without a value
     if right is not None and (parsed := parse(right.text)) is not None:
         return LabeledValue(parsed[0], parsed[1] * _CONFIDENCE["right"], cell, right)
     under = layout.below(cell) if below else None

@@ -31,20 +31,20 @@ class Evidence:
 
 
 MAX_CHARACTERS = 5_000_000
-"""As much text as about 2,000 full pages hold."""
+"""Text of about 2,000 full pages."""
 MAX_WORDS = 300_000
 """Words of about 1,500 pages, in about 100 MiB. The longest of 169 real files has 6,122."""
 MAX_CHARACTERS_OF_PAGE = 200_000
 """The densest of 282 real pages has 21,601."""
 
-_SMALLEST_PRINT = 1.0  # points; what is smaller is there for machines, not for a reader
+_SMALLEST_PRINT = 1.0  # points; smaller text is for machines, not for readers
 _SPACE = 0x20
 _GAP_BETWEEN_WORDS = 0.125  # of the height of the text; a blank is a quarter of it, and kerning much less
 _SAME_LINE_OVERLAP = 0.5  # of the lower of two boxes
 _STRAIGHT = 0.02  # of a quarter turn: about two degrees
 _PLACEHOLDERS = frozenset("\ufffd")
 _NAMELESS = frozenset({"Cc", "Cn", "Co", "Cs"})
-"""Categories of code points that are no letters: controls, unassigned, private use, halves of pairs."""
+"""Categories of code points that are not letters: controls, unassigned, private use, halves of pairs."""
 # pdfium marks a hyphen at the end of a line by U+0002; ligatures are one character in some fonts.
 _PRINTED = {
     "\x02": "-",
@@ -75,27 +75,27 @@ class Line:
 
     @cached_property
     def text(self) -> str:
-        """The words with one blank between."""
+        """The words, separated by single blanks."""
         return " ".join(word.text for word in self.words)
 
     @property
     def left(self) -> float:
-        """Where its first word begins."""
+        """Left edge of the first word, in points."""
         return self.words[0].left
 
     @property
     def right(self) -> float:
-        """Where its last word ends."""
+        """Right edge of the last word, in points."""
         return max(word.right for word in self.words)
 
     @property
     def top(self) -> float:
-        """Where its tallest word begins."""
+        """Top of the tallest word, in points."""
         return min(word.top for word in self.words)
 
     @property
     def bottom(self) -> float:
-        """Where its deepest word ends."""
+        """Bottom of the lowest word, in points."""
         return max(word.bottom for word in self.words)
 
 
@@ -114,12 +114,12 @@ class Page:
     lost_words: tuple[Word, ...] = ()
 
     def lines(self) -> list[Line]:
-        """The words put together to lines, from top to bottom, whatever their order in the file."""
+        """Return the words as lines, from top to bottom, whatever their order in the file."""
         return list(self._lines)
 
     @cached_property
     def text(self) -> str:
-        """The lines as text, with a line break between."""
+        """The lines as text, separated by line breaks."""
         return "\n".join(line.text for line in self._lines)
 
     @cached_property
@@ -128,7 +128,10 @@ class Page:
 
 
 def _lines(words: Sequence[Word]) -> Iterator[Line]:
-    """Gather words whose boxes overlap by half in height. A line is as high as its first word, so none grows down."""
+    """Group words whose boxes overlap vertically by half.
+
+    A line is as high as its first word, so that it does not grow downwards.
+    """
     rows: list[list[Word]] = []
     open_rows: list[list[Word]] = []
     for word in sorted(words, key=lambda word: (word.top + word.bottom, word.left)):
@@ -144,19 +147,19 @@ def _lines(words: Sequence[Word]) -> Iterator[Line]:
 
 
 def _overlap(a: Word, b: Word) -> float:
-    """How much of the lower of two boxes lies at the height of the other: 0 or less to 1."""
+    """Return the share of the lower box that is at the height of the other: 0 or less to 1."""
     shared = min(a.bottom, b.bottom) - max(a.top, b.top)
     return shared / max(min(a.bottom - a.top, b.bottom - b.top), 0.1)
 
 
 def pages(content: bytes) -> list[Page]:
-    """The text layer of each page of a PDF; a page without text has no words.
+    """Return the text layer of each page of a PDF. A page without text has no words.
 
-    The invisible text of a recognised scan counts. Text at another angle than most of its page is left out, as is text
-    outside the page and text too small to be seen. A page whose text runs sideways is turned upright.
+    The invisible text of a scan after OCR counts. Text at another angle than most of its page is ignored, as well as
+    text outside the page and text too small to be visible. A page with sideways text is turned upright.
 
-    Raises `InvalidDocumentError` on damage, and for more than `pdf.MAX_PAGES` pages, `MAX_CHARACTERS` characters or
-    `MAX_WORDS` words.
+    Raises `InvalidDocumentError` for damaged files, and for more than `pdf.MAX_PAGES` pages, `MAX_CHARACTERS`
+    characters or `MAX_WORDS` words.
     """
     from counterfoil.documents import pdf  # its import takes 0.3 s
 
@@ -198,9 +201,9 @@ class _Character(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Characters without a blank in the file between.
+    """Characters without a blank between them in the file.
 
-    `turns` are quarter turns with the clock, None for a slanted run.
+    `turns` counts clockwise quarter turns; None for a slanted run.
     """
 
     characters: list[_Character]
@@ -253,9 +256,9 @@ def _is_lost(code: int) -> bool:
 
 
 def _prevailing_turns(runs: Sequence[_Run]) -> int:
-    """How most of the page's text is turned. The page's own rotation is for a viewer; text turned against it is even.
+    """Return the turns of most of the page's text, relative to the page's own rotation.
 
-    A turned page whose text is turned the other way is shown upright, and so is what a scanner laid down sideways.
+    A rotated page with text rotated the other way is displayed upright, like a page that was scanned sideways.
     """
     counts: Counter[int] = Counter()
     for run in runs:
@@ -265,7 +268,7 @@ def _prevailing_turns(runs: Sequence[_Run]) -> int:
 
 
 def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
-    """Take the characters apart at blanks that the file has; blanks that pdfium guesses, kerning deceives."""
+    """Split characters at blanks in the file. Blanks guessed by pdfium are unreliable because of kerning."""
     characters: list[_Character] = []
     turns: int | None = 0
     box = raw.FS_RECTF()
@@ -284,14 +287,14 @@ def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
 
 
 def _may_be_kerning(text_page: ctypes.c_void_p, index: int, code: int) -> bool:
-    """Tell a blank that pdfium guesses before a small letter: kerning there deceives it, and the gap has to decide."""
+    """Return whether a blank before a lowercase letter is a guess of pdfium, so that the gap must decide."""
     guessed = code == _SPACE and raw.FPDFText_IsGenerated(text_page, index) == 1
     return guessed and _printed(raw.FPDFText_GetUnicode(text_page, index + 1)).islower()
 
 
 @lru_cache(maxsize=4096)
 def _printed(code: int) -> str:
-    """What a reader sees of a character: one or a few letters, a blank, or "" for what is no character at all."""
+    """Return the visible form of a code point: one or a few letters, a blank, or "" if it has none."""
     text = _PRINTED.get(text := chr(code), text)
     if text.isspace():
         return " "
@@ -299,13 +302,13 @@ def _printed(code: int) -> str:
 
 
 def _turns(angle: float) -> int | None:
-    """Quarter turns with the clock of an angle in radians, as pdfium states it; None where it is slanted."""
+    """Return the clockwise quarter turns of an angle in radians, as stated by pdfium; None if slanted."""
     quarters = angle / (math.pi / 2)
     return round(quarters) % 4 if abs(quarters - round(quarters)) < _STRAIGHT else None
 
 
 def _upright(character: _Character, turns: int, box: tuple[float, float, float, float]) -> Word:
-    """Turn a character back by quarter turns, and place it from the top left corner of the page's box."""
+    """Rotate a character back by quarter turns and measure from the top left corner of the page's box."""
     text, left, bottom, right, top = character
     x0, y0, x1, y1 = box
     match turns:
@@ -320,7 +323,7 @@ def _upright(character: _Character, turns: int, box: tuple[float, float, float, 
 
 
 def _words(characters: Sequence[Word]) -> Iterator[Word]:
-    """Put characters together to words. A gap as wide as a blank, or a step to another line, ends one."""
+    """Group characters into words. A gap as wide as a blank, or a step to another line, ends a word."""
     word: list[Word] = []
     for character in characters:
         if word and _is_apart(word[-1], character):
@@ -350,9 +353,9 @@ def _joined(characters: Sequence[Word]) -> Word:
 FEWEST_JUDGED = 40
 """Characters: fewer do not show whether a font is legible."""
 MOST_LOST = 0.3
-"""Share of a page's characters that may have no letter."""
+"""Maximum share of a page's characters without a letter."""
 FEWEST_LETTERS = 0.6
-"""Share of letters and digits on a page: pages of real invoices have nine tenths, and noise consists of signs."""
+"""Minimum share of letters and digits on a page. Pages of real invoices have 0.9; noise consists of signs."""
 FEWEST_VOWELS = 0.24
 """Share of vowels in at least 100 Latin letters of words, without codes that contain digits.
 

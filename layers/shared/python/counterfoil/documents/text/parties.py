@@ -1,7 +1,8 @@
-"""Who sells and who buys: addresses given to their parties, with VAT ids, accounts and e-mail. Pure.
+"""Supplier and buyer of a document: addresses, VAT ids, bank accounts and e-mail addresses. Pure.
 
-A heading over an address says whose it is. Without one, letters tell by their form: the sender stands in one line over
-the address window or in the letterhead, the addressee in the window. What fits neither is left out.
+The heading above an address states its role. Without a heading, the layout of letters decides: the sender is on one
+line above the address window or in the letterhead, and the addressee is in the window. Addresses that match neither are
+ignored.
 """
 
 import re
@@ -20,11 +21,11 @@ from counterfoil.documents.text.page import Evidence
 
 _LETTERHEAD, _WINDOW_TOP, _WINDOW_BOTTOM, _FOOTER = 0.12, 0.08, 0.42, 0.8
 _ID_LABELS = READER.patterns("labels.party_id")
-_OVER_ADDRESS = 8.0  # heights of the text between a heading and its address, labelled numbers between them
-_HIGHEST_BLOCK = 40.0  # heights of the text
+_OVER_ADDRESS = 8.0  # in text heights, from a heading to its address, with labeled numbers in between
+_HIGHEST_BLOCK = 40.0  # in text heights
 _MAX_IDS = 400
-_CLOSE = 2.5  # heights of the text between lines that belong together
-_TELLING = 5  # letters of a name that a domain has not by chance
+_CLOSE = 2.5  # in text heights, between lines of one block
+_TELLING = 5  # letters of a name that match a domain only on purpose
 _BUYER_WRITES = frozenset({DocumentType.PURCHASE_ORDER, DocumentType.GOODS_RECEIPT})
 _OF_WRITERS = re.compile(
     r"\b(?:tel|telefon|telephone|phone|fon|fax|tlf|mobil|iban|bic|siren|siret|rcs|capital|capitale|kvk|hr[ab]|www)\b|@|https?:"
@@ -40,7 +41,7 @@ Parse = Callable[[str], tuple[str, float] | None]
 
 @dataclass(frozen=True)
 class Party:
-    """The stated fields of one side, with their evidence by the field's name."""
+    """Stated fields of one party, with their evidence by field name."""
 
     fields: dict[str, str]
     evidence: dict[str, Evidence]
@@ -48,7 +49,7 @@ class Party:
 
 @dataclass(frozen=True)
 class _Id:
-    """A number that names a party; `side` where its place or label says whose it is."""
+    """A number that identifies a party. `side` is set if its position or label shows the owner."""
 
     field: str
     value: str
@@ -59,7 +60,7 @@ class _Id:
 
 
 def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
-    """Seller and buyer by the names that their type of document gives them; a side without a name is absent."""
+    """Return seller and buyer, by the role names of the document type; a side without a name is absent."""
     roles, writer = ROLES[kind], "buyer" if kind in _BUYER_WRITES else "seller"
     sides = _sides(layout, kind, writer)
     names = {side: address.name or "" for side, (address, _, _) in sides.items()}
@@ -75,7 +76,7 @@ def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
 
 
 def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[Address, float, str]]:
-    """The address of each side, with confidence and the way it was found."""
+    """Return the address of each side, its confidence, and how it was found."""
     headed, loose = _by_heading(layout, writer)
     sides: dict[str, tuple[Address, float, str]] = {
         side: (headed[side], 0.95, "heading") for side in ("seller", "buyer") if side in headed
@@ -96,7 +97,7 @@ def _sides(layout: Layout, kind: DocumentType, writer: str) -> dict[str, tuple[A
 
 
 def _by_heading(layout: Layout, writer: str) -> tuple[dict[str, Address], list[Address]]:
-    """The addresses by the roles that headings give them, and those without a heading."""
+    """Return the addresses by the roles in their headings, and those without a heading."""
     headed: dict[str, Address] = {}
     loose: list[Address] = []
     addressed = "invoiced" if writer == "seller" else "seller"
@@ -112,7 +113,7 @@ def _by_heading(layout: Layout, writer: str) -> tuple[dict[str, Address], list[A
 
 
 def _role(layout: Layout, address: Address) -> str | None:
-    """What the heading over an address, or over the labels left of its lines, makes of it."""
+    """Return the role from the heading above an address, or from the labels to the left of its lines."""
     starts = [address.top]
     for cell in address.cells:
         beside = layout.left_of(cell)
@@ -124,7 +125,7 @@ def _role(layout: Layout, address: Address) -> str | None:
 
 
 def _heading_over(layout: Layout, top: Cell) -> str | None:
-    """The role of the nearest heading over a line in its column, with nothing but labelled lines between."""
+    """Return the role of the nearest heading above a line, with only labeled lines in between."""
     over = [
         cell
         for cell in layout.over(top, _OVER_ADDRESS * top.height)
@@ -140,9 +141,9 @@ def _heading_over(layout: Layout, top: Cell) -> str | None:
 
 
 def _sender(layout: Layout, loose: Iterable[Address]) -> Address | None:
-    """Who writes: in one line over the window, else in the letterhead, else at the foot of the first page.
+    """Return the sender: the line above the window, the letterhead, or the foot of the first page.
 
-    A line over the window that has a box at the post office gives way to the street that the same firm states.
+    A sender's line with a post office box is replaced by an address of the same company with a street.
     """
     first = [address for address in loose if address.top.page == 1 and not address.to_person]
     height = layout.pages[0].height
@@ -160,9 +161,9 @@ def _sender(layout: Layout, loose: Iterable[Address]) -> Address | None:
 
 
 def _other(layout: Layout, loose: Iterable[Address], headed: Mapping[str, Address]) -> Address | None:
-    """Who writes where letterheads say nothing: the only address without a heading, or with what firms state of them.
+    """Return the sender of a document without a letterhead.
 
-    Below the address of a letter's writer stand a telephone, a register or an account, not below the reader's.
+    It is the only address without a heading, or the one followed by a telephone, a registration or an account.
     """
     bottom = _WINDOW_BOTTOM * layout.pages[0].height
     upper = [one for one in loose if one.top.page == 1 and not one.to_person and one.top.top < bottom]
@@ -173,7 +174,7 @@ def _other(layout: Layout, loose: Iterable[Address], headed: Mapping[str, Addres
 
 
 def _letterhead(layout: Layout, found: Iterable[Address]) -> str | None:
-    """The only firm that the top of the first page names beside its addresses, by its legal form."""
+    """Return the only company at the top of the first page apart from addresses, by its legal form."""
     taken = {cell for address in found for cell in address.cells}
     names = {
         cell.text
@@ -188,7 +189,7 @@ def _letterhead(layout: Layout, found: Iterable[Address]) -> str | None:
 
 
 def _addressee(layout: Layout, loose: Iterable[Address], sender: Address | None) -> Address | None:
-    """Whom the letter goes to: the first address in the window that is not the sender's own."""
+    """Return the addressee: the first address in the window that differs from the sender's."""
     height = layout.pages[0].height
     for address in sorted(loose, key=lambda one: not one.to_person):
         top = address.top.top
@@ -207,7 +208,7 @@ def _same_place(a: Address, b: Address) -> bool:
 
 
 def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
-    """The cells of each side's address and of what follows it closely in its column, by the side."""
+    """Return the cells of each side's address and of the block below it, mapped to the side."""
     blocks = {cell: side for side, address in sides.items() if not address.inline for cell in address.cells}
     for side, address in sides.items():
         if not address.inline:
@@ -216,7 +217,7 @@ def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
 
 
 def _block(layout: Layout, address: Address, taken: Container[Cell]) -> list[Cell]:
-    """The cells that stand between the lines of an address, and closely below it about the same party."""
+    """Return the cells between the lines of an address, and those close below it about the same party."""
     top, bottom = address.cells[0], address.cells[-1]
     cells = [cell for cell in layout.over(bottom, bottom.top - top.top) if addresses.is_flush(cell, bottom)]
     above = bottom
@@ -231,7 +232,7 @@ def _block(layout: Layout, address: Address, taken: Container[Cell]) -> list[Cel
 
 
 def _goes_on(cell: Cell) -> bool:
-    """Tell whether a line below an address is still about its party: the country, labelled numbers, a telephone."""
+    """Return whether a line below an address is about the same party: country, labeled number, telephone."""
     if addresses.is_heading(cell) or addresses.town(cell.text) is not None:
         return False
     is_number = bool(find_vat_ids(cell.text) or find_ibans(cell.text))
@@ -239,7 +240,7 @@ def _goes_on(cell: Cell) -> bool:
 
 
 def _in_block(one: _Id, blocks: Mapping[Cell, str]) -> _Id:
-    """Give a number that nothing else claims to the side in whose block it stands."""
+    """Assign a number without an owner to the side whose block contains it."""
     side = None if one.side is not None or OURS.search(one.label.plain) else blocks.get(one.label)
     return one if side is None else replace(one, side=side)
 
@@ -272,13 +273,13 @@ def _tax_number(text: str) -> tuple[str, float] | None:
 
 
 def _registration(text: str) -> tuple[str, float] | None:
-    """A register's number, behind the town of the register where one is named."""
+    """Return a registration number, after the town of the register if stated."""
     match = _REGISTRATION.match(text.strip(" .:#"))
     return (match["number"].replace(" ", ""), 1.0) if match else None
 
 
 def _side_of(layout: Layout, label: Cell) -> str | None:
-    """Whose a number is, by the words of its label or the heading of the block that it stands in."""
+    """Return the owner of a number, from its label or the heading of its block."""
     if YOURS.search(label.plain.strip(" :")):
         return "buyer"
     column = [
@@ -295,13 +296,13 @@ def _side_of(layout: Layout, label: Cell) -> str | None:
             return {"invoiced": "buyer", "addressed": None}.get(role, role)
         in_address = in_address or addresses.town(cell.text) is not None or addresses.country(cell.text) is not None
         if not in_address and not addresses.ends_address(cell):
-            return None  # a text of its own stands between
+            return None  # separated by unrelated text
         below = cell
     return None
 
 
 def _by_domain(one: _Id, names: Mapping[str, str]) -> _Id:
-    """Give an e-mail address to the side whose name its domain bears, wherever it stands."""
+    """Assign an e-mail address to the side whose name is in the domain."""
     if one.field != "email":
         return one
     domain = re.sub(r"[^a-z0-9]", "", fold_letters(one.value.partition("@")[2].rpartition(".")[0]))
@@ -315,7 +316,10 @@ def _by_domain(one: _Id, names: Mapping[str, str]) -> _Id:
 
 
 def _assigned(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str, list[_Id]]:
-    """Numbers by side. What no heading or label claims is the writer's, unless it is another's or there are several."""
+    """Return numbers by side.
+
+    A number without a label or heading belongs to the sender, unless another side has it or there are several.
+    """
     by_side: dict[str, list[_Id]] = {"seller": [], "buyer": []}
     unclaimed: dict[str, list[_Id]] = {}
     claimed = set()
@@ -336,7 +340,7 @@ def _assigned(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str, list
 
 
 def _only(found: list[_Id], layout: Layout, field: str) -> _Id | None:
-    """The one value; of several, the one at the foot of a page or, of accounts, the first."""
+    """Return the only value; of several, the one at the foot of a page, or the first bank account."""
     if not found or len({one.value for one in found}) == 1 or field == "iban":
         return found[0] if found else None
     foot = [one for one in found if one.cell.top > _FOOTER * layout.pages[one.cell.page - 1].height]
@@ -367,7 +371,7 @@ def _party(layout: Layout, side: str, found: tuple[Address, float, str] | None, 
 
 
 def _name_under_heading(layout: Layout, side: str) -> Cell | None:
-    """The first line under a side's heading, where no address was found there."""
+    """Return the first line below the heading of a side that has no address."""
     for cell in layout.cells:
         if addresses.heading(cell) == side:
             below = layout.below(cell)

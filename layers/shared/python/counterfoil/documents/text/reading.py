@@ -1,7 +1,6 @@
-"""Reads a business document from its pages: what its labels, its layout and its sums say, and nothing else. Pure.
+"""Extracts structured data from the pages of a document by labels, layout and sums. Pure.
 
-Every field comes with its evidence. What can be read in two ways, or stands in no place that says what it is, is left
-out.
+Every field has evidence. Ambiguous values, and values without a label or a meaningful position, are omitted.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ _TOTALS = ("total_net", "total_tax", "total_gross")
 
 @dataclass(frozen=True)
 class Reading:
-    """What pages state, in the form that `structured.structure` takes.
+    """Stated values of a document, as input of `structured.structure`.
 
     `evidence` has an entry for each field by its path: "invoice_number", "issuer.vat_id", "line_items.0.quantity".
     """
@@ -41,7 +40,7 @@ class Reading:
 
 
 def read(pages: Sequence[Page]) -> Reading | None:
-    """Read one document from its pages; None where they do not say what it is, or name no number of its own."""
+    """Read one document from its pages; None if its type or its own number is missing."""
     layout = Layout(pages)
     order = kind.date_order(cell.text for cell in layout.cells)
     identity = _identity(layout, order)
@@ -70,13 +69,13 @@ _Identity = tuple[DocumentType, str, Evidence, tuple[str, Evidence] | None]
 
 
 def _identity(layout: Layout, order: kind.DateOrder | None) -> _Identity | None:
-    """Type, number, its evidence, and the date of the title where it has one."""
+    """Return type, number, evidence of the number, and the date in the title if present."""
 
     def parse(text: str) -> tuple[str, float] | None:
         return parse_reference(text, order)
 
     title = kind.title(layout, order)
-    # A line in the print of all others may name another document: `Lieferschein 4711` over the lines that it delivered.
+    # A line in normal print may name another document: `Lieferschein 4711` above its line items.
     typed = None if title is not None and title.is_tall else kind.type_by_number(layout, parse, title)
     if title is None or typed is not None:
         if typed is None:
@@ -115,7 +114,7 @@ def _read_lines(
     is_credit_note = own is DocumentType.CREDIT_NOTE
     lines = table_lines.read_lines(pages, is_credit_note=is_credit_note, total_net=net, total_gross=gross)
     if own in _ORDERS and net is None and "total_tax" not in fields and gross is not None and lines.net == gross:
-        # A sum of prices without tax is what an order calls its total.
+        # Orders may call the sum of prices without tax their total.
         fields["total_net"], evidence["total_net"] = fields.pop("total_gross"), evidence.pop("total_gross")
     if lines.items:
         fields["line_items"] = [item.fields for item in lines.items]
@@ -124,7 +123,7 @@ def _read_lines(
 
 
 def _credit(fields: dict[str, Any]) -> None:
-    """State what is credited: papers print it with a minus or without, and mean the same."""
+    """Make amounts of a credit note positive, because some print them with a minus sign."""
     stated = [Decimal(fields[name]) for name in _TOTALS if name in fields]
     if not any(stated) or any(amount > 0 for amount in stated):
         return

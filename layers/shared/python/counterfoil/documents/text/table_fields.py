@@ -1,4 +1,4 @@
-"""Reads the fields of a line from its cells, each with its confidence. Pure."""
+"""Reads the fields of a line item from its cells, with their confidence. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _PER = re.compile(r"\b(?:pro|je|per|par|por)\s+([^\W\d]+)\s*:?$", re.IGNORECASE)
 
 
 def stated_in(description: str) -> str | None:
-    """Return the unit that a description states for its quantity: `Consulting (hours)`, `Hot air per litre`."""
+    """Return the unit in a description: `Consulting (hours)`, `Hot air per litre`."""
     for pattern in (_UNIT_IN_BRACKETS, _PER):
         for match in pattern.finditer(description):
             if (found := code(match[1])) is not None and len(match[1]) > 1:
@@ -29,10 +29,11 @@ _PROVEN = 0.97
 _STATED = 0.8
 _ROUGH = 0.6
 _DOUBTED = 0.3
-"""Confidence: shown by arithmetic; stated below a heading; read from other words; contradicted by arithmetic."""
+"""Confidence of values proven by arithmetic, stated below a heading, derived from other words, and contradicted by
+arithmetic."""
 _HIGHEST_RATE = 40
 _BLANK_ROW = 0.6
-"""Of the text's height: the blank between paragraphs of a cell."""
+"""in text heights, between paragraphs of a cell"""
 _BASES = (Decimal(1000), Decimal(100), Decimal(10))
 
 _BASIS = re.compile(
@@ -84,7 +85,7 @@ _CODE = re.compile(r"(?=.*\w).{1,40}")
 
 @dataclass
 class Found:
-    """The fields of a line as structured data names them, the confidence of each, and its source if not its cell."""
+    """Fields of a line item by their structured data names, with confidence and, if not the cell, source."""
 
     fields: dict[str, str] = field(default_factory=dict)
     confidence: dict[str, float] = field(default_factory=dict)
@@ -92,7 +93,7 @@ class Found:
     has_unknown_unit: bool = False
 
     def put(self, name: str, text: str | None, confidence: float, source: str | None = None) -> None:
-        """State a field, where there is anything to state and it is not stated yet."""
+        """Set a field if `text` is not empty and the field is not set."""
         if text and name not in self.fields:
             self.fields[name] = text
             self.confidence[name] = confidence
@@ -100,17 +101,17 @@ class Found:
                 self.sources[name] = source
 
     def number(self, name: str) -> Decimal | None:
-        """A field as a number."""
+        """Return a field as a number."""
         return Decimal(self.fields[name]) if name in self.fields else None
 
 
 def plain(number: Decimal) -> str:
-    """A number as structured data writes it, with the places that the page prints."""
+    """Format a number for structured data, with the printed decimal places."""
     return format(number or abs(number), "f")
 
 
 def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapsed: bool) -> Found:
-    """Read a line. `collapsed` cells of several things have no blank row where one of these is missing."""
+    """Read a line item. `collapsed` cells with several values have no blank row if a value is missing."""
     found = Found()
     cells = _by_kind(line, heading, collapsed=collapsed)
     _put_texts(found, cells)
@@ -133,7 +134,7 @@ def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapse
 
 
 def _by_kind(line: RawLine, heading: Heading, *, collapsed: bool) -> dict[Kind, list[Piece]]:
-    """The words of a line by what they are: cells that hold several things are parted by their rows."""
+    """Return the words of a line item by kind. Cells with several values are split by rows."""
     cells: dict[Kind, list[Piece]] = {}
     for place, pieces in sorted(line.cells.items()):
         names = [name[0] for name in heading.columns[place].names]
@@ -148,7 +149,7 @@ def _by_kind(line: RawLine, heading: Heading, *, collapsed: bool) -> dict[Kind, 
 def _parted(
     names: Sequence[Kind], pieces: Sequence[Piece], line: RawLine, *, collapsed: bool
 ) -> Iterator[tuple[Kind, Piece]]:
-    """Tell what each row of a cell is by its place in the cell; what is below the last name goes on with it."""
+    """Yield the kind of each row in a cell, by its position. Rows below the last name belong to it."""
     rows = [piece for piece in pieces if not _is_known_code(piece.text)]
     if Kind.DESCRIPTION not in names and collapsed and len(rows) == 1 and Kind.ARTICLE in names:
         yield Kind.ARTICLE, rows[0]
@@ -180,17 +181,20 @@ def _parted(
 
 
 def _is_code(pieces: Sequence[Piece]) -> bool:
-    """Tell whether a cell begins with a row that is one word with a digit, as article numbers are."""
+    """Return whether the first row of a cell is a single word with a digit, such as an article number."""
     return len(pieces[0].tokens) == 1 and any(map(str.isdigit, pieces[0].text))
 
 
 def _is_known_code(text: str) -> bool:
-    """Tell whether a row is a number of international trade (GTIN), or the name of its scheme in brackets."""
+    """Return whether a row is a GTIN, or the name of its scheme in brackets."""
     return _GTIN.fullmatch(text.strip(".")) is not None or _IN_BRACKETS.fullmatch(text) is not None
 
 
 def is_collapsed(lines: Sequence[RawLine], heading: Heading) -> bool:
-    """Tell whether cells of several things leave no blank where one is missing: none begins below its line's top."""
+    """Return whether cells with several values leave no blank row for missing ones.
+
+    In that case, no such cell starts below the top of its line item.
+    """
     for place, column in enumerate(heading.columns):
         if len(column.names) < 2 or any(name[0] is Kind.DESCRIPTION for name in column.names):
             continue
@@ -232,7 +236,7 @@ def _put_texts(found: Found, cells: Mapping[Kind, Sequence[Piece]]) -> None:
 
 
 def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
-    """The rows of a cell, parted where a blank stands between them; a page's end parts none."""
+    """Yield the rows of a cell, split at blank rows. A page break does not split."""
     rows: list[str] = []
     for before, piece in pairwise((None, *pieces)):
         if piece is None:
@@ -247,9 +251,9 @@ def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
 
 
 def described(rows: Sequence[str]) -> str:
-    """The description that rows are, without what is said by label: codes, gross prices, discounts.
+    """Return the description in these rows, without labeled codes, gross prices and discounts.
 
-    Rows below such labels are remarks, and no more of the description.
+    Rows below such labels are remarks and not part of the description.
     """
     kept: list[str] = []
     for row in rows:
@@ -314,7 +318,7 @@ def _put_basis(found: Found, text: str, form: NumberFormat) -> None:
 
 
 def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
-    """Check quantity x price / basis = net; raise the confidence of what agrees, and lower it where nothing does."""
+    """Check quantity * price / basis = net, and raise or lower the confidence accordingly."""
     quantity, price, net = found.number("quantity"), found.number("unit_price"), found.number("net_amount")
     if quantity is None or price is None or net is None:
         return
@@ -329,7 +333,7 @@ def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
         elif "price_basis_quantity" not in found.fields and (by := _basis_that_agrees(quantity, price, net)):
             found.put("price_basis_quantity", plain(by), _ROUGH, "arithmetic")
         elif totals.line_agrees(quantity, price, -net, basis, percent or Decimal(0)):
-            # A credit note may print what it credits as negative amounts of positive quantities.
+            # A credit note may have negative amounts with positive quantities.
             found.fields["unit_price"] = plain(price * (100 - percent) / 100 if percent else price)
             proven = ("quantity", "unit_price")
         else:
@@ -343,7 +347,7 @@ def _prove(found: Found, values: Mapping[Kind, Token]) -> None:
 
 
 def count_pieces(lines: Sequence[Found]) -> None:
-    """State C62 (one) for bare quantities of a table that prints the units of its others: these are counted."""
+    """Set the unit C62 (one) for quantities without a unit in a table where others have one."""
     if any("unit" in found.fields and found.confidence["unit"] > _ROUGH for found in lines):
         for found in lines:
             if "quantity" in found.fields and not found.has_unknown_unit:
@@ -351,7 +355,7 @@ def count_pieces(lines: Sequence[Found]) -> None:
 
 
 def credit(lines: Sequence[Found]) -> None:
-    """Turn the amounts of a credit note round, where all are negative: of negative quantities or of positive ones."""
+    """Make the amounts of a credit note positive if all are negative, along with negative quantities."""
     names = ("quantity", "unit_price", "net_amount")
     numbers = [tuple(found.number(name) or Decimal(0) for name in names) for found in lines]
     if numbers and all(quantity and price > 0 > net for quantity, price, net in numbers):
@@ -361,7 +365,7 @@ def credit(lines: Sequence[Found]) -> None:
 
 
 def _basis_that_agrees(quantity: Decimal, price: Decimal, net: Decimal) -> Decimal | None:
-    """The power of ten that a price must be for; only where the net amount is not zero, which all agree with."""
+    """Return the power of ten that the price is for; None if the net amount is zero, which fits any basis."""
     if not net:
         return None
     return next((basis for basis in _BASES if totals.line_agrees(quantity, price, net, basis)), None)

@@ -1,11 +1,10 @@
-"""Headings of tables of goods and services, the columns that they name, and words of other rows. Pure.
+"""Table headings, the columns that they name, and vocabulary of other rows. Pure.
 
-The words are German, English, French, Italian, Spanish, Dutch and Danish. A name with two meanings (`Amount` is a
-quantity or a sum of money) has several kinds, the likelier first; the values below it decide.
+The words are German, English, French, Italian, Spanish, Dutch and Danish. An ambiguous name (`Amount` is a quantity or
+a sum of money) has several kinds, the most likely first. The values below it decide.
 
-A heading is one or more lines of words that name columns. Words below each other are one column: either one name over
-several lines (`Meng.-` / `einheit`), or several names, for cells that hold one value above another (`Art-Nr-Kunde` /
-`Art-Nr-Lief.`).
+A heading has one or more lines of column names. Words below each other form one column: either one name over several
+lines (`Meng.-` / `einheit`), or several names for cells with one value above another (`Art-Nr-Kunde` / `Art-Nr-Lief.`).
 """
 
 import re
@@ -79,7 +78,7 @@ _NOT_HEADING = re.compile(r"[^a-z0-9#%]+")
 
 @lru_cache(maxsize=4096)
 def heading_kinds(text: str) -> tuple[Kind, ...]:
-    """The kinds of column that a heading may name, the likelier first; empty where it names none."""
+    """Return the kinds of column that a heading may name, the most likely first; empty if it names none."""
     plain = plain_heading(text)
     if plain in _KINDS:
         return _KINDS[plain]
@@ -94,7 +93,7 @@ def heading_kinds(text: str) -> tuple[Kind, ...]:
 
 
 def _in_two_languages(text: str) -> tuple[Kind, ...] | None:
-    """The kinds of a heading that says the same in several languages: `Qté / Aantal`; None for any other."""
+    """Return the kinds of a heading in several languages, such as `Qté / Aantal`; None for other headings."""
     parts = [part for part in text.split("/") if part.strip()]
     if not 2 <= len(parts) <= _MOST_LANGUAGES:
         return None
@@ -123,7 +122,7 @@ def basis(text: str) -> int:
 
 
 def plain_heading(text: str) -> str:
-    """A heading's words, without case, diacritics, punctuation and the currency that it names."""
+    """Return the words of a heading without case, diacritics, punctuation and currency."""
     words = _NOT_HEADING.sub(" ", fold(text).replace("%", " % ")).split()
     kept = [word for word in words if word not in _CURRENCIES]
     if len(kept) < len(words) and kept and kept[-1] == "in":
@@ -162,19 +161,19 @@ def is_total(text: str) -> bool:
 
 
 def is_tax_name(text: str) -> bool:
-    """Return whether a text only names a tax, as cells of a tax column may."""
+    """Return whether a text only names a tax, as in the cells of a tax column."""
     return Kind.TAX_RATE in heading_kinds(text)
 
 
 @lru_cache(maxsize=4096)
 def is_carried(text: str) -> bool:
-    """Return whether a row carries a sum from page to page."""
+    """Return whether a row carries a sum over to the next page."""
     return _CARRY.fullmatch(plain_heading(text)) is not None
 
 
 @lru_cache(maxsize=4096)
 def is_section(text: str) -> bool:
-    """Return whether a row begins a section behind a table: terms, bank details, notes, signatures."""
+    """Return whether a row starts a section after the table: terms, bank details, notes, signatures."""
     return _SECTION.fullmatch(plain_heading(text)) is not None
 
 
@@ -195,10 +194,10 @@ _NAMING = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kind.GT
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its heading: its place in points, and the kinds of its values.
+    """A column by its heading: its position in points, and the kinds of its values.
 
-    `names` are the names in its heading from top to bottom, each with the kinds that it may mean, the likelier first.
-    `basis` is the number of units that its prices are for, if its heading states it.
+    `names` are the names in its heading from top to bottom, each with its possible kinds, the most likely first.
+    `basis` is the number of units that its prices are for, if the heading states it.
     """
 
     left: float
@@ -208,7 +207,7 @@ class Column:
 
     @property
     def kind(self) -> Kind:
-        """Kind of the column; of several, the uppermost in its cells."""
+        """Kind of the column. If it has several, the topmost in its cells."""
         return self.names[0][0]
 
     def holds(self, kind: Kind) -> bool:
@@ -218,7 +217,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Heading:
-    """The heading of a table: its columns from left to right, and the lines that it takes."""
+    """The heading of a table: its columns from left to right, and its lines."""
 
     columns: tuple[Column, ...]
     top: float
@@ -231,17 +230,20 @@ class Heading:
 
     @property
     def has_prices(self) -> bool:
-        """Return whether the table states prices or amounts."""
+        """Return whether the table has prices or amounts."""
         return not _MONEY.isdisjoint(self.kinds)
 
     @property
     def is_of_goods(self) -> bool:
-        """Return whether the columns list goods or services: a name, and a quantity or an amount."""
+        """Return whether the columns list goods or services: a description, and a quantity or an amount."""
         kinds = {kind for column in self.columns for name in column.names for kind in name}
         return not _NAMING.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
 
     def readings(self) -> Iterator["Heading"]:
-        """Every way to read names of several meanings, the likelier first, no kind twice; at most 12."""
+        """Yield the interpretations of ambiguous names, the most likely first; at most 12.
+
+        No interpretation has the same kind twice.
+        """
         count = 0
         for choice in sorted(product(*(range(len(name)) for name in self._names())), key=sum):
             kinds = [name[index] for name, index in zip(self._names(), choice, strict=True)]
@@ -275,14 +277,14 @@ def _amounts_first(kinds: Sequence[Kind]) -> Iterator[list[Kind]]:
 
 
 def _without_repeats(kinds: Sequence[Kind]) -> list[Kind]:
-    """The first of several columns of one kind is that kind; the others are something else."""
+    """Keep the kind of the first column of a kind, and treat repeats as other columns."""
     repeated = {kind for index, kind in enumerate(kinds) if kind in kinds[:index]} - {Kind.DESCRIPTION}
     return [Kind.OTHER if kind in repeated and kind in kinds[:index] else kind for index, kind in enumerate(kinds)]
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """Words of one heading's line that belong together, and the kinds that they name."""
+    """Adjacent words in one line of a heading, and the kinds that they name."""
 
     text: str
     left: float
@@ -291,7 +293,7 @@ class _Cell:
 
 
 def headings(lines: Sequence[Line]) -> Iterator[Heading]:
-    """Find the headings of tables of any kind among the lines of a page, from top to bottom."""
+    """Yield the headings of all tables on a page, from top to bottom."""
     after = 0
     for index, line in enumerate(lines):
         if index < after or not _may_begin(line):
@@ -315,14 +317,17 @@ def _may_begin(line: Line) -> bool:
 
 
 def _is_mostly_known(cells: Sequence[_Cell]) -> bool:
-    """A line of text may hold two words of headings; a heading's names are known, but for one or a third."""
+    """Return whether most cells are known heading names.
+
+    A line of prose may contain two such words. In a heading at most one name, or a third of them, is unknown.
+    """
     unknown = sum(1 for cell in cells if not cell.kinds and plain_heading(cell.text))
     has_number = any(letter.isdigit() for cell in cells for letter in cell.text if not cell.kinds)
     return not has_number and unknown <= max(1, len(cells) // 3)
 
 
 def _block(lines: Sequence[Line], index: int, after: int) -> tuple[int, int]:
-    """The first and last line of the heading that `index` belongs to."""
+    """Return the first and last line of the heading that contains `index`."""
     first = last = index
     while first > after and _extends(lines[first - 1], lines[first], lines[first]):
         first -= 1
@@ -332,7 +337,7 @@ def _block(lines: Sequence[Line], index: int, after: int) -> tuple[int, int]:
 
 
 def _extends(line: Line, neighbour: Line, lower: Line) -> bool:
-    """Return whether a line extends the heading beside it: near, of a heading's words, without numbers."""
+    """Return whether a line extends an adjacent heading: near, only heading words, no numbers."""
     upper = line if lower is neighbour else neighbour
     if lower.top - upper.bottom > _NEXT_LINE * (neighbour.bottom - neighbour.top):
         return False
@@ -346,7 +351,7 @@ def _extends(line: Line, neighbour: Line, lower: Line) -> bool:
 
 
 def _cells(line: Line) -> list[_Cell]:
-    """Part a line into names: as many words as possible named, in as few names as possible."""
+    """Split a line into names: as many named words as possible, in as few names as possible."""
     words = line.words
     best: list[tuple[tuple[int, int], list[_Cell]]] = [((0, 0), [])]
     for end in range(1, len(words) + 1):
@@ -374,7 +379,7 @@ def _cell(words: Sequence[Word]) -> _Cell:
 
 
 def _unnamed_joined(cells: Sequence[_Cell], height: float) -> Iterator[_Cell]:
-    """Put names together that mean nothing, where they stand as close as words do."""
+    """Join unknown names that are as close as words."""
     held: _Cell | None = None
     for cell in cells:
         if held and not held.kinds and not cell.kinds and cell.left - held.right <= height * 0.5:
@@ -388,7 +393,7 @@ def _unnamed_joined(cells: Sequence[_Cell], height: float) -> Iterator[_Cell]:
 
 
 def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
-    """Join cells below each other to columns; names without a known kind make columns of another kind."""
+    """Join cells below each other into columns. Names without a known kind form columns of kind OTHER."""
     stacks: list[list[_Cell]] = []
     for row in rows:
         for cell in row:
@@ -423,7 +428,7 @@ def _share_needed(stack: Sequence[_Cell], cell: _Cell) -> float:
 
 
 def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
-    """Return the names of a column: one name over all lines if it has a kind, otherwise one per line."""
+    """Return the names of a column: one over all lines if its kind is known, otherwise one per line."""
     texts = [cell.text for cell in stack]
     if len(texts) == 1 and (both := _code_over_name(texts[0])):
         return both
@@ -447,7 +452,7 @@ def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
 
 
 def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
-    """Return both names of a heading such as `Material/Bezeichnung`: a code above a description, or below."""
+    """Return both names of a heading such as `Material/Bezeichnung`, in either order."""
     upper, _, lower = text.partition("/")
     if Kind.DESCRIPTION in heading_kinds(upper) and heading_kinds(lower) == (Kind.ARTICLE,):
         return ((Kind.DESCRIPTION,), (Kind.ARTICLE,))
@@ -457,7 +462,7 @@ def _code_over_name(text: str) -> tuple[tuple[Kind, ...], ...]:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """Lines of one name; a hyphen at the end of a line parts a word."""
+    """Join the lines of a name. A trailing hyphen splits a word."""
     joined = texts[0]
     for before, text in pairwise(texts):
         joined = f"{joined.rstrip('-')} {text}" if before.endswith("-") else f"{joined} {text}"

@@ -1,12 +1,12 @@
-"""Numbers, rows and cells of tables of goods. Pure.
+"""Numbers, rows and cells of line item tables. Pure.
 
-`1.234,56`, `1,234.56`, `1 234,56` and `1'234.56` are one amount; `1.234` alone is ambiguous. All numbers of a document
-use the decimal mark of the unambiguous ones. Without such numbers its language decides, because a delivery note may
-have only whole quantities. If the language does not decide either, only whole numbers without marks are read.
+`1.234,56`, `1,234.56`, `1 234,56` and `1'234.56` are the same amount; `1.234` alone is ambiguous. Unambiguous numbers
+decide the decimal mark for the whole document. Without them the language decides, because a delivery note may contain
+only whole quantities. If the language does not decide either, only whole numbers without marks are read.
 
-Lines start at the numbers below a heading of amounts: a line is where an amount is, with the numbers beside it. All
-other words belong to the nearest line above that no other line begins after, and to the column that they begin in. So
-cells may hold several rows, may be centered beside each other, and lines may run over pages.
+Each amount below an amount heading starts a line item, together with the numbers beside it. Other words belong to the
+nearest line item above them, and to the column in which they start. Cells may therefore have several rows, rows may be
+vertically centered, and line items may continue on the next page.
 """
 
 import re
@@ -55,7 +55,7 @@ _FRACTION = re.compile(r"(?:\d{1,4}([.,])(?:\d{1,2}|\d{4,})|0([.,])\d+)")
 _LONG_FRACTION = re.compile(r"\d{5,}([.,])\d{1,2}")
 _ONE_GROUP = re.compile(r"[1-9]\d{0,2}([.,])\d{3}")
 _SURE = 5
-"""Votes of a number that shows both marks, against one that shows a fraction only, as dates and times may."""
+"""Weight of a number with both marks. A number with only a fraction counts once, because it may be a date or a time."""
 
 _COMMA_WORDS = frozenset(READER.terms("languages.decimal_comma"))
 _DOT_WORDS = frozenset(READER.terms("languages.decimal_dot"))
@@ -67,7 +67,7 @@ Mark = Literal[",", "."]
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """How a document prints numbers: its decimal mark, None if unknown, and whether blanks group digits.
+    """Number format of a document: its decimal mark, None if unknown, and whether blanks group digits.
 
     `by_language` is true if only the language of the document shows the mark.
     """
@@ -78,7 +78,7 @@ class NumberFormat:
 
 
 class Token(NamedTuple):
-    """A word, or several that are one number, with its box in points.
+    """A word, or several words that form one number, with its box in points.
 
     `value` is None for words and for doubtful numbers, which have two readings.
     """
@@ -94,12 +94,12 @@ class Token(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """Half its height on the page."""
+        """Vertical middle on the page, in points."""
         return (self.top + self.bottom) / 2
 
 
 def number_format(words: Iterable[Word]) -> NumberFormat:
-    """Decide from all words of a document how to read its numbers."""
+    """Derive the number format from all words of a document."""
     votes: Counter[Mark] = Counter()
     late: Counter[Mark] = Counter()
     groups: Counter[str] = Counter()
@@ -122,7 +122,7 @@ def number_format(words: Iterable[Word]) -> NumberFormat:
         elif fraction := _FRACTION.fullmatch(digits):
             votes["," if "," in fraction[0] else "."] += 1
         elif fraction := _LONG_FRACTION.fullmatch(digits):
-            late["," if "," in fraction[0] else "."] += 1  # as likely the number of an article
+            late["," if "," in fraction[0] else "."] += 1  # may be an article number as well
         elif one := _ONE_GROUP.fullmatch(digits):
             doubtful[one[1]] += 1
     mark = _most(votes)
@@ -139,7 +139,7 @@ def _most(votes: "Counter[Mark]") -> Mark | None:
 
 
 def _mark_of_language(texts: Iterable[str], doubtful: "Counter[str]") -> Mark | None:
-    """Return the decimal mark of a document's language; authors of English may use the comma, too."""
+    """Return the decimal mark of a document's language. Text in English may use either mark."""
     commas = dots = 0
     for text in texts:
         if _SWISS.fullmatch(text):
@@ -153,7 +153,7 @@ def _mark_of_language(texts: Iterable[str], doubtful: "Counter[str]") -> Mark | 
 
 
 def parse_number(text: str, form: NumberFormat) -> Decimal | None:
-    """Return the value of a number, perhaps with sign, currency or percent sign; None for other words."""
+    """Return the value of a number with an optional sign, currency or percent sign; None for other words."""
     match = _PRINTED.fullmatch(text.removesuffix(","))
     if match is None or match["stop"]:
         return None
@@ -182,7 +182,7 @@ def _unsigned(digits: str, form: NumberFormat) -> Decimal | None:
 
 
 def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
-    """Return the words of a line from left to right, with numbers read and their currencies dropped."""
+    """Return the words of a line from left to right, with parsed numbers and without their currencies."""
     found: list[Token] = []
     for word in _parted(words):
         previous = found[-1] if found else None
@@ -200,7 +200,7 @@ def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
 
 
 def _parted(words: Iterable[Word]) -> Iterator[Word]:
-    """The words, with a price and its basis apart: `10,03/100`."""
+    """Yield the words; a price and its basis, such as `10,03/100`, become two words."""
     for word in words:
         match = _PRICE_AND_BASIS.fullmatch(word.text)
         if match is None:
@@ -212,7 +212,7 @@ def _parted(words: Iterable[Word]) -> Iterator[Word]:
 
 
 def _continues(previous: Token, word: Word) -> bool:
-    """Return whether a word is the next three digits of a number that blanks group."""
+    """Return whether a word holds the next three digits of a number grouped with blanks."""
     if word.left - previous.right > _BLANK_IN_NUMBER * (word.bottom - word.top) or word.left < previous.right - 1:
         return False
     begins = re.fullmatch(rf"[{_SIGNS}]?[1-9]\d{{0,2}}(?: \d{{3}}){{0,3}}", previous.text)
@@ -232,34 +232,37 @@ def _without_currencies(found: Sequence[Token]) -> list[Token]:
 _LONGEST_LABEL = 200
 _FEWEST = 3
 _RUN_GAP = 2.0
-"""Words of a row that ends in a sum with something to the left; of the text's height, the blank between both."""
+"""Minimum number of words in a row with a sum at its end and other text to the left.
+
+The second value is the smallest blank between them, in text heights.
+"""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of words on a page; pages count from 1."""
+    """A row of words on a page. Pages count from 1."""
 
     page: int
     tokens: tuple[Token, ...]
 
     @cached_property
     def top(self) -> float:
-        """Where its tallest word begins."""
+        """Top of the tallest word, in points."""
         return min(token.top for token in self.tokens)
 
     @cached_property
     def bottom(self) -> float:
-        """Where its deepest word ends."""
+        """Bottom of the lowest word, in points."""
         return max(token.bottom for token in self.tokens)
 
     @cached_property
     def height(self) -> float:
-        """The height of its first word."""
+        """Height of the first word, in points."""
         return max(self.tokens[0].bottom - self.tokens[0].top, 1.0)
 
     @cached_property
     def label(self) -> str:
-        """Its words before the first number, as many as a label has."""
+        """Words before the first number, truncated to the length of a label."""
         words: list[str] = []
         for token in self.tokens:
             if token.value is not None and words:
@@ -269,7 +272,7 @@ class Row:
 
     @cached_property
     def last_label(self) -> str:
-        """The words right before the number that ends it, and a wide blank before them; "" if there are none."""
+        """Words between a wide blank and the number at the end of the row; empty if absent."""
         if self.tokens[-1].value is None or len(self.tokens) < _FEWEST:
             return ""
         run: list[Token] = []
@@ -284,7 +287,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Stretch:
-    """What a table takes of one page: its heading there, and the rows below it."""
+    """The part of a table on one page: its heading and the rows below it."""
 
     page: int
     heading: Heading
@@ -300,26 +303,26 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """The words with one blank between."""
+        """The words, separated by single blanks."""
         return " ".join(token.text for token in self.tokens)
 
     @property
     def top(self) -> float:
-        """Where the row begins."""
+        """Top of the row, in points."""
         return min(token.top for token in self.tokens)
 
     @property
     def bottom(self) -> float:
-        """Where the row ends."""
+        """Bottom of the row, in points."""
         return max(token.bottom for token in self.tokens)
 
 
 @dataclass
 class RawLine:
-    """A line as its words: the numbers by what they are, and the words of each column's cell, top to bottom.
+    """Unparsed line item: numbers by column kind, and the words of each cell from top to bottom.
 
-    `beside_quantity` is the word after its quantity, or before, whatever column it stands in. `closed` lines stand
-    below a sum, where only arithmetic can show that they are lines.
+    `beside_quantity` is the word next to the quantity, in any column. A `closed` line item is below a sum, so only
+    arithmetic can confirm it.
     """
 
     page: int
@@ -330,12 +333,12 @@ class RawLine:
     closed: bool = False
 
     def add(self, column: int, piece: Piece) -> None:
-        """Put words into a column's cell."""
+        """Add words to the cell of a column."""
         self.cells.setdefault(column, []).append(piece)
 
 
 def is_end(row: Row) -> bool:
-    """Tell whether a row is a sum, or begins what follows a table."""
+    """Return whether a row is a sum or starts a section after the table."""
     label = row.label
     return (is_total(label) and not is_carried(label) and _states_number(row)) or is_section(label) or is_sum_aside(row)
 
@@ -345,25 +348,26 @@ def _states_number(row: Row) -> bool:
 
 
 def is_aside(row: Row) -> bool:
-    """Tell whether a row is no line: a sum, a carried sum, a section's title."""
+    """Return whether a row is a sum, a carried sum or a section title, not a line item."""
     label = row.label
     return is_total(label) or is_carried(label) or is_section(label) or is_sum_aside(row)
 
 
 def is_sum_aside(row: Row) -> bool:
-    """Tell whether a row ends in a sum, with a table of taxes or a text of terms to the left of its label."""
+    """Return whether a row ends in a sum, next to unrelated text such as a tax table or payment terms."""
     label = row.last_label
     is_sum = bool(label) and is_total(label) and not is_carried(label) and not is_tax_name(label)
     return is_sum and not is_position(row.tokens[0].text)
 
 
 def is_position(text: str) -> bool:
-    """Tell whether a word can be a line's position: `1`, `010`, `2.1`, `A3`."""
+    """Return whether a word can be the position of a line item: `1`, `010`, `2.1`, `A3`."""
     return re.fullmatch(r"(?:[A-Z]?\d{1,5}|0\d{5})(?:[.-]\d{1,4})*[.)]?", text) is not None
 
 
 _ALIGNED = 5.0
-"""Points: numbers of one column end, begin or have their middle at the same place; a trailing minus is that wide."""
+"""Alignment tolerance in points, about the width of a trailing minus. Numbers in a column share their left edge, right
+edge or middle."""
 _SAME_ROW = 0.6
 _NEAR_ROW = 1.4
 _LARGE_GAP = 2.2
@@ -372,19 +376,21 @@ _CELL_GAP = 0.9
 _BESIDE = 2.0
 _SAME_RUN = 0.6
 _WIDE_BLANK = 3.0
-"""Of the text's height: how far numbers of a line stand from its first, rows from the next, runs of words apart, a
-unit from its quantity, words of a run from one another on the row of a line, what is no table from a table."""
+"""Distances in text heights, within a line item, within its cells, and from a table to other text."""
 _OF_RATES = frozenset({Kind.TAX_RATE, Kind.DISCOUNT})
 _NO_COLUMN = Column(0.0, 0.0, ((Kind.OTHER,),))
 _BARELY_BELOW = 0.25
 _MOSTLY_BELOW = 0.5
-"""Of a run of words: how much of it stands below a heading."""
+"""Share of a run of words that must be below a heading."""
 _SAME_EDGE = 2.5
 _PER = re.compile(r"(?:/|je|pro|per|par|por|pr\.?|à|a|x|@)", re.IGNORECASE)
 
 
 def raw_lines(stretches: Sequence[Stretch]) -> list[RawLine]:
-    """Read the lines of one table, page by page; a line goes on where the next page begins with words and no number."""
+    """Read the line items of a table, page by page.
+
+    A line item continues on the next page if that page starts with words and without a number.
+    """
     lines: list[RawLine] = []
     is_closed = False
     for stretch in stretches:
@@ -399,7 +405,7 @@ def _has_total(stretch: Stretch) -> bool:
 
 
 class _Reader:
-    """Reads what one page holds of a table."""
+    """Reads the part of a table on one page."""
 
     def __init__(self, stretch: Stretch, is_closed: bool) -> None:
         self.page, self.columns, self.rows = stretch.page, stretch.heading.columns, stretch.rows
@@ -408,7 +414,7 @@ class _Reader:
         self.taken: set[Token] = set()
 
     def read(self, open_line: RawLine | None) -> list[RawLine]:
-        """Read the page; words above its first line go to `open_line`, where there is one."""
+        """Read the page. Words above its first line item are added to `open_line`, if given."""
         hits = self._hits()
         lines = self._anchored(hits)
         self._bound(lines)
@@ -417,7 +423,7 @@ class _Reader:
         return lines
 
     def _hits(self) -> dict[Kind, list[Token]]:
-        """Numbers that stand below a heading of numbers, by what it says they are; at most one a row and column."""
+        """Return the numbers below numeric headings, by kind; at most one per column and row."""
         hits: dict[Kind, list[Token]] = {}
         for row in self.rows:
             if is_aside(row) and not self._has_companions(row):
@@ -439,19 +445,22 @@ class _Reader:
         return hits
 
     def _has_companions(self, row: Row) -> bool:
-        """Tell whether a row has the numbers of a line, whatever its first word: quantity, price and amount."""
+        """Return whether a row has a quantity, a price and an amount, whatever its first word is."""
         kinds = {self._column_of(token).kind for token in row.tokens if token.value is not None}
         return {Kind.QUANTITY, Kind.PRICE, Kind.NET} <= kinds
 
     def _column_of(self, token: Token) -> Column:
-        """The column whose heading stands above a number, or nearest beside it; percentages have columns of theirs."""
+        """Return the column whose heading is above or nearest to a number. Percentages have their own columns."""
         rates = [column for column in self.columns if column.kind in _OF_RATES]
         if token.is_percent:
             return min(rates or [_NO_COLUMN], key=lambda column: _distance(column, token))
         return min(self.columns, key=lambda column: _distance(column, token))
 
     def _anchored(self, hits: Mapping[Kind, Sequence[Token]]) -> list[RawLine]:
-        """A line for each amount, or quantity where a table has no amounts, with the numbers beside it."""
+        """Return a line item for each amount, with the numbers beside it.
+
+        A table without amounts has a line item for each quantity.
+        """
         anchor = next((kind for kind in (Kind.NET, Kind.QUANTITY, Kind.PRICE) if hits.get(kind)), None)
         if anchor is None:
             return []
@@ -475,7 +484,7 @@ class _Reader:
         return sorted(kept, key=lambda line: line.top)
 
     def _until_blank(self, anchors: Sequence[Token]) -> list[Token]:
-        """The numbers above the first wide blank: without amounts, nothing else tells a table from a page's foot."""
+        """Return the numbers above the first wide blank, where a table without amounts ends."""
         tops = sorted((row.top, row.bottom, row.height) for row in self.rows)
         end, reach = float("inf"), None
         for top, bottom, height in tops:
@@ -501,13 +510,13 @@ class _Reader:
         return ""
 
     def _has_text(self, line: RawLine) -> bool:
-        """Tell whether an amount that stands alone has words before it that could be goods."""
+        """Return whether a lone amount follows words that could describe goods."""
         token = next(iter(line.values.values()))
         row = self.row_of[token]
         return any(other.value is None and other.right < token.left for other in row.tokens) and not is_aside(row)
 
     def _bound(self, lines: Sequence[RawLine]) -> None:
-        """Place a boundary between neighbouring columns where the widest blank stands on the rows of lines."""
+        """Set each column boundary to the widest blank between two columns in the rows of line items."""
         own = [self.row_of[token] for line in lines for token in line.values.values()]
         rows = list({id(row): row for row in own}.values())
         boxes = [(token.left, token.right) for row in rows for token in row.tokens]
@@ -526,7 +535,7 @@ class _Reader:
         return sum(1 for bound in self.bounds if left >= bound)
 
     def _pull_up(self, lines: Sequence[RawLine]) -> None:
-        """Let lines begin at their position's row, where every line's position stands above its numbers."""
+        """Move the start of each line item up to its position number if all positions are above their numbers."""
         place = next((index for index, column in enumerate(self.columns) if column.holds(Kind.POSITION)), None)
         if place is None or not lines:
             return
@@ -547,7 +556,7 @@ class _Reader:
             line.top = top
 
     def _distribute(self, lines: Sequence[RawLine], open_line: RawLine | None) -> None:
-        """Put all other words into cells. What is far below, or below a sum, is no part of a line any more."""
+        """Add all other words to cells. Words far below the last line item, or below a sum, are ignored."""
         line, bottom = (None if self.is_closed else open_line), None
         waiting = list(lines)
         held: list[tuple[int, Piece]] = []
@@ -576,7 +585,7 @@ class _Reader:
         self._rehang(lines)
 
     def _straighten(self, line: RawLine) -> None:
-        """Move words to the next column that begin where the line's words in that one begin, not those in their own."""
+        """Move words that are left-aligned with the next column's text to that column."""
         for place, column in enumerate(self.columns[:-1]):
             edges = [piece.tokens[0].left for piece in line.cells.get(place + 1, [])]
             pieces = line.cells.get(place, [])
@@ -594,7 +603,7 @@ class _Reader:
                 line.cells[place + 1] = sorted(together, key=lambda piece: (piece.page, piece.top))
 
     def _is_title(self, row: Row) -> bool:
-        """Tell whether a row is the title of a group of lines: words that begin where positions stand."""
+        """Return whether a row is a group title: its words start in the position column."""
         place = self._place(row.tokens[0].left)
         return (
             self.columns[place].kind is Kind.POSITION
@@ -606,7 +615,7 @@ class _Reader:
         return row.top - bottom > _LARGE_GAP * row.height
 
     def _attached_above(self, held: Sequence[tuple[int, Piece]], line: RawLine) -> list[tuple[int, Piece]]:
-        """Words of no line that stand close above one are its own: a cell whose text is taller than its numbers."""
+        """Return the words close above a line item. They belong to it if its text is taller than its numbers."""
         attached: list[tuple[int, Piece]] = []
         top = line.top
         for place, piece in reversed(held):
@@ -618,7 +627,7 @@ class _Reader:
         return attached[::-1]
 
     def _rehang(self, lines: Sequence[RawLine]) -> None:
-        """Move words that a clear blank parts from their line, and none from the next, to that next line."""
+        """Move words to the next line item if a blank separates them from their own but not from the next."""
         for line, following in pairwise(lines):
             for place, pieces in line.cells.items():
                 if not self.columns[place].holds(Kind.DESCRIPTION):
@@ -634,7 +643,7 @@ class _Reader:
                     following.cells[place] = [*moved, *following.cells.get(place, [])]
 
     def _pieces(self, row: Row, is_of_line: bool) -> Iterator[tuple[int, Piece]]:
-        """Part a row's words that are no line's numbers by the column that each run of words begins in."""
+        """Yield the remaining runs of words in a row, each with the column in which it starts."""
         run: list[Token] = []
         place = -1
         for token in row.tokens:
@@ -653,7 +662,7 @@ class _Reader:
             yield self._nearest_place(run), Piece(self.page, tuple(run))
 
     def _nearest_place(self, run: Sequence[Token]) -> int:
-        """The column that words begin in, or the next where they stand below its heading and not below their own."""
+        """Return the column in which words start, or the next one if they are only below its heading."""
         left, right = run[0].left, run[-1].right
         place = self._place(left)
         if place + 1 < len(self.columns):
@@ -667,7 +676,7 @@ class _Reader:
         return place
 
     def _goes_on(self, last: Token, token: Token, place: int, is_of_line: bool) -> bool:
-        """Tell whether a word belongs to the run before it: near, or in the same column."""
+        """Return whether a word continues the run before it: it is near, or in the same column."""
         other = self._place(token.left)
         gap = token.left - last.right
         height = last.bottom - last.top
@@ -682,7 +691,7 @@ class _Reader:
 
 
 def _with_words(token: Token, row: Row) -> Token:
-    """A number's box with the words that go with it: `4 kg`, `12,05 je 100`."""
+    """Extend the box of a number by the words attached to it: `4 kg`, `12,05 je 100`."""
     right = token.right
     place = row.tokens.index(token)
     for before, other in pairwise(row.tokens[place:]):
@@ -699,9 +708,9 @@ def _distance(column: Column, token: Token) -> tuple[float, float]:
 
 
 def _aligned(tokens: Sequence[Token], wholes: Sequence[Token]) -> list[Token]:
-    """The numbers of a column that end, begin or have their middle where most do, alone or with the words beside them.
+    """Return the numbers with the most common alignment in a column, alone or with attached words.
 
-    All where no two agree.
+    Returns all numbers if no two are aligned.
     """
     best: list[Token] = []
     for edges in (
@@ -721,7 +730,7 @@ def _aligned(tokens: Sequence[Token], wholes: Sequence[Token]) -> list[Token]:
 def _beside(
     anchors: Sequence[Token], tokens: Sequence[Token], lines: Sequence[RawLine]
 ) -> Iterator[tuple[RawLine, Token]]:
-    """Pair lines with the numbers of another column: as far up or down as these stand from most of the lines."""
+    """Pair line items with the numbers of another column at the most common vertical offset."""
     ordered = sorted(tokens, key=lambda token: token.middle)
     middles = [token.middle for token in ordered]
     nearest = []
@@ -731,7 +740,8 @@ def _beside(
         nearest.append(min(around, key=lambda token: abs(token.middle - anchor.middle)))
     height = median(token.bottom - token.top for token in anchors)
     offsets = [token.middle - anchor.middle for anchor, token in zip(anchors, nearest, strict=True)]
-    # A column that only some lines fill is nearest to their neighbours too: a number counts for the line it is nearest.
+    # If a column is empty for some line items, its numbers are also near their neighbors. Each number counts only for
+    # the nearest line item.
     closest: dict[Token, float] = {}
     for token, offset in zip(nearest, offsets, strict=True):
         closest[token] = min(closest.get(token, offset), offset, key=abs)
@@ -747,7 +757,7 @@ def _beside(
 
 
 def _widest_blank(a: Column, b: Column, boxes: Sequence[tuple[float, float]]) -> float:
-    """The middle of the widest blank between the middles of two columns; where there is none, before the second."""
+    """Return the middle of the widest blank between two columns, or the left edge of the second."""
     low, high = (a.left + a.right) / 2, (b.left + b.right) / 2
     reach, widest, place = low, 0.0, (a.right + b.left) / 2
     for left, right in sorted(box for box in boxes if box[1] > low and box[0] < high):

@@ -1,9 +1,9 @@
-"""Reads the lines of goods and services from the pages of a document. Pure.
+"""Reads the line items from the pages of a document. Pure.
 
-Tables are found by the words of their headings, and read by the positions of the words below. Without a heading,
-arithmetic has to show the columns: rows whose numbers multiply (quantity x price = amount) in the same columns are a
-table, and so are rows with one amount each that add up to the row below. What rows and sums prove gets more confidence
-than what they only state, and contradictions get little. Lines are facts that a page states: nothing is completed.
+Tables are found by their headings, and read by the positions of the words below. Without a heading, arithmetic
+identifies the columns: rows in which quantity * price = amount in the same columns form a table, as do rows with one
+amount each that add up to the row below. Values proven by such products and sums have a higher confidence than stated
+values, and contradictions a low one. Values that the page does not state are never completed.
 """
 
 import re
@@ -33,16 +33,16 @@ from counterfoil.documents.text.totals import Charge, charges, settle, tax_codes
 _ALIGNED = 5.0
 _SAME_EDGE = 4.0
 _NEAR = 1.6
-"""Points; points; of the text's height, the blank between rows that are added up."""
+"""Two distances in points, and in text heights the blank between rows that are added up."""
 _MAX_NUMBERS = 6
 _MOST_PRODUCTS = 1000
 _FIRST_POSITION = 100
-"""No table counts its lines from more."""
+"""Exclusive maximum of the first position in a table."""
 
 
 @dataclass(frozen=True)
 class _Product:
-    """A row in which two numbers multiply to a third; `is_telling` where neither of them is one or zero."""
+    """A row with two factors and their product. `is_telling` is true unless a factor is one or zero."""
 
     row: Row
     quantity: Token
@@ -52,7 +52,7 @@ class _Product:
 
 
 def multiplied(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
-    """The table whose rows multiply, a stretch a page: two rows at least in the same columns; empty where none is."""
+    """Return the table whose rows multiply, by page; empty if fewer than two rows share columns."""
     every = (found for rows in pages for row in rows if not is_aside(row) for found in _products(row))
     products = list(islice(every, _MOST_PRODUCTS))
     best: list[_Product] = []
@@ -80,7 +80,7 @@ def _products(row: Row) -> Iterator[_Product]:
             continue
         if "." not in str(net.value) or abs(quantity.value) == abs(price.value) == 1:
             continue
-        # Of two factors the quantity is the one with fewer decimals, or the one that stands first.
+        # The quantity is the factor with fewer decimals, or the first one.
         is_swapped = _places(quantity) > _places(price) or (
             _places(quantity) == _places(price) and quantity.left > price.left
         )
@@ -94,7 +94,7 @@ def _places(token: Token) -> int:
 
 
 def _alike(one: _Product, products: Sequence[_Product]) -> list[_Product]:
-    """The rows whose numbers stand in the same columns, one a row."""
+    """Return the rows with numbers in the same columns, one each."""
     alike: dict[int, _Product] = {}
     for other in products:
         pairs = ((one.net, other.net), (one.price, other.price), (one.quantity, other.quantity))
@@ -112,7 +112,7 @@ def _stand_alike(a: Token, b: Token) -> bool:
 
 
 def _columns(found: Sequence[_Product]) -> tuple[Column, ...]:
-    """Columns as a heading would name them: of the numbers, of tax rates, and of the words before them."""
+    """Return columns for the numbers, for tax rates, and for the words before them."""
     columns = [
         _column(Kind.QUANTITY, [one.quantity for one in found]),
         _column(Kind.PRICE, [one.price for one in found]),
@@ -139,7 +139,7 @@ def _columns(found: Sequence[_Product]) -> tuple[Column, ...]:
 
 
 def _are_positions(texts: Sequence[str]) -> bool:
-    """Tell whether words count lines: 1, 2, 3 or 10, 20, 30."""
+    """Return whether words number line items: 1, 2, 3 or 10, 20, 30."""
     if not all(is_position(text) and text.strip(".").isdecimal() for text in texts):
         return False
     numbers = [int(text.strip(".")) for text in texts]
@@ -162,10 +162,10 @@ def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def added(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
-    """Rows of words and one amount each that add up to the row below: the words, the amount, the row.
+    """Return rows of words and one amount each that add up to the row below: words, amount, row.
 
-    Sums, taxes and what follows a table are no such rows. Two rows at least with an amount, or the row below says that
-    it is a sum.
+    Sums, taxes and rows after a table are excluded. Requires two rows with an amount, or a row below that is labeled as
+    a sum.
     """
     for index, row in enumerate(rows):
         total = _amount(row)
@@ -189,7 +189,7 @@ def added(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
 
 
 def _amount(row: Row) -> Token | None:
-    """The one amount that ends a row after words; None for other rows."""
+    """Return the only amount, at the end of a row after words; None for other rows."""
     last = row.tokens[-1]
     if last.value is None or last.is_percent or "." not in str(last.value) or len(row.tokens) < 2:
         return None
@@ -202,7 +202,7 @@ def _words(row: Row) -> str:
 
 
 _MARGIN = 0.14
-"""Of a page's height, above and below: where running titles and page numbers stand."""
+"""Share of the page height with running titles and page numbers, at top and bottom."""
 _PAGE_NUMBER = re.compile(
     r"\b(?:seite|page|pagina|página|blad|blatt|side|p\.)\s*:?\s*\d+|^\W*\d+\s*(?:/|von|of|de|di|van|af)\s*\d+\W*$|^\W*\d+\W*$",
     re.IGNORECASE,
@@ -210,24 +210,24 @@ _PAGE_NUMBER = re.compile(
 _MOST_ROWS = 400
 _MOST_WORDS = 150
 _LONGEST_WORD = 200
-"""On a page, in a row, and letters in a word: more is not printed for people."""
+"""Limits per page, per row and per word, beyond the printing for people."""
 _PAGES_WEIGHED = 3
-"""How a heading is to be understood shows on the first pages of a table."""
+"""Number of pages on which the interpretation of a heading is decided."""
 _WITH_TAX = frozenset({"net_amount", "unit_price", "price_basis_quantity"})
 _TAX_CODES = frozenset(map(Decimal, (1, 2, 3)))
 _PERCENT = 0.9
-"""Numbers in a column of taxes that hardly are percentages, where no percent sign makes a rate as sure as this."""
+"""Numbers in a tax column that are hardly percentages, and the confidence in a rate without percent sign."""
 _SUMMED = 0.97
 _ADDED = 0.75
 _TABLED = 0.6
-"""Confidence of amounts: of a line in a sum that is stated, of what only a sum shows, of a charge in a table."""
+"""Confidence of the amount of a line item in a stated sum, of one known only from a sum, and of a charge in a table."""
 
 
 @dataclass(frozen=True)
 class LineItem:
-    """A line as a page states it: fields by the names of structured data, what speaks for each, and where it stands.
+    """A line item: its fields by structured data names, their evidence, and its position.
 
-    `page` counts from 1; `box` is left, top, right, bottom in points of that page, of what stands on it.
+    Pages count from 1. `box` is left, top, right and bottom of its text in points.
     """
 
     fields: dict[str, str]
@@ -238,9 +238,9 @@ class LineItem:
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a document, in the order of its pages; none where no table of goods is found.
+    """Line items of a document in page order; empty if no table was found.
 
-    `net` is the sum of their net amounts, None where a line states none. `proven` tells that a page states this sum.
+    `net` is the sum of their net amounts, None if one is missing. `proven` is true if a page states this sum.
     """
 
     items: tuple[LineItem, ...] = ()
@@ -255,12 +255,12 @@ def read_lines(
     total_net: Decimal | None = None,
     total_gross: Decimal | None = None,
 ) -> Lines:
-    """Read the lines of goods and services that pages state, with the evidence for each field.
+    """Read the line items of a document, with the evidence for each field.
 
-    Discounts and charges of the whole document are lines with a description and an amount, discounts negative. A credit
-    note's amounts are positive, as e-invoices have them, also where its pages print them negative. With the document's
-    totals it is seen where lines state amounts with tax: these are no net amounts, and are left out with their prices.
-    Never raises for what pages hold; what cannot be told for certain is left out.
+    Discounts and charges of the whole document become line items with a description and an amount; discounts are
+    negative. Amounts of a credit note are positive, as in e-invoices, even if printed as negative. The document's
+    totals show whether line amounts include tax. Such amounts are omitted along with their prices, because they are not
+    net amounts. Ambiguous values are omitted. Never raises because of page content.
     """
     pages = [_readable(page) for page in pages]
     form = number_format(word for page in pages for word in page.words)
@@ -278,7 +278,7 @@ def read_lines(
 
 
 def _readable(page: Page) -> Page:
-    """The page without words that are too long to be any."""
+    """Return the page without overlong words."""
     words = tuple(word for word in page.words if len(word.text) <= _LONGEST_WORD)
     return page if len(words) == len(page.words) else Page(page.width, page.height, words)
 
@@ -289,9 +289,10 @@ def _rows(number: int, page: Page, form: NumberFormat) -> list[Row]:
 
 
 def _running(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[tuple[int, int]]:
-    """Titles and page numbers at the edges that pages repeat, as (page, index of the row).
+    """Return repeated titles and page numbers at page edges, as (page, index of the row).
 
-    Only page numbers may differ: rows of a table that differ in a number alone stand at the same place too.
+    Only page numbers may differ, because rows of a table that differ in a single number may be at the same position
+    too.
     """
     places: dict[tuple[str, int], set[int]] = {}
     at: dict[tuple[int, int], tuple[str, int]] = {}
@@ -310,7 +311,7 @@ def _running(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[tuple[
 def _tables(
     pages: Sequence[Page], rows: Sequence[Sequence[Row]], running: set[tuple[int, int]]
 ) -> Iterator[list[Stretch]]:
-    """The tables of goods, each as its share of every page: below a heading, until another one or the end."""
+    """Yield the tables of line items, split by page: from a heading to the next one or the end."""
     table: list[Stretch] = []
     for number, page in enumerate(pages, start=1):
         own = [row for index, row in enumerate(rows[number - 1]) if (number, index) not in running]
@@ -330,7 +331,7 @@ def _tables(
                 yield table
                 table = []
             elif table:
-                # A list of parts within a line has a heading of its own; the line's table goes on below it.
+                # A parts list within a line item has its own heading, after which the table continues.
                 table.append(Stretch(number, table[-1].heading, ()))
                 continue
             if heading.is_of_goods:
@@ -340,7 +341,7 @@ def _tables(
 
 
 def _below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
-    """The rows below a sum that is carried from the page before; above it stands what heads every page."""
+    """Return the rows below a sum carried over from the previous page, without the page header above."""
     carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
     return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
 
@@ -350,7 +351,7 @@ def _is_same(a: Heading, b: Heading) -> bool:
 
 
 def _read(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, Found]]:
-    """Read a table in the way to understand its heading that arithmetic likes best."""
+    """Read a table with the interpretation of its heading that arithmetic supports best."""
     readings = list(table[0].heading.readings())
     if len(readings) == 1:
         return _read_as(table, readings[0], form)
@@ -369,7 +370,7 @@ def _read_as(table: Sequence[Stretch], reading: Heading, form: NumberFormat) -> 
 
 
 def _understood(stretch: Stretch, reading: Heading) -> Stretch:
-    """A page's share of a table with its heading's words understood as on its first page."""
+    """Return a page of a table with its heading interpreted as on the first page."""
     kinds = iter(name for column in reading.columns for name in column.names)
     if len(stretch.heading.columns) != len(reading.columns):
         return Stretch(stretch.page, reading, stretch.rows)
@@ -380,13 +381,13 @@ def _understood(stretch: Stretch, reading: Heading) -> Stretch:
 
 
 def _worth(found: Found) -> int:
-    """How much of a line is read, and proven; a description is one if it has a word."""
+    """Return how much of a line item is read and proven. A description needs a word."""
     has_word = re.search(r"\b[^\W\d_]{3,}\b", found.fields.get("description", "")) is not None
     return len(found.fields) + has_word + 3 * sum(1 for confidence in found.confidence.values() if confidence > 0.95)
 
 
 def _counted(items: Sequence[tuple[RawLine, Found]]) -> int:
-    """How many positions are greater than the one before: what a column of positions holds grows, from little on."""
+    """Return how many positions exceed the previous one. Real positions increase from a small number."""
     positions = [found.fields.get("position", "") for _, found in items]
     if positions and positions[0].isdecimal() and int(positions[0]) > _FIRST_POSITION:
         return -len(positions)
@@ -394,7 +395,10 @@ def _counted(items: Sequence[tuple[RawLine, Found]]) -> int:
 
 
 def _is_line(line: RawLine, found: Found) -> bool:
-    """Tell whether what was read is a line: it names or counts something, and below a sum arithmetic proves it."""
+    """Return whether a row is a line item. Below a sum, arithmetic must prove it.
+
+    A line item has a name or a quantity.
+    """
     names = {"description", "article_number", "buyer_article_number"} & found.fields.keys()
     counts = {"quantity", "net_amount"} & found.fields.keys()
     if line.closed:
@@ -404,7 +408,7 @@ def _is_line(line: RawLine, found: Found) -> bool:
 
 
 def _added(rows: Sequence[Sequence[Row]]) -> Lines:
-    """Lines without a heading, of words and an amount each, which add up to a sum below them."""
+    """Return line items of a document without a heading: words and amounts that add up to a sum below."""
     found = [one for page in rows for one in added(page)]
     items = []
     for words, amount, row in found:
@@ -417,7 +421,7 @@ def _added(rows: Sequence[Sequence[Row]]) -> Lines:
 
 
 def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row]], *, is_credit_note: bool) -> Lines:
-    """Choose the lines and charges that make a sum which the document states, and say how sure that is."""
+    """Choose the line items and charges that add up to a stated sum, and rate their confidence."""
     used = {(line.page, token) for line, _ in items for token in line.values.values()}
     used |= {
         (piece.page, token)
@@ -455,7 +459,7 @@ def _settled(items: Sequence[tuple[RawLine, Found]], rows: Sequence[Sequence[Row
 
 
 def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, Found]]) -> bool:
-    """Take a discount up in the amount of the line that it stands below, where another line follows."""
+    """Add a discount to the amount of the line item above it, if another line item follows."""
     place = charge.row.page, charge.row.top
     above = [found for line, found in lines if (line.page, line.top) < place]
     if charge.is_tabled or not above or len(above) == len(lines) or (net := above[-1].number("net_amount")) is None:
@@ -466,7 +470,7 @@ def _is_taken_up(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine,
 
 
 def _put_rates(lines: Sequence[Found], charged: Sequence[Decimal], rows: Sequence[Row]) -> None:
-    """State the tax rates that lines do not print, where the taxes of the document show them."""
+    """Set the tax rates that line items do not state, from the taxes of the document."""
     _put_rates_of_codes(lines, rows)
     if any("tax_rate" in found.fields for found in lines):
         return
@@ -476,7 +480,10 @@ def _put_rates(lines: Sequence[Found], charged: Sequence[Decimal], rows: Sequenc
 
 
 def _put_rates_of_codes(lines: Sequence[Found], rows: Sequence[Row]) -> None:
-    """Take codes of taxes for what a table of taxes says they are; without one, what can be no rate is left out."""
+    """Replace tax codes by the rates in a table of taxes.
+
+    Without one, omit values that cannot be rates.
+    """
     coded = [
         found
         for found in lines
@@ -491,7 +498,7 @@ def _put_rates_of_codes(lines: Sequence[Found], rows: Sequence[Row]) -> None:
 
 
 def _without_amounts(lines: Lines) -> Lines:
-    """Lines without amounts and prices, which have the tax in them."""
+    """Return line items without amounts and prices, because these include tax."""
     items = []
     for item in lines.items:
         fields = {name: text for name, text in item.fields.items() if name not in _WITH_TAX}
@@ -515,7 +522,7 @@ def _charged(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineItem:
 
 
 def _proven(item: LineItem) -> LineItem:
-    """A line of a sum that the document states: its amount is surer, unless its own numbers contradict it."""
+    """Return a line item of a stated sum with higher confidence, unless its own numbers contradict it."""
     amount = item.evidence.get("net_amount")
     if amount is None or amount.confidence < _TABLED:
         return item

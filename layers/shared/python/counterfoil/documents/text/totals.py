@@ -1,12 +1,12 @@
-"""Net, tax and gross amount of a document, sums and charges of its lines, and their arithmetic. Pure.
+"""Document totals, charges and tax rates, verified by their arithmetic. Pure.
 
-Totals come from their labels and are checked: net plus tax is gross. A discount, freight or packaging that a document
-bills beside its lines is one more line. It counts if lines and charges together are a sum that the document states.
-In a table of charges it always counts.
+Totals are found by their labels and verified: net plus tax equals gross. A discount, freight or packaging charge next
+to the line items becomes a separate line item if line items and charges add up to a stated sum. Charges in a table of
+charges always count.
 
-Printed amounts are rounded, so two amounts agree if rounding explains their difference: half a unit of the last place
-of each printed number, carried through the formula. Prices count as printed to two places at least. Amounts are
-decimals, rates and discounts percent.
+Printed amounts are rounded. Two amounts agree if rounding explains their difference: half a unit in the last place of
+each printed number, propagated through the formula. Prices have at least two decimal places. Amounts are decimals;
+rates and discounts are percentages.
 """
 
 import re
@@ -27,11 +27,11 @@ _HALF = Decimal("0.5")
 _ONE = Decimal(1)
 _HUNDRED = Decimal(100)
 _SEARCHED_LINES = 14
-"""As many lines are tried in all combinations to find those that one tax rate is for: 2^14 sums take milliseconds."""
+"""Maximum number of line items for an exhaustive search by tax rate. 2^14 sums take milliseconds."""
 
 
 def line_net(quantity: Decimal, unit_price: Decimal, basis: Decimal = _ONE, discount: Decimal = Decimal(0)) -> Decimal:
-    """What a line costs: quantity x price / price basis, less a discount in percent; not rounded."""
+    """Return quantity * price / price basis, less a discount in percent, unrounded."""
     return quantity * unit_price / basis * (_HUNDRED - discount) / _HUNDRED
 
 
@@ -42,7 +42,7 @@ def line_agrees(
     basis: Decimal = _ONE,
     discount: Decimal = Decimal(0),
 ) -> bool:
-    """Tell whether quantity x price / basis is the net amount, within what rounding of price and amount explains."""
+    """Return whether quantity * price / basis equals the net amount, apart from rounding."""
     if basis <= 0:
         return False
     slack = _half_place(unit_price) * abs(quantity) / basis + _half_place(net)
@@ -50,26 +50,26 @@ def line_agrees(
 
 
 def sum_agrees(amounts: Iterable[Decimal], total: Decimal) -> bool:
-    """Tell whether amounts add up to a total; each may be a rounded one, by less than half a cent."""
+    """Return whether amounts add up to a total. Each may be rounded by less than half a cent."""
     amounts = tuple(amounts)
     finer = sum(1 for amount in amounts if _place(amount) < _CENT)
     return abs(sum(amounts, Decimal(0)) - total) <= (_CENT * _HALF * finer if finer else Decimal(0))
 
 
 def tax_agrees(base: Decimal, rate: Decimal, tax: Decimal, parts: int = 1) -> bool:
-    """Tell whether `rate` percent of `base` is the tax, rounded once or on each of `parts` lines."""
+    """Return whether `rate` percent of `base` equals the tax, rounded once or in each of `parts` lines."""
     return abs(base * rate / _HUNDRED - tax) <= _CENT * _HALF * max(parts, 1)
 
 
 def gross_agrees(net: Decimal, tax: Decimal, gross: Decimal) -> bool:
-    """Tell whether net and tax are the gross amount, to the cent."""
+    """Return whether net plus tax equals gross, to the cent."""
     return net + tax == gross
 
 
 def indices_of_sum(amounts: Sequence[Decimal], total: Decimal) -> tuple[int, ...] | None:
-    """Find the one choice of amounts that adds up to a total; None where there is none, or more than one.
+    """Return the only subset of amounts that adds up to a total; None if none or several do.
 
-    Tries all choices of up to 14 amounts; more are not searched, and give None.
+    Searches all subsets of at most 14 amounts. Returns None for more.
     """
     if len(amounts) > _SEARCHED_LINES:
         return None
@@ -84,7 +84,7 @@ def indices_of_sum(amounts: Sequence[Decimal], total: Decimal) -> tuple[int, ...
 
 
 def _place(amount: Decimal) -> Decimal:
-    """The unit of the last place of a printed number, a cent where it shows fewer places."""
+    """Return the unit of the last decimal place of a printed number, at most 0.01."""
     exponent = amount.as_tuple().exponent
     return Decimal(1).scaleb(min(exponent, -2)) if isinstance(exponent, int) else _CENT
 
@@ -127,9 +127,9 @@ _REASON_CODE = re.compile(r"\s*\([A-Z]{2,3}\)$")
 
 @dataclass(frozen=True)
 class Charge:
-    """A discount or charge that a row states, with the amount as printed.
+    """A discount or charge in a row, with the amount as printed.
 
-    `is_aligned` where the amount stands below those of the lines, `is_tabled` in a table of charges.
+    `is_aligned` is true if the amount is below those of the line items, `is_tabled` if it is in a table of charges.
     """
 
     description: str
@@ -141,15 +141,15 @@ class Charge:
 
     @property
     def amount(self) -> Decimal:
-        """The amount as printed."""
+        """Amount as printed."""
         return self.token.value or Decimal(0)
 
 
 @dataclass(frozen=True)
 class Settlement:
-    """Which lines and charges make a sum that the document states.
+    """Line items and charges that add up to a stated sum.
 
-    `lines` are indices of those that count, `charges` the charges that count with their signed amount.
+    `lines` contains the indices of counted line items, `charges` the counted charges with their signed amounts.
     """
 
     lines: tuple[int, ...]
@@ -158,9 +158,9 @@ class Settlement:
 
 
 def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
-    """The discounts and charges among rows; `right` is where the amounts of the lines end, in points.
+    """Yield the discounts and charges in rows. `right` is the right edge of the line amounts, in points.
 
-    A table of charges is known by its heading, and goes on as long as its rows state charges.
+    A table of charges starts with its heading and ends at the first row that is not a charge.
     """
     is_tabled, last_name = False, ""
     for row in rows:
@@ -181,7 +181,7 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
 
 
 def is_charge(text: str) -> bool:
-    """Tell whether a text names a discount or charge, and no sum or term of payment."""
+    """Return whether a text names a discount or charge, and not a sum or a payment term."""
     plain = plain_heading(text)
     return _CHARGE.fullmatch(plain) is not None and not (_NO_CHARGE.fullmatch(plain) or _SUM_OF.match(plain))
 
@@ -192,7 +192,7 @@ def _has_cents(token: Token) -> bool:
 
 
 def _is_heading(row: Row) -> bool:
-    """Tell whether a row is the heading of a table of charges: what they are on, and what they amount to."""
+    """Return whether a row is the heading of a table of charges, with their bases and amounts."""
     words = set(plain_heading(_words(row)).split())
     return bool(words & _BASE) and bool(words & _AMOUNT) and not any(token.value for token in row.tokens)
 
@@ -208,9 +208,9 @@ def _words(row: Row) -> str:
 
 
 def _name(row: Row) -> str:
-    """What a charge is called: its words before numbers and bases; a short number beside them is part of the name.
+    """Return the name of a charge: its words before numbers and bases, and a short number beside them.
 
-    Empty where a row only says that it is a discount or charge, as the second of two rows of one cell may.
+    Empty if the row only says "discount" or "charge", as in the second row of a cell.
     """
     words: list[str] = []
     for before, token in pairwise((None, *row.tokens)):
@@ -226,10 +226,10 @@ def _name(row: Row) -> str:
 
 
 def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decimal | None]:
-    """The tax rate of each amount, as far as the taxes that rows state tell: `19 % of 100.00 is 19.00`.
+    """Return the tax rate of each amount, as far as stated taxes determine it.
 
-    One rate for the sum of all amounts is the rate of each. Of several, each must be for the one choice of amounts that
-    adds up to what it is on, and together they must be for all.
+    Stated taxes look like `19 % of 100.00 is 19.00`. A single rate for the sum of all amounts applies to each. Several
+    rates need unique, disjoint sets of amounts that add up to their bases and cover all amounts.
     """
     unknown: list[Decimal | None] = [None] * len(nets)
     amounts = [net for net in nets if net is not None]
@@ -251,7 +251,7 @@ def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decim
 
 
 def tax_codes(rows: Sequence[Row]) -> dict[Decimal, Decimal]:
-    """The rates that a table of taxes gives to the codes in its first column: `1 | 1 134,56 | 20,00 | 226,91`."""
+    """Return the rates by tax code from a table of taxes: `1 | 1 134,56 | 20,00 | 226,91`."""
     codes: dict[Decimal, Decimal] = {}
     coded = (row for row in rows if (first := row.tokens[0].value) is not None and first == first.to_integral_value())
     for row in islice(coded, _MOST_CODES):
@@ -265,7 +265,7 @@ def tax_codes(rows: Sequence[Row]) -> dict[Decimal, Decimal]:
 
 
 def _bases(rows: Sequence[Row], total: Decimal, count: int) -> Iterator[tuple[Decimal, Decimal]]:
-    """Tax rates and what each is on: of rows with a rate, base and tax, or with a rate and the tax on the total."""
+    """Yield tax rates with their bases, from rows with rate, base and tax, or rate and total tax."""
     for row in rows:
         rates = [token.value for token in row.tokens if token.is_percent and token.value is not None]
         numbers = [token.value for token in row.tokens if token.value is not None and not token.is_percent]
@@ -287,11 +287,12 @@ def _is_of_tax(row: Row) -> bool:
 def settle(
     nets: Sequence[Decimal | None], weak: Sequence[bool], found: Sequence[Charge], stated: frozenset[Decimal]
 ) -> Settlement:
-    """Choose what adds up to a stated sum: all lines and charges if they do, else without those that need not be.
+    """Choose line items and charges that add up to a stated sum; all of them if possible.
 
-    Lines that are `weak` may be none. Charges are tried together, as printed and with discounts negative; then those
-    whose amounts stand below the lines', those of a table, and without one of them. Few tries, so that no sum comes
-    about by chance. Where nothing adds up, all lines stay, and the charges that stand in a table of charges.
+    `weak` line items are optional. Charges are tried together, first as printed and then with negative discounts. Then
+    only those aligned with the line amounts, those in a table of charges, and all but one are tried. The number of
+    combinations is small so that a match is rarely a coincidence. If no combination matches, all line items and the
+    charges in tables of charges count.
     """
     every = tuple(range(len(nets)))
     sure = tuple(index for index in every if not weak[index])
@@ -308,7 +309,7 @@ def settle(
 
 
 def _tries(found: Sequence[Charge]) -> Iterator[tuple[Charge, ...]]:
-    """Choices of charges, the likelier first."""
+    """Yield choices of charges, the most likely first."""
     every = tuple(found)
     tries = [every, tuple(charge for charge in every if charge.is_aligned)]
     tries.append(tuple(charge for charge in every if charge.is_tabled))
@@ -321,7 +322,7 @@ def _as_printed(charge: Charge) -> Decimal:
 
 
 def _as_less(charge: Charge) -> Decimal:
-    """What a charge amounts to where discounts are printed without a sign."""
+    """Return the signed amount of a charge if discounts are printed without a sign."""
     return -charge.amount if charge.is_allowance and charge.amount > 0 else charge.amount
 
 
@@ -333,7 +334,7 @@ _RATE_BEFORE = re.compile(
     r"|heraf)\b\.?\s*){0,2}"
     r"\d{1,2}(?:[.,]\d{1,3})?\s*%(?:ige)?\s*(?=[a-z])"
 )
-"""A rate of tax before the name of the tax: `zzgl. 19 % MwSt.`"""
+"""A tax rate before the name of the tax: `zzgl. 19 % MwSt.`"""
 _MAY_FOLLOW = re.compile(
     r"(?:\([^()]*\)|[\s.:*=+@]|\d+(?:[.,]\d+)?\s*%|\b(?:in|of|von)\b|"
     r"\b(?:auf|von|aus|on|of|sur|su|sobre|over|van|af)\s+(?:eur\s|€\s?)?\d[\d.,' ]*|\b(?:at|a|zu|al|af)\s+(?=\d)|"
@@ -349,12 +350,12 @@ _EXCLUSIVE = re.compile(
 )
 _LATER, _LOOSELY, _BESIDE = 0.01, 0.4, 0.45
 _MAX_CANDIDATES = 40
-_LONGEST = 60  # letters between a label and its amount
+_LONGEST = 60  # characters between a label and its amount
 
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount that stands beside or below a label of its kind; the weight says how much the label tells."""
+    """An amount beside or below a label of its kind. The weight is the strength of the label."""
 
     value: Decimal
     weight: float
@@ -363,14 +364,14 @@ class Amount:
 
 @dataclass(frozen=True)
 class Totals:
-    """The amounts that are stated, by field, with their evidence."""
+    """Stated totals by field, with their evidence."""
 
     amounts: dict[str, Decimal]
     evidence: dict[str, Evidence]
 
 
 def read(layout: Layout, form: NumberFormat) -> Totals:
-    """Choose net, tax and gross among all labelled amounts: those that add up, and else those labelled best."""
+    """Choose net, tax and gross amounts: those that add up, otherwise those with the best labels."""
     found: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
     for place, cell in enumerate(layout.cells):
         kind, end = label(cell)
@@ -400,7 +401,7 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
 
 
 def label(cell: Cell) -> tuple[str | None, int]:
-    """The kind of amount that a cell's label names, and where the label ends; the longest label wins."""
+    """Return the kind of amount that a cell's label names, and the end of the longest label."""
     rate = _RATE_BEFORE.match(cell.plain)
     starts = [
         (match.end(), kind)
@@ -446,17 +447,17 @@ def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: f
 
 
 def _may_follow(text: str) -> bool:
-    """Tell whether a text between a label and its amount changes nothing about what the label says."""
+    """Return whether a text between a label and its amount leaves the label's meaning unchanged."""
     return len(text) <= _LONGEST and _MAY_FOLLOW.fullmatch(text) is not None
 
 
 def _is_beside(cell: Cell) -> bool:
-    """Tell what may stand between a label and its amount: numbers, percents, currencies and little words."""
+    """Return whether a cell may be between a label and its amount: numbers, currencies, short words."""
     return len(re.sub(r"[\W\d_]|eur|von|of|in|auf|on|sur", "", cell.plain)) <= 4
 
 
 def _below(layout: Layout, cell: Cell, form: NumberFormat, weight: float) -> Iterator[Amount]:
-    """The numbers of the column under a label, the last of which may be the sum of those above it."""
+    """Yield the last number in the column below a label, which may be the sum of the others."""
     bottom, column = cell.bottom, []
     for other in layout.under(cell):
         number = _last_number(other.words, form) if _is_beside(other) else None
@@ -484,7 +485,7 @@ def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
 def _charged(
     layout: Layout, form: NumberFormat, nets: list[Amount], taxes: list[Amount], grosses: list[Amount]
 ) -> Totals | None:
-    """Tax and gross amount where a charge below the sum of the lines makes them add up; the net amount follows."""
+    """Return totals that add up once a charge below the line items is included. The net amount is derived."""
     charges = [
         amount.value
         for cell in layout.cells
@@ -507,7 +508,7 @@ def _charged(
 
 
 def _rounding(layout: Layout, form: NumberFormat) -> Decimal:
-    """What the document states to have rounded its sum by; 0 where it states nothing."""
+    """Return the stated rounding difference of the total; 0 if none is stated."""
     stated = (
         amount.value
         for cell in layout.cells
@@ -532,7 +533,7 @@ def _adding_up(
 
 
 def _tax_by_parts(nets: list[Amount], parts: list[Amount], grosses: list[Amount]) -> Totals | None:
-    """Net and gross whose difference is the sum of the taxes of each rate, each of which is stated."""
+    """Return net and gross amounts whose difference equals the sum of the stated taxes per rate."""
     distinct = list({part.cell: part for part in parts}.values())
     if len(distinct) < 2:
         return None
@@ -548,7 +549,7 @@ def _tax_by_parts(nets: list[Amount], parts: list[Amount], grosses: list[Amount]
 
 
 def _without_tax(nets: list[Amount], grosses: list[Amount], taxes: list[Amount]) -> Totals | None:
-    """Net and gross that are the same, where no tax is stated or one of zero."""
+    """Return equal net and gross amounts if no tax, or a tax of zero, is stated."""
     if any(tax.value for tax in taxes):
         return None
     for gross in sorted(grosses, key=lambda amount: -amount.weight):
@@ -559,7 +560,7 @@ def _without_tax(nets: list[Amount], grosses: list[Amount], taxes: list[Amount])
 
 
 def _first(amounts: list[Amount]) -> Amount | None:
-    """The best labelled amount, where the labels that are as good do not say different things."""
+    """Return the amount with the best label; None if equally good labels have different amounts."""
     amounts = [amount for amount in amounts if amount.weight >= _BESIDE]
     if not amounts:
         return None
@@ -586,7 +587,7 @@ _FIELD_OF_LABEL = {
 }
 """Fields by the kind of their label."""
 FEWEST_LOST_CHARACTERS = 3
-"""Fewer are a bullet or a symbol rather than an amount."""
+"""Fewer characters are more likely a bullet or a symbol than an amount."""
 
 
 def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str | None:
@@ -625,7 +626,7 @@ def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict
 
 
 def _beside_labels(layout: Layout, lost: Mapping[int, Sequence[Word]]) -> Iterator[tuple[str, int]]:
-    """Yield field and page of the lost words that stand right of a label, or else in a line of a table."""
+    """Yield field and page of unreadable words to the right of a label, or in a row of a table."""
     for line in layout.lines:
         if not line:
             continue

@@ -1,16 +1,18 @@
-"""Alignment of a document's lines with the lines of an order, or of a delivery without an order. Pure.
+"""Alignment of a document's line items with those of an order, or of a delivery without an order.
 
-Each possible pair is weighed by what both lines state: article numbers, the order line that a line names, words,
-quantity, unit and price. The pairs of the largest total weight are taken, each line once (`assign`). A line that is
-left over joins the line that it fits, if it does so clearly: one order line, billed or delivered in several (a split).
+Pure.
 
-Documents name the same article differently: the order may know the buyer's number only, the delivery note the seller's,
-and both may abbreviate. So the numbers and words of all lines that are about one order line are used for the next
-(`learn`), until nothing changes.
+Each possible pair is scored by article numbers, the named order line, words, quantity, unit and price. The pairs with
+the largest total score are chosen, each line item once (`assign`). A remaining line item joins the one that it clearly
+matches, because an order line may be billed or delivered in several parts (a split).
+
+Documents name an article differently: the order may have only the buyer's number, the delivery note only the
+supplier's, and both may abbreviate. So the numbers and words of all line items aligned with an order line are used in
+the next round (`learn`), until nothing changes.
 
 The assignment is Kuhn and Munkres' problem on a sparse graph, by successive shortest augmenting paths with potentials
 (Edmonds and Karp 1972; Jonker and Volgenant 1987): for r rows and e possible pairs, at most r searches of O(e log e),
-each of which ends at the first free column. A numerical library would double the layer's size for this.
+each of which ends at the first free column. A numerical library would double the layer's size.
 """
 
 from collections import defaultdict
@@ -30,10 +32,10 @@ Pairs = Mapping[tuple[int, int], float]
 
 
 def assign(weights: Pairs) -> dict[int, int]:
-    """Pair rows with columns, each at most once, for the largest sum of `weights`; pairs of weight <= 0 are never made.
+    """Pair rows with columns, each at most once, for the largest sum of positive `weights`.
 
-    `weights` holds the possible pairs by (row, column); the others are impossible. Returns the column of each row that
-    has one. Of several best answers it is always the same one, whatever the order of the mapping.
+    `weights` contains the possible pairs by (row, column). Returns the column of each paired row. Among equally good
+    results it is always the same, whatever the order of the mapping.
     """
     costs: dict[int, dict[int, float]] = {}
     for (row, column), weight in sorted(weights.items()):
@@ -41,15 +43,15 @@ def assign(weights: Pairs) -> dict[int, int]:
             costs.setdefault(row, {})[column] = -weight
     alone = 1 + max((column for row in costs.values() for column in row), default=0)
     for row, possible in costs.items():
-        possible[alone + row] = 0.0  # a column of its own: the row may stay without a partner, at no gain and no cost
+        possible[alone + row] = 0.0  # a separate column: the row may stay unpaired at no cost
     return {row: column for row, column in _Assignment(costs).rows.items() if column < alone}
 
 
 class _Assignment:
-    """The pairs of the least total cost, row by row. Costs less the potentials of both ends are never negative."""
+    """The pairs with the lowest total cost, row by row. Costs minus the potentials are never negative."""
 
     def __init__(self, costs: Mapping[int, Mapping[int, float]]) -> None:
-        """`costs` of pairs by row and column; every row has a column that no other row has."""
+        """`costs` are by row and column. Every row has a column that no other row has."""
         self.rows: dict[int, int] = {}
         self._costs = costs
         self._columns: dict[int, int] = {}
@@ -59,7 +61,7 @@ class _Assignment:
             self._augment(row)
 
     def _augment(self, start: int) -> None:
-        """Give a row its column, and those rows another one whose columns are on the way."""
+        """Assign a column to a row, and new columns to the rows along the augmenting path."""
         settled: dict[int, float] = {}
         reached: dict[int, float] = {}
         before: dict[int, int] = {}
@@ -95,44 +97,44 @@ class _Assignment:
 
 
 _MIN = 2.0
-"""A pair that weighs less is none."""
+"""Minimum score of a pair."""
 _MIN_SPLIT = 4.0
-"""And what a line must weigh to join one that has a partner already: no equal quantity speaks for it."""
+"""Minimum score for joining a line item that has a partner, because equal quantities do not count here."""
 _SURE = 4.0
-"""What is said by lines of this weight is learned."""
+"""Minimum score of a pair to learn from."""
 _OTHER_WORDS = -2.5
-"""What it costs to have no word in common: descriptions may be in two languages."""
+"""Score of descriptions without common words, which may be in two languages."""
 _ROUNDS = 4
 _NEAR_CODE = 75
-"""Codes whose letters are this much alike (of 100) may be one, damaged by capture."""
+"""Minimum similarity (of 100) of codes that may be equal except for OCR errors."""
 _NEAR_WORD = 80
 _MIN_ABBREVIATION = 3
 _ALL = 30
-"""Anchors that are all looked at, whatever a line has of them."""
+"""Number of anchors up to which all are compared."""
 _MOST = 100
-"""Anchors that a line is weighed against, at most."""
+"""Maximum number of anchors compared with a line item."""
 _ZERO = Decimal(0)
 
 Place = tuple[UUID, int]
-"""A line of a document, by the document's id and the line's place."""
+"""A line item by document id and index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A line that others are held against."""
+    """A line item that others are aligned with."""
 
     document: Document
     line: Line
 
     @property
     def place(self) -> Place:
-        """Which line it is."""
+        """Document and index of the line item."""
         return self.document.id, self.line.place
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What else an anchor's article is called, in lines that are about it."""
+    """Other names of an anchor's article, from aligned line items."""
 
     codes: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
@@ -143,12 +145,12 @@ _NOTHING = Names()
 
 
 def anchors(document: Document) -> list[Anchor]:
-    """The lines of a document that can be held against others: those with a quantity or an amount."""
+    """Return the line items that others can align with: those with a quantity or an amount."""
     return [Anchor(document, line) for line in document.lines if line.quantity is not None or line.net is not None]
 
 
 def align_all(wanted: Mapping[UUID, tuple[Document, Sequence[Anchor]]]) -> dict[Place, Anchor]:
-    """The anchor of each line that has one; `wanted` says for each document what its lines may be held against."""
+    """Return the anchor of each aligned line item. `wanted` has the possible anchors of each document."""
     learned: Learned = {}
     found: dict[Place, Anchor] = {}
     for _ in range(_ROUNDS):
@@ -164,9 +166,9 @@ def align_all(wanted: Mapping[UUID, tuple[Document, Sequence[Anchor]]]) -> dict[
 def learn(
     pairs: Iterable[tuple[Place, tuple[Anchor, float]]], wanted: Mapping[UUID, tuple[Document, Sequence[Anchor]]]
 ) -> Learned:
-    """What each anchor is called by the lines that are surely about it.
+    """Return the names of each anchor in the line items that certainly match it.
 
-    A number or a text that lines of two anchors of one document have tells nothing, and is not learned.
+    A number or text aligned with two anchors of one document is ambiguous and not learned.
     """
     codes: dict[Place, set[str]] = defaultdict(set)
     texts: dict[Place, set[str]] = defaultdict(set)
@@ -195,7 +197,7 @@ def learn(
 
 
 def _of_articles(learned: Learned, own: Mapping[Place, frozenset[str]]) -> Learned:
-    """An article that several orders have is called in all of them what it is called in one."""
+    """Share the learned names of an article between all orders that contain it."""
     called: dict[str, set[str]] = defaultdict(set)
     for place, names in learned.items():
         for code in names.codes | own[place]:
@@ -208,7 +210,7 @@ def _of_articles(learned: Learned, own: Mapping[Place, frozenset[str]]) -> Learn
 
 
 def align(document: Document, candidates: Sequence[Anchor], learned: Learned) -> dict[Place, tuple[Anchor, float]]:
-    """The anchor of each line of `document` that has one, and how much speaks for it."""
+    """Return the anchor and score of each aligned line item of `document`."""
     near = _Near(candidates, learned)
     weights = {
         (line.place, index): weight
@@ -241,10 +243,10 @@ def align(document: Document, candidates: Sequence[Anchor], learned: Learned) ->
 
 
 class _Near:
-    """Finds the anchors that a line may be about: few are all looked at, and of many those that have something of it.
+    """Finds the anchors that a line item may match. A few anchors are all compared.
 
-    An equal article number or description says enough: where a line has one, only the anchors that have it too are
-    looked at, and those of the order line that it names. Else it is those that share a word, or quantity and amount.
+    Among many anchors, those with an equal article number or description, or with the named order line, are compared.
+    Without any, those with a common word, or with equal quantity and amount, are.
     """
 
     def __init__(self, candidates: Sequence[Anchor], learned: Learned) -> None:
@@ -264,7 +266,7 @@ class _Near:
                 self._order_lines[label].append(index)
 
     def to(self, line: Line) -> Sequence[int]:
-        """The anchors by their places in the list, each once, at most _MOST."""
+        """Return the distinct indices of at most _MOST anchors."""
         if self._count <= _ALL:
             return range(self._count)
         named = self._order_lines.get((line.order_line or "").lstrip("0"), [])
@@ -293,7 +295,7 @@ def weigh(
     *,
     with_quantity: bool = True,
 ) -> float:
-    """How much speaks for a line being about an anchor, and against it."""
+    """Return the score of a line item and an anchor."""
     other, names = anchor.line, learned.get(anchor.place, _NOTHING)
     weight = 0.0 if line.is_item == other.is_item else -1.0
     weight += _named(line, anchor, positions[anchor.document.id])
@@ -308,7 +310,10 @@ def weigh(
 
 
 def _named(line: Line, anchor: Anchor, positions: frozenset[str]) -> float:
-    """The order and the order line that a line names; the line by its position, else counted."""
+    """Return the score of the named order and order line.
+
+    Lines are named by position, or else by index.
+    """
     weight = 0.0
     if line.order is not None and anchor.document.reference is not None:
         weight += 3.0 if line.order.folded & anchor.document.reference.folded else -3.0
@@ -326,7 +331,7 @@ def _codes_of(line: Line) -> frozenset[str]:
 
 
 def _codes(line: Line, other: Line, names: Names) -> float:
-    """Article numbers of the seller and of the buyer, which some write in each other's place."""
+    """Return the score of the supplier's and buyer's article numbers, which may be swapped."""
     mine = _codes_of(line)
     equal = len(mine & (_codes_of(other) | names.codes))
     if equal:
@@ -348,10 +353,10 @@ def _words(mine: str, theirs: str) -> float:
 
 @lru_cache(maxsize=20_000)
 def alike(mine: str, theirs: str) -> float:
-    """How far two descriptions agree, from 0 to 1: the share of each that is in the other, in whatever order.
+    """Return the agreement of two descriptions from 0 to 1: the share of each in the other.
 
-    A word also agrees with its abbreviation, and with what capture makes of it. The answers are kept: the lines of an
-    order come again in each of its deliveries and invoices.
+    The order of words is ignored. A word also agrees with its abbreviation, and with OCR errors of it. Results are
+    cached, because the line items of an order recur in its deliveries and invoices.
     """
     shares = _share(mine.split(), theirs.split()), _share(theirs.split(), mine.split())
     return (min(shares) + max(shares)) / 2
@@ -363,7 +368,7 @@ def _share(words: Sequence[str], others: Sequence[str]) -> float:
 
 
 def _worth(word: str) -> int:
-    """How much a word says. A size of one letter tells articles apart as a long word does."""
+    """Return the weight of a word. A size of one letter distinguishes articles like a long word."""
     return min(max(len(word), 4), 10)
 
 
@@ -372,7 +377,7 @@ def _same_word(one: str, other: str) -> float:
         return 1.0
     shorter, longer = sorted((one, other), key=len)
     if any(letter.isdigit() for letter in one + other):
-        return 0.0  # sizes and types: a digit apart is another article
+        return 0.0  # sizes and types: another digit is another article
     if len(shorter) >= _MIN_ABBREVIATION and longer.startswith(shorter):
         return 0.9
     found = ratio(one, other)

@@ -1,7 +1,7 @@
-"""A case: the documents of a cluster, which of them count, and what each is compared with. Pure.
+"""Documents of a cluster, the ones that count, and their reference documents. Pure.
 
-A copy of a document counts once. An order that was changed counts as it was changed last. Credit notes take back goods,
-at the price that was billed, or a part of a price.
+Duplicates count once. The last version of a changed order counts. Credit notes return goods at the billed price, or a
+part of a price.
 """
 
 from collections import defaultdict
@@ -25,14 +25,14 @@ _ONCE = (DocumentType.DELIVERY_NOTE, DocumentType.GOODS_RECEIPT, DocumentType.CR
 
 @dataclass(frozen=True)
 class Case:
-    """The documents of a cluster, and contracts that they are linked to."""
+    """The documents of a cluster, and their linked contracts."""
 
     documents: Sequence[Document]
     edges: Edges
 
     @cached_property
     def neighbours(self) -> Mapping[UUID, frozenset[UUID]]:
-        """The documents that each is linked to."""
+        """Linked documents by document."""
         found: dict[UUID, set[UUID]] = defaultdict(set)
         there = {document.id for document in self.documents}
         for a, b in self.edges:
@@ -42,15 +42,15 @@ class Case:
         return {id_: frozenset(others) for id_, others in found.items()}
 
     def of(self, *types: DocumentType) -> list[Document]:
-        """The documents of these types, in the order of their dates."""
+        """Return the documents of these types, by date."""
         return sorted((one for one in self.documents if one.type in types), key=lambda one: one.order_of_time)
 
     @cached_property
     def duplicates(self) -> Mapping[UUID, Document]:
-        """The invoices that are another one again, each with its original.
+        """Duplicate invoices, mapped to their originals.
 
-        They are those that matching linked to another invoice, and those that are the same bill under the same number
-        by its rules. Of two, the one that is linked to nothing else is the duplicate, else the later received.
+        They are linked to another invoice by matching, or equal to one with the same number by its rules. The duplicate
+        is the one without other links, or else the later received.
         """
         invoices = sorted(self.of(DocumentType.INVOICE), key=self._originality)
         found: dict[UUID, Document] = {}
@@ -74,7 +74,7 @@ class Case:
 
     @cached_property
     def changed(self) -> Mapping[UUID, Document]:
-        """The orders that were changed, or came again, each with the last form of it."""
+        """Orders that were changed or repeated, mapped to their last version."""
         found: dict[UUID, Document] = {}
         later: dict[str, list[Document]] = defaultdict(list)
         for order in reversed(self.of(DocumentType.PURCHASE_ORDER)):
@@ -88,7 +88,7 @@ class Case:
         return found
 
     def _is_same(self, one: Document, other: Document) -> bool:
-        """Whether matching takes two documents for one."""
+        """Return whether two documents are duplicates by the rules of matching."""
         return same_again(self._profile(one), self._profile(other))
 
     def _profile(self, document: Document) -> normalise.Document:
@@ -100,12 +100,12 @@ class Case:
 
     @cached_property
     def _profiles(self) -> dict[UUID, normalise.Document]:
-        """Documents as matching reads them, each read once."""
+        """Documents in the form that matching uses."""
         return {}
 
     @cached_property
     def repeated(self) -> Mapping[UUID, Document]:
-        """Delivery notes, receipts and credit notes that came again, each with the first."""
+        """Repeated delivery notes, receipts and credit notes, mapped to the first."""
         found: dict[UUID, Document] = {}
         for type_ in _ONCE:
             same = self.of(type_)
@@ -117,24 +117,24 @@ class Case:
 
     @cached_property
     def counting(self) -> list[Document]:
-        """The documents that count."""
+        """Documents that count."""
         left_out = self.duplicates.keys() | self.changed.keys() | self.repeated.keys()
         return [document for document in self.documents if document.id not in left_out]
 
     def effective(self, type_: DocumentType) -> list[Document]:
-        """The documents of a type that count, in the order of their dates."""
+        """Return the documents of a type that count, by date."""
         counting = {document.id for document in self.counting}
         return [document for document in self.of(type_) if document.id in counting]
 
     @cached_property
     def without_lines(self) -> list[Document]:
-        """The delivery notes and receipts that state no lines."""
+        """Delivery notes and receipts without line items."""
         deliveries = self.effective(DocumentType.DELIVERY_NOTE) + self.effective(DocumentType.GOODS_RECEIPT)
         return [one for one in deliveries if not any(line.quantity is not None for line in one.lines)]
 
     @cached_property
     def anchors(self) -> list[Document]:
-        """What others are held against: the orders; and the deliveries that belong to no order."""
+        """Reference documents: the orders, and the deliveries without an order."""
         orders = self.effective(DocumentType.PURCHASE_ORDER)
         notes = self.effective(DocumentType.DELIVERY_NOTE)
         of_no_order = [note for note in notes if not self._nearest(note, orders)]
@@ -147,7 +147,7 @@ class Case:
 
     @cached_property
     def held_against(self) -> dict[UUID, Collection[UUID]]:
-        """By document, the anchors that it is held against: orders, and only where it has none, deliveries."""
+        """Reference documents by document: its orders, or its deliveries if it has no order."""
         orders = self.effective(DocumentType.PURCHASE_ORDER)
         others = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
         return {
@@ -157,9 +157,9 @@ class Case:
 
     @cached_property
     def confirmed(self) -> dict[UUID, UUID]:
-        """By delivery note and by receipt, which delivery it is a part of, where it is known to have both.
+        """Delivery ids by delivery note and receipt, for deliveries known to have both.
 
-        A delivery is told apart by the smallest id of its papers.
+        The id of a delivery is the smallest id of its documents.
         """
         notes = self.effective(DocumentType.DELIVERY_NOTE)
         part_of: dict[UUID, UUID] = {}
@@ -178,7 +178,7 @@ class Case:
         return {id_: first(id_) for id_ in part_of}
 
     def _nearest(self, document: Document, targets: Sequence[Document]) -> list[Document]:
-        """Those of the targets that a document is linked to or names; else those the fewest links away."""
+        """Return the targets that a document is linked to or names, or else the nearest ones by links."""
         current = {id_: last.id for id_, last in self.changed.items()}
         direct = {current.get(id_, id_) for id_ in self.neighbours.get(document.id, ())}
         named = [one for one in targets if one.id in direct or names(document, one)]
@@ -195,7 +195,7 @@ class Case:
 
 
 def names(document: Document, order: Document) -> bool:
-    """Whether a document names an order, at its head or in a line."""
+    """Return whether a document names an order, in its header or in a line item."""
     return order.reference is not None and any(
         reference.folded & order.reference.folded for reference in orders_named(document)
     )
@@ -208,13 +208,16 @@ def _names_delivery(receipt: Document, note: Document) -> bool:
 
 
 def orders_named(document: Document) -> list[Reference]:
-    """The numbers of orders that a document names."""
+    """Return the numbers of orders that a document names."""
     found = list(document.named.get("po_reference", ()))
     return found + [line.order for line in document.lines if line.order is not None]
 
 
 def _is_same_paper(one: Document, other: Document) -> bool:
-    """Whether two delivery notes, receipts or credit notes are one: number and day, and what the lines say."""
+    """Return whether two documents are duplicates: same number, date and line items.
+
+    Applies to delivery notes, receipts and credit notes.
+    """
     if one.reference is None or other.reference is None or not one.reference.folded & other.reference.folded:
         return False
     return one.day == other.day and _amounts(one) == _amounts(other)
@@ -227,24 +230,24 @@ def _amounts(document: Document) -> list[tuple[object, ...]]:
 _ZERO = Decimal(0)
 _CENT = Decimal("0.01")
 _AWAY = Decimal("0.1")
-"""A credit for so much more or less than the price that was billed is about the price, and gives no goods back."""
+"""Relative distance from the billed price beyond which a credit is about the price and returns no goods."""
 
 
 def goods_back(item: Item) -> list[Entry]:
-    """The lines that take goods back: those at the price that was billed, and those that state none."""
+    """Return the line items that return goods: those at the billed price, and those without a price."""
     return [entry for entry in item.of(DocumentType.CREDIT_NOTE) if entry.quantity and not _is_of_price(item, entry)]
 
 
 def _is_of_price(item: Item, entry: Entry) -> bool:
-    """Whether a line credits a part of the price."""
+    """Return whether a line item credits a part of the price."""
     billed = [one.price for one in item.of(DocumentType.INVOICE) if one.price]
     return entry.price is not None and all(abs(abs(entry.price) / abs(one) - 1) > _AWAY for one in billed)
 
 
 def price_credited(item: Item, too_high: Sequence[tuple[Entry, Decimal]]) -> str | None:
-    """The credit notes that give back what prices were too high by, where they do.
+    """Return a sentence about the credit notes that refund excess prices; None if they do not.
 
-    `too_high` has the lines that were, in the order of their dates, each with the excess for one unit.
+    `too_high` contains the line items with excess prices by date, each with the excess per unit.
     """
     amounts = [one for one in item.of(DocumentType.CREDIT_NOTE) if one.line.net and _is_of_price(item, one)]
     too_much = sum((excess * (entry.quantity or _ZERO) for entry, excess in too_high), _ZERO)
@@ -269,16 +272,16 @@ def _credits(entries: Iterable[Entry], what: str) -> str:
 
 
 def goods_credited(item: Item, excess: Decimal) -> str | None:
-    """The credit notes that take back what was billed too much, where they do."""
+    """Return a sentence about the credit notes for excess quantities; None if not credited."""
     goods = goods_back(item)
     taken_back = _returned(goods)
     return _credits(goods, measured(taken_back, item)) if goods and taken_back >= excess else None
 
 
 def cancelled(case: Case) -> dict[UUID, str]:
-    """The duplicates that a credit note over a whole bill takes back, each with a sentence about it.
+    """Return the duplicates that a credit note over the whole amount cancels, each with a sentence.
 
-    Of bills that are the same one, a credit note over any of them leaves one less to be paid.
+    A credit note over any of several duplicates cancels one of them.
     """
     copies: dict[UUID, list[UUID]] = {}
     for id_, original in case.duplicates.items():
@@ -300,7 +303,7 @@ def cancelled(case: Case) -> dict[UUID, str]:
 
 
 def _is_over_all(case: Case, credit: Document, invoice: Document) -> bool:
-    """Whether a credit note is about an invoice, and over all of it."""
+    """Return whether a credit note is about an invoice and its whole amount."""
     if credit.id not in case.neighbours.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False
     return abs(credit.gross) == abs(invoice.gross)

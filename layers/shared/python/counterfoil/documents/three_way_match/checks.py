@@ -589,7 +589,7 @@ def _outcome(case: Case, ledger: Ledger, found: Sequence[Variance]) -> tuple[Out
         return Outcome.INCOMPLETE, waiting + rest
     if tolerated:
         return Outcome.WITHIN_TOLERANCE, rest
-    agreement = "Everything agrees." if ledger.items else "No differences, but there is no order to compare with."
+    agreement = "Everything agrees." if ledger.items else "No differences, but the order is missing."
     return Outcome.MATCHED, rest or [agreement]
 
 
@@ -616,7 +616,7 @@ def _still_to_come(case: Case, ledger: Ledger) -> Iterator[str]:
     invoices = case.effective(DocumentType.INVOICE)
     orders = case.effective(DocumentType.PURCHASE_ORDER)
     if not invoices:
-        yield "There is no invoice yet."
+        yield "The invoice is missing."
         return
     for invoice in invoices:
         if _is_unordered(case, ledger, invoice) and not orders_named(invoice):
@@ -665,9 +665,9 @@ def _unnamed(invoice: Document, order: Document) -> str:
 def _remarks(case: Case, ledger: Ledger) -> Iterator[str]:
     by_id = {document.id: document for document in case.documents}
     for id_, last in case.changed.items():
-        yield f"{by_id[id_].heading} was changed or came again: the last form of it counts{_dated(last)}."
+        yield f"{by_id[id_].heading} was changed or repeated, and its last version counts{_dated(last)}."
     for id_, first in case.repeated.items():
-        yield f"{by_id[id_].heading} came more than once, and counts once{_dated(first)}."
+        yield f"{by_id[id_].heading} was received more than once, and counts once{_dated(first)}."
     for credit in case.effective(DocumentType.CREDIT_NOTE):
         worth = money(abs(credit.gross), credit.currency) if credit.gross is not None else "an amount"
         yield f"{credit.heading} credits {worth}."

@@ -1,8 +1,8 @@
-"""The ledger of a case: ordered quantities, and what each document adds to them. Pure.
+"""Ledger of a cluster: ordered quantities, and the quantities that each document adds. Pure.
 
-An entry is a quantity of one line of one document, put down under an item. Items are the lines of the orders; where a
-document has no order, the lines of the deliveries. Lines of one order that say the same are one item, because no later
-document can tell them apart.
+An entry is the quantity of one line item of a document, recorded under an item. Items are the order lines, or the
+delivery lines of a document without an order. Equal lines of one order are one item, because later documents cannot
+distinguish them.
 """
 
 from collections import defaultdict
@@ -20,108 +20,108 @@ BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
 _ROUNDING = Decimal("0.05")
 _ZERO = Decimal(0)
 _DIGITS = Context(prec=18)
-"""Of converted quantities and prices."""
+"""For converted quantities and prices."""
 _SUMS = Context(prec=15)
-"""Of sums of them: more than anybody states, and few enough that three times a third of a foot is a foot."""
+"""For their sums. More digits than documents state, and few enough that three times a third of a foot is a foot."""
 
 
 def total(quantities: Iterable[Decimal]) -> Decimal:
-    """A sum that is compared with others."""
+    """Return a sum for comparison."""
     return _SUMS.plus(sum(quantities, _ZERO))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one line of a document adds to an item."""
+    """A line item of a document under an item."""
 
     document: Document
     line: Line
     quantity: Decimal | None
-    """In the item's unit; None where the line states none, or in a unit that cannot be converted for certain."""
+    """In the item's unit; None if absent, or in a unit that cannot be converted."""
     rejected: Decimal = _ZERO
     price: Decimal | None = None
-    """For one unit of the item."""
+    """Price of one unit of the item."""
     is_lump: bool = False
-    """The line bills several items in one amount, and the quantity follows from the amount."""
+    """Whether the line item bills several items in one amount, which determines the quantity."""
 
 
 @dataclass(slots=True)
 class Item:
-    """What was ordered once: the lines of an order that say the same, and what other documents add."""
+    """An ordered article: the equal lines of an order, and the entries of other documents."""
 
     document: Document
-    """The order; or the delivery, where there is no order."""
+    """The order, or the delivery if it has no order."""
     lines: tuple[Line, ...]
     entries: list[Entry] = field(default_factory=list)
 
     @property
     def is_ordered(self) -> bool:
-        """Whether an order has it."""
+        """True for items of an order."""
         return self.document.type is DocumentType.PURCHASE_ORDER
 
     @property
     def line(self) -> Line:
-        """The first of its lines."""
+        """Its first line item."""
         return self.lines[0]
 
     @property
     def unit(self) -> str | None:
-        """The unit that all of its quantities are in."""
+        """Unit of all its quantities."""
         return self.line.unit
 
     @property
     def is_goods(self) -> bool:
-        """Whether it is delivered, and not a service."""
+        """True for goods, which are delivered; false for services."""
         return is_goods(self.unit)
 
     @property
     def ordered(self) -> Decimal | None:
-        """The quantity ordered; None where no order has it, or an order without quantities."""
+        """Ordered quantity; None without an order, or with an order without quantities."""
         quantities = [line.quantity for line in self.lines if line.quantity is not None]
         return total(quantities) if self.is_ordered and quantities else None
 
     @property
     def price(self) -> Decimal | None:
-        """What one unit was ordered for, after a discount of the line.
+        """Ordered price of one unit, after a discount of the line item.
 
-        An amount that is too far from the stated price for a discount or a surcharge says nothing about it.
+        An amount too far from the stated price for a discount or surcharge is ignored.
         """
         return self.line.cost if self.line.is_discount else self.line.price
 
     @property
     def articles(self) -> tuple[str, ...]:
-        """Its article numbers, the seller's and the buyer's."""
+        """Its article numbers, the supplier's and the buyer's."""
         return tuple(code for code in (self.line.article, self.line.buyer_article) if code)
 
     def of(self, *types: DocumentType) -> list[Entry]:
-        """The entries of documents of these types, in the order of their dates."""
+        """Return the entries of documents of these types, by date."""
         found = [entry for entry in self.entries if entry.document.type in types]
         return sorted(found, key=lambda entry: (entry.document.order_of_time, entry.line.place))
 
     def total(self, *types: DocumentType) -> Decimal | None:
-        """The sum of these documents' quantities; None where none speaks of the item."""
+        """Return the total quantity of these types; None if no document contains the item."""
         quantities = [entry.quantity for entry in self.of(*types) if entry.quantity is not None]
         return total(quantities) if quantities else None
 
     @property
     def rejected(self) -> Decimal:
-        """What receipts say was refused."""
+        """Rejected quantity in receipts."""
         return total(entry.rejected for entry in self.entries)
 
 
 @dataclass(slots=True)
 class Ledger:
-    """All items of a case, and the lines that belong to none."""
+    """All items of a cluster, and line items without an item."""
 
     items: list[Item]
     orders_of: dict[UUID, tuple[Document, ...]]
-    """By document, the orders that it is held against; deliveries, where there is no order."""
+    """Orders by document; deliveries for documents without an order."""
     loose: dict[UUID, list[Line]]
-    """By document, its lines about goods and services that fit no item."""
+    """Line items about goods and services that match no item, by document."""
     confirmed: Mapping[UUID, UUID]
-    """By delivery note and receipt, the delivery that is known to have both."""
+    """Delivery by delivery note and receipt, for deliveries known to have both."""
     incomparable: list[Entry] = field(default_factory=list)
-    """Entries in a unit that cannot be converted for certain."""
+    """Entries in a unit that cannot be converted."""
 
     _by_order: dict[UUID, list[Item]] = field(init=False)
     _deliveries: dict[UUID, list[Document]] = field(init=False, default_factory=dict)
@@ -132,20 +132,20 @@ class Ledger:
             self._by_order[item.document.id].append(item)
 
     def of_order(self, order: Document) -> Sequence[Item]:
-        """The items of an order."""
+        """Return the items of an order."""
         return self._by_order[order.id]
 
     def deliveries(self, order: Document) -> Sequence[Document]:
-        """The delivery notes of an order, or where it has none its receipts, in the order of their dates.
+        """Return the delivery notes of an order, or its receipts if it has none, by date.
 
-        To be asked for when all deliveries are put down.
+        Call it when all deliveries are recorded.
         """
         if order.id not in self._deliveries:
             self._deliveries[order.id] = self._find_deliveries(order)
         return self._deliveries[order.id]
 
     def papers(self, order: Document) -> Sequence[Document]:
-        """The delivery notes and the receipts of an order."""
+        """Return the delivery notes and receipts of an order."""
         linked = {
             entry.document.id: entry.document
             for item in self.of_order(order)
@@ -160,11 +160,11 @@ class Ledger:
         return sorted(notes or papers, key=lambda one: one.order_of_time)
 
     def delivered(self, item: Item) -> Decimal | None:
-        """What was delivered of an item; None where nothing was delivered on its order at all, or nobody can count it.
+        """Return the delivered quantity; None if the order has no delivery, or if it cannot be counted.
 
-        Of a delivery with delivery note and receipt, what was received; of others, what the one paper says. Notes and
-        receipts that nobody has put together may be the same deliveries: of both sums the larger one counts, and where
-        one of them cannot be counted, the other.
+        For a delivery with delivery note and receipt, the received quantity counts; for others, that of the only
+        document. Delivery notes and receipts that are not paired may be the same deliveries, so the larger of both sums
+        counts. If one cannot be counted, the other counts.
         """
         if not self.deliveries(item.document):
             return None
@@ -177,18 +177,18 @@ class Ledger:
         return total((received, max(counted)))
 
     def unsaid(self, item: Item) -> list[Document]:
-        """The deliveries that name an item and state no quantity of it."""
+        """Return the deliveries that contain an item without a quantity."""
         uncounted = _uncounted(item.of(*DELIVERIES))
         return list({entry.document.id: entry.document for entry in uncounted if entry.line.quantity is None}.values())
 
 
 def _sum(entries: Sequence[Entry]) -> Decimal | None:
-    """What entries come to; None where one of them cannot be counted."""
+    """Return the sum of entries; None if one cannot be counted."""
     return None if _uncounted(entries) else total(entry.quantity or _ZERO for entry in entries)
 
 
 def _uncounted(entries: Sequence[Entry]) -> list[Entry]:
-    """Those in a unit that cannot be converted for certain, and those of documents that state no quantity at all."""
+    """Return entries in a unit that cannot be converted, and those of documents without any quantity."""
     counted = {entry.document.id for entry in entries if entry.quantity is not None}
     return [
         entry
@@ -203,10 +203,10 @@ def keep(
     linked: Mapping[UUID, Collection[UUID]],
     confirmed: Mapping[UUID, UUID],
 ) -> Ledger:
-    """Put every line of `documents` under the item that it is about.
+    """Record every line item of `documents` under its item.
 
-    `anchors_of` are the orders, and the deliveries that have none; `linked` says which of them each document may be
-    held against, `confirmed` which delivery notes and receipts are of one delivery.
+    `anchors_of` contains the orders, and the deliveries without one. `linked` contains the reference documents of each
+    document, `confirmed` the delivery notes and receipts of one delivery.
     """
     items: list[Item] = []
     item_of: dict[Place, Item] = {}
@@ -269,10 +269,10 @@ def _entry(document: Document, line: Line, item: Item) -> Entry:
 
 
 def _spread_lumps(ledger: Ledger, document: Document) -> None:
-    """Spread a line that bills several items in one amount (`items as per order`) over these items.
+    """Distribute a line item that bills several items (`items as per order`) over these items.
 
-    It does so where the line's amount is what the items come to at their ordered prices: all that was delivered with a
-    delivery that the document names, else all of the order, else what is not billed yet.
+    Its amount must equal their value at ordered prices: of all goods in a delivery that the document names, or else of
+    the whole order, or else of the items that are not billed yet.
     """
     for line in list(ledger.loose.get(document.id, ())):
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:
@@ -309,17 +309,17 @@ def _deliveries_of(items: Iterable[Item]) -> list[UUID]:
 
 
 def naming(item: Item) -> str:
-    """An item as a sentence names it."""
+    """Return the name of an item in sentences."""
     line = item.line
     what = line.description or line.article_text
     return f"'{short(what)}'" if what else f"line {line.label} of {item.document.title}"
 
 
 def measured(quantity: Decimal, item: Item) -> str:
-    """A quantity with its unit."""
+    """Return a quantity with its unit."""
     return f"{plain(quantity)} {spoken(item.unit, quantity)}".rstrip()
 
 
 def verb(quantity: Decimal) -> str:
-    """Was, or were."""
+    """Return "was" or "were"."""
     return "was" if abs(quantity) == 1 else "were"

@@ -1,9 +1,9 @@
-"""Tolerances: which limits apply to a supplier's article, and whether a difference is within them. Pure.
+"""Tolerances: limits for a supplier's article, and whether a difference is within them. Pure.
 
-They are layered as in the common ERP systems. A tolerance has a key (what it is about) and a scope (a supplier, an
-article, both or neither); of those that fit, the most specific one applies, as a whole: limits of several layers are
-never mixed. Each direction has an absolute and a percent limit. Where both are set, both must hold; a limit that is not
-set limits nothing.
+Tolerances have the levels of common ERP systems. A tolerance has a key (the compared value) and a scope (a supplier, an
+article, both or neither). The most specific matching tolerance applies as a whole: limits of several tolerances are
+never combined. Each direction has an absolute and a percent limit. If both are set, both must hold; an unset limit
+permits any difference.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,27 +18,27 @@ from counterfoil.documents.matching.normalise import code, identifier
 
 _CENT = Decimal("0.01")
 _DIGITS_OF_A_NUMBER = 5
-"""Every VAT id and tax number has as many; a firm's name may have one or two (`3M`, `A1 Telekom`)."""
+"""Minimum digits of a VAT id or tax number. A company name may have one or two (`3M`, `A1 Telekom`)."""
 
 
 class Key(StrEnum):
-    """What a tolerance is about."""
+    """Compared value of a tolerance."""
 
     PRICE = "price"
-    """The unit price billed, against the order's."""
+    """Billed unit price, compared with the order."""
     BILLED_QUANTITY = "billed_quantity"
-    """The quantity billed, against what was ordered, delivered and accepted."""
+    """Billed quantity, compared with the ordered, delivered and accepted quantities."""
     DELIVERED_QUANTITY = "delivered_quantity"
-    """The quantity delivered, against what was ordered."""
+    """Delivered quantity, compared with the order."""
     TOTAL = "total"
-    """An invoice's totals, against its own lines and tax."""
+    """Totals of an invoice, compared with its own line items and tax."""
     TAX = "tax"
-    """A line's tax rate in percentage points, against the order's."""
+    """Tax rate of a line item in percentage points, compared with the order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far something may be below and above what is expected. None: no limit of that sort."""
+    """Limits below and above the expected value. None: no limit."""
 
     lower_absolute: Decimal | None = None
     lower_percent: Decimal | None = None
@@ -46,7 +46,7 @@ class Limits:
     upper_percent: Decimal | None = None
 
     def allow(self, expected: Decimal, actual: Decimal) -> bool:
-        """Whether the difference is within the limits of its direction."""
+        """Return whether a difference is within the limits of its direction."""
         difference = actual - expected
         if difference >= 0:
             absolute, percent = self.upper_absolute, self.upper_percent
@@ -58,7 +58,7 @@ class Limits:
 
     @property
     def words(self) -> str:
-        """For people: `1 % less, 5 % and 2.00 more`."""
+        """Text for people: `1 % less, 5 % and 2.00 more`."""
         lower = _words(self.lower_absolute, self.lower_percent)
         upper = _words(self.upper_absolute, self.upper_percent)
         return f"{lower} more or less" if lower == upper else f"{lower} less, {upper} more"
@@ -84,12 +84,12 @@ def _words(absolute: Decimal | None, percent: Decimal | None) -> str:
 
 
 def both_ways(*, absolute: Decimal | None = None, percent: Decimal | None = None) -> Limits:
-    """The same limits below and above."""
+    """Return the same limits below and above."""
     return Limits(absolute, percent, absolute, percent)
 
 
 NONE = both_ways(absolute=Decimal(0))
-"""Nothing is tolerated."""
+"""No difference is permitted."""
 
 DEFAULTS = {
     Key.PRICE: both_ways(percent=Decimal(1)),
@@ -98,37 +98,37 @@ DEFAULTS = {
     Key.TOTAL: both_ways(absolute=5 * _CENT),
     Key.TAX: NONE,
 }
-"""What applies where a tenant has set nothing: prices by 1 %, totals by five cents of rounding, and no quantity."""
+"""Defaults: prices by 1 %, totals by five cents of rounding, quantities not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """One entry of a tenant's table. Supplier and article as people write them; None: every one."""
+    """A tenant's tolerance. Supplier and article as people write them; None for all."""
 
     key: Key
     limits: Limits
     supplier: str | None = None
-    """A VAT id or a name."""
+    """VAT id or name."""
     article: str | None = None
-    """The supplier's or the buyer's article number."""
+    """Article number of the supplier or the buyer."""
 
     @property
     def scope(self) -> tuple[str | None, str | None]:
-        """Supplier and article in forms that can be compared."""
+        """Supplier and article in comparable form."""
         return _supplier(self.supplier), code(self.article) if self.article else None
 
 
 class Tolerances:
-    """A tenant's tolerances, asked for by what they are about."""
+    """A tenant's tolerances by key and scope."""
 
     def __init__(self, entries: Iterable[Tolerance] = ()) -> None:
-        """Of two entries with one key and scope, the later one applies."""
+        """The later of two entries with the same key and scope applies."""
         self._limits = {(entry.key, *entry.scope): entry.limits for entry in entries}
 
     def limits(self, key: Key, *, suppliers: Iterable[str] = (), articles: Iterable[str] = ()) -> Limits:
-        """The limits of the most specific entry: supplier and article, then article, then supplier, then neither.
+        """Return the most specific limits: by supplier and article, article, supplier, then neither.
 
-        `suppliers` are the ways in which the supplier may be written (VAT id, name), `articles` the article's numbers.
+        `suppliers` are spellings of the supplier (VAT id, name), `articles` the article's numbers.
         """
         of_supplier = [_supplier(one) for one in suppliers]
         of_article = [code(one) for one in articles]
@@ -143,7 +143,7 @@ class Tolerances:
 
 
 def _supplier(text: str | None) -> str | None:
-    """A supplier's VAT id or name in a form that can be compared."""
+    """Return a supplier's VAT id or name in comparable form."""
     if text is None:
         return None
     has_number = sum(letter.isdigit() for letter in text) >= _DIGITS_OF_A_NUMBER
