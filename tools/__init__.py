@@ -1,1 +1,1 @@
-"""Tools for developers: demo, simulation, sample documents, training, evaluation."""
+"""Developer tools: demo, simulation, sample documents, training, evaluation."""

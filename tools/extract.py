@@ -1,4 +1,4 @@
-"""`counterfoil extract`: what the project reads from files, without any cloud."""
+"""`counterfoil extract`: extract documents from local files, without a cloud."""
 
 import json
 import time
@@ -28,17 +28,17 @@ _NOTHING = ExtractionResult(None, "none", None)
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Extraction of one file or of a part of it, or its error."""
+    """Extraction result or error of a file or a part of it."""
 
     file: str
     seconds: float
     found: ExtractionResult = _NOTHING
     error: str | None = None
     pages: PageRange | None = None
-    """Pages of a part; None for a whole file."""
+    """Pages of a part, or None for a whole file."""
 
     def line(self) -> str:
-        """Return one line of JSON. Pages, reason, remarks, evidence and error are included if there are any."""
+        """Return one line of JSON. Omits empty pages, reason, remarks, evidence and error."""
         found = self.found
         fields = {
             "file": self.file,
@@ -58,24 +58,22 @@ class _Outcome:
 
 
 def extract(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="XML, PDF or any other files, or folders of them.")
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="XML, PDF or other files, or folders.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per file.")] = False,
     text_only: Annotated[
-        bool, typer.Option("--text-only", help="Leave XML inside PDFs aside, and read their pages.")
+        bool, typer.Option("--text-only", help="Ignore XML inside PDFs and read their pages.")
     ] = False,
 ) -> None:
-    """Read documents from files and show their fields.
+    """Extract documents from files and show their fields.
 
-    A folder is read with all folders in it, but without hidden files.
+    Reads folders recursively, without hidden files.
 
-    XML is read exactly, alone or inside a PDF; PDFs without it by the text of their pages. What was read from pages
-    comes with its evidence in JSON: where each field was found, and how sure it is. A PDF of several documents is
-    split, and each part has its own line with its first and last page.
+    XML is parsed exactly, alone or inside a PDF. Other PDFs are extracted from the text of their pages, and the JSON
+    output includes evidence for each field: its location and confidence. A PDF of several documents is split. Each part
+    has its own line with its first and last page.
 
-    Exits with 0 when every file was read or kept, and with 1 when at least one had an error.
+    Exits with 1 if any file had an error, and with 0 otherwise.
     """
     failed = False
     outcomes = (
@@ -91,16 +89,16 @@ def extract(
 
 
 def _files_in(path: Path) -> list[Path]:
-    """Return the files of a folder, by name; a path that is not a folder, or has no files, as it is."""
+    """Return the files of a folder, sorted by name. Any other path is returned unchanged."""
     if not path.is_dir():
         return [path]
     found = [file for file in path.rglob("*") if file.is_file()]
-    shown = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-    return sorted(shown) or [path]
+    visible = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    return sorted(visible) or [path]
 
 
 def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
-    """Yield the outcome of a file, then of its parts if it has several documents. Covers are not parts."""
+    """Yield the outcome of a file, then of each document in it. Cover pages are skipped."""
     content, whole = _outcome(file, text_only=text_only)
     yield whole
     split = whole.found.split
@@ -113,7 +111,7 @@ def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
 
 
 def _outcome(file: Path, part: bytes | None = None, *, text_only: bool) -> tuple[bytes, _Outcome]:
-    """Return the content of a file, or of a part of it, and its outcome."""
+    """Return the content of a file or part, and its outcome."""
     started, content, found, error = time.perf_counter(), part or b"", _NOTHING, None
     try:
         content = part or _read(file)
@@ -122,13 +120,13 @@ def _outcome(file: Path, part: bytes | None = None, *, text_only: bool) -> tuple
         error = str(problem)
     except OSError as problem:
         error = f"The file cannot be read: {problem.strerror or problem}."
-    except Exception as problem:  # noqa: BLE001 - one file's failure, even one of ours, never ends the others
+    except Exception as problem:  # noqa: BLE001 - a failure, even an internal one, must not stop the other files
         error = f"Reading the file failed unexpectedly ({type(problem).__name__})."
     return content, _Outcome(str(file), round(time.perf_counter() - started, 6), found, error)
 
 
 def _read(file: Path) -> bytes:
-    """Read a regular file, after a look at its size."""
+    """Read a regular file after checking its size."""
     if file.is_dir():
         message = "The folder has no files."
         raise InvalidDocumentError(message, code="not_a_file")
@@ -141,7 +139,7 @@ def _read(file: Path) -> bytes:
 
 
 def _show(outcomes: Iterator[_Outcome]) -> bool:
-    """Show the outcomes as a table; tells whether any file had an error."""
+    """Print the outcomes as a table. Returns whether any file had an error."""
     table = Table(*(Column(name, overflow="fold") for name in ("file", "document", "from", "total", "lines", "note")))
     errors = []
     for outcome in outcomes:

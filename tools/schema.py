@@ -1,4 +1,4 @@
-"""Write migrations/schema.sql, the sum of all migrations: `python -m tools.schema`."""
+"""Write migrations/schema.sql, the result of all migrations: `python -m tools.schema`."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def schema(url: str) -> str:
-    """Return the output of pg_dump, without the runner's table, comments and settings of the session."""
+    """Return pg_dump's output without the runner's table, comments and session settings."""
     dumped = subprocess.run(
         [installed_programs() / "pg_dump", "--schema-only", "--no-owner", "--exclude-table=applied_migration", url],
         check=True,
@@ -30,7 +30,7 @@ def schema(url: str) -> str:
 
 
 def sum_of_migrations() -> str:
-    """Apply all migrations to an empty database of a temporary server, and return its schema."""
+    """Apply all migrations to a temporary database and return its schema."""
     with temporary_server() as server:
         url = server.create_database("schema")
         apply(url, MIGRATIONS)

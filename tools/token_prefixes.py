@@ -1,6 +1,6 @@
-"""Write the token prefixes that redaction knows from the rules of Betterleaks.
+"""Write the token prefixes for redaction from the rules of Betterleaks.
 
-`python -m tools.token_prefixes betterleaks.toml`; the file is in https://github.com/betterleaks/betterleaks (MIT).
+`python -m tools.token_prefixes betterleaks.toml`. The file is in https://github.com/betterleaks/betterleaks (MIT).
 """
 
 import json
@@ -12,41 +12,41 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-# The regex parser of the standard library has no public form.
+# The regex parser of the standard library is private.
 parser: Any = import_module("re._parser")
 sre: Any = import_module("re._constants")
 
 PREFIXES = Path(__file__).parent.parent / "layers/shared/python/counterfoil/dead_letters/token_prefixes.json"
 ORIGIN = "Prefixes in the rules of Betterleaks (https://github.com/betterleaks/betterleaks), {version}"
 LICENSE = "MIT, see token_prefixes.LICENSE"
-_SHORTEST_PREFIX = 3
-_DISTINCT = 4
-"""Length from which a prefix is unlikely to occur by chance. A token may be cut off in a message behind such a one."""
-_ENOUGH = 20
+_MIN_PREFIX_CHARS = 3
+_DISTINCT_CHARS = 4
+"""Length from which a prefix is unlikely to occur by chance. A message may truncate a token after such a prefix."""
+_MAX_REST_CHARS = 20
 _BY_CONTEXT = re.compile(r"\[\\s'\"\]|\(\?:\.\||\[\\s\\S\]|\\s|://")
-"""Rules that need the words around a token."""
+"""Matches rules that need the words around a token."""
 _SEPARATED = re.compile(r"[A-Za-z0-9]{2}[A-Za-z0-9]*[_.~-][A-Za-z0-9_.~-]*|[A-Za-z0-9][0-9]-")
 _JOINED = re.compile(r"[A-Za-z0-9]{4,}")
-_LONG = 32
-"""Characters that must follow a prefix without a separator."""
-_MOST = 64
-"""Prefixes of one rule."""
-_FEW = 4
-"""Characters of a set that are written out."""
+_JOINED_REST_CHARS = 32
+"""Minimum number of characters after a prefix without a separator."""
+_MAX_PREFIXES = 64
+"""Maximum number of prefixes of one rule."""
+_MAX_SET_SIZE = 4
+"""Maximum size of a character set that is expanded."""
 
 
 def prefixes(rules: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Prefixes of the rules for tokens without context, and how many characters must follow each."""
+    """Return the prefixes of tokens without context, with the minimum number of characters after each."""
     found: dict[str, int] = {}
     for rule in rules:
         pattern = rule.get("regex", "")
         if rule.get("confidence") != "high" or _BY_CONTEXT.search(pattern.split(r"(?:\\?['", 1)[0]):
             continue
-        for prefix, rest in _beginnings(parser.parse(_python(pattern))):
-            if len(prefix) >= _SHORTEST_PREFIX and _SEPARATED.fullmatch(prefix):
-                bounded = min(rest, _ENOUGH) if len(prefix) >= _DISTINCT else rest
-            elif rest >= _LONG and _JOINED.fullmatch(prefix):
-                bounded = _LONG
+        for prefix, rest in _possible_prefixes(parser.parse(_python(pattern))):
+            if len(prefix) >= _MIN_PREFIX_CHARS and _SEPARATED.fullmatch(prefix):
+                bounded = min(rest, _MAX_REST_CHARS) if len(prefix) >= _DISTINCT_CHARS else rest
+            elif rest >= _JOINED_REST_CHARS and _JOINED.fullmatch(prefix):
+                bounded = _JOINED_REST_CHARS
             else:
                 continue
             found[prefix] = min(found.get(prefix, bounded), bounded)
@@ -54,33 +54,33 @@ def prefixes(rules: Iterable[dict[str, Any]]) -> dict[str, int]:
 
 
 def _python(pattern: str) -> str:
-    """A pattern of Go as one of Python. Flags do not matter for a prefix."""
+    """Convert a Go pattern to Python. Flags do not matter for a prefix."""
     return re.sub(r"\(\?-?[is]+\)", "", pattern.replace(r"\z", r"\Z").replace("[[:alnum:]]", "[A-Za-z0-9]")).replace(
         "(?-i:", "(?:"
     )
 
 
-def _beginnings(items: Any) -> list[tuple[str, int]]:
-    """Texts that a parsed pattern may begin with, each with the least number of characters behind it."""
-    begun = [""]
+def _possible_prefixes(items: Any) -> list[tuple[str, int]]:
+    """Return possible prefixes of a parsed pattern, with the minimum number of characters after each."""
+    texts = [""]
     for at, (operator, argument) in enumerate(items):
         if operator is sre.AT:
             continue
         if operator is sre.LITERAL:
-            begun = [text + chr(argument) for text in begun]
+            texts = [text + chr(argument) for text in texts]
             continue
-        if operator is sre.IN and len(argument) <= _FEW and all(kind is sre.LITERAL for kind, _ in argument):
-            begun = [text + chr(one) for text in begun for _, one in argument]
+        if operator is sre.IN and len(argument) <= _MAX_SET_SIZE and all(kind is sre.LITERAL for kind, _ in argument):
+            texts = [text + chr(item) for text in texts for _, item in argument]
             continue
         rest = items[at + 1 :].getwidth()[0]
-        if operator not in {sre.SUBPATTERN, sre.BRANCH} or len(begun) > _MOST:
-            return [(text, items[at:].getwidth()[0]) for text in begun]
+        if operator not in {sre.SUBPATTERN, sre.BRANCH} or len(texts) > _MAX_PREFIXES:
+            return [(text, items[at:].getwidth()[0]) for text in texts]
         branches = [argument[3]] if operator is sre.SUBPATTERN else argument[1]
-        inner = [one for branch in branches for one in _beginnings(branch)]
-        if any(width for _, width in inner) or len(inner) * len(begun) > _MOST:
-            return [(text + more, width + rest) for text in begun for more, width in inner]
-        begun = [text + more for text in begun for more, _ in inner]
-    return [(text, 0) for text in begun]
+        inner = [item for branch in branches for item in _possible_prefixes(branch)]
+        if any(width for _, width in inner) or len(inner) * len(texts) > _MAX_PREFIXES:
+            return [(text + more, width + rest) for text in texts for more, width in inner]
+        texts = [text + more for text in texts for more, _ in inner]
+    return [(text, 0) for text in texts]
 
 
 def main(path: str) -> None:

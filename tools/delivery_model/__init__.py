@@ -1,13 +1,15 @@
-"""An exhaustive model of delivery's rules: one piece of work in every history of crashes, lapses, copies and redrives.
+"""Exhaustive model of the delivery rules: one work item, with crashes, duplicates and retries.
 
-Plain Python: no engine code and no database. It asks whether the rules are right; the simulation asks whether the
-engine keeps them. Time is left out: whatever may happen next may happen now, but for the orders that the rules
-themselves keep (a lease ends before the visibility of its message). Names are forgotten: of a token only matters
-whether it is the latest, of a send number whether it is the row's. So a few hundred thousand states stand for all
-histories within the bounds.
+Plain Python, without engine code or a database. The model checks whether the rules are right, and the simulation checks
+whether the engine follows them.
+
+The model has no time: every possible next step may happen now, except where the rules guarantee an order (a lease
+expires before the visibility timeout of its message). It has no identities either: it only tracks whether a token is
+the latest and whether a send number equals the row's. A few hundred thousand states therefore cover all histories
+within the bounds.
 """
 
 from tools.delivery_model.exploration import Counterexample, Exploration, explore
-from tools.delivery_model.states import RULES, TWINS, Bounds, Rules
+from tools.delivery_model.states import MUTANTS, RULES, Bounds, Rules
 
-__all__ = ["RULES", "TWINS", "Bounds", "Counterexample", "Exploration", "Rules", "explore"]
+__all__ = ["MUTANTS", "RULES", "Bounds", "Counterexample", "Exploration", "Rules", "explore"]

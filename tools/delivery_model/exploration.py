@@ -1,4 +1,4 @@
-"""The search through every state of the model: what must be true in each, and the shortest way to where it is not."""
+"""Breadth-first search through all states of the model, with invariants and counterexamples."""
 
 import gc
 from array import array
@@ -21,8 +21,8 @@ from tools.delivery_model.states import (
     PENDING,
     RUNNING,
     SUCCEEDED,
-    UNBORN,
     UNKNOWN,
+    UNREGISTERED,
     VISIBLE,
     Bounds,
     Message,
@@ -35,15 +35,15 @@ from tools.delivery_model.steps import Steps
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A shortest history that breaks an invariant."""
+    """A shortest history that violates an invariant."""
 
-    broken: str
+    violation: str
     path: Sequence[tuple[str, State]]
-    """Each transition with the state after it; the first is the beginning."""
+    """Each transition with the state after it, starting with the initial state."""
 
     def __str__(self) -> str:
-        lines = [f"{number:3}. {name}\n     {described(state)}" for number, (name, state) in enumerate(self.path)]
-        return "\n".join([*lines, f"     BROKEN: {self.broken}"])
+        lines = [f"{number:3}. {name}\n     {describe(state)}" for number, (name, state) in enumerate(self.path)]
+        return "\n".join([*lines, f"     VIOLATION: {self.violation}"])
 
     def __len__(self) -> int:
         return len(self.path) - 1
@@ -51,7 +51,7 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Exploration:
-    """What a search found."""
+    """Result of a search."""
 
     states: int
     counterexample: Counterexample | None
@@ -59,13 +59,16 @@ class Exploration:
 
 
 def explore(rules: Rules | None = None, bounds: Bounds | None = None) -> Exploration:
-    """Visit every state that `rules` can reach within `bounds`, nearest first, until one breaks an invariant."""
+    """Visit all states that `rules` reach within `bounds`, until one violates an invariant.
+
+    Nearer states are visited first.
+    """
     rules = rules or Rules()
     return Search(rules, bounds or Bounds(), Reduction(rules)).run()
 
 
 class Search:
-    """One search; `reduction` decides which states are one."""
+    """One search. `reduction` merges equivalent states."""
 
     def __init__(self, rules: Rules, bounds: Bounds, reduction: Callable[[State], State]) -> None:
         self._rules = rules
@@ -76,7 +79,7 @@ class Search:
         self.states: list[State] = []
         self._reached_from = array("l")
         self._reached_by: list[str] = []
-        # The transitions that go on, as pairs of numbers: before, after.
+        # Transitions that make progress, as pairs of state numbers: before, after.
         self._before = array("l")
         self._after = array("l")
 
@@ -84,7 +87,7 @@ class Search:
         """Visit every state."""
         started = perf_counter()
         collects = gc.isenabled()
-        gc.disable()  # nothing here is a circle of references, and the collector would walk all states again and again
+        gc.disable()  # the states have no reference cycles, and the collector would traverse all of them repeatedly
         try:
             counterexample = self._search()
         finally:
@@ -93,21 +96,21 @@ class Search:
         return Exploration(len(self.states), counterexample, perf_counter() - started)
 
     def _search(self) -> Counterexample | None:
-        for name, state in _beginnings(self._bounds):
+        for name, state in _initial_states(self._bounds):
             self._number(state, -1, name)
         number = 0
         while number < len(self.states):
             state = self.states[number]
-            broken = self._broken(state)
-            if broken is not None:
-                return Counterexample(broken, self._path(number))
+            violation = self._find_violation(state)
+            if violation is not None:
+                return Counterexample(violation, self._path(number))
             for step in self._steps.after(state):
                 after = self._number(self._reduced(step.state), number, step.name)
-                if step.goes_on:
+                if step.is_progress:
                     self._before.append(number)
                     self._after.append(after)
             number += 1
-        return self._endless()
+        return self._find_endless()
 
     def _number(self, state: State, before: int, name: str) -> int:
         number = self._numbers.setdefault(state, len(self.states))
@@ -124,83 +127,82 @@ class Search:
             number = self._reached_from[number]
         return path[::-1]
 
-    def _endless(self) -> Counterexample | None:
-        """A state from which the rules never come to an end, though nothing more goes wrong and no work is deferred.
+    def _find_endless(self) -> Counterexample | None:
+        """Find a state from which the rules do not terminate, even without faults and deferrals.
 
-        Every way on must be finite: no circle, and rest wherever there is no way on.
+        Every path must be finite: it has no cycle, and ends in a final state.
         """
         after: list[list[int]] = [[] for _ in self.states]
-        ways_in = array("l", bytes(self._before.itemsize * len(self.states)))
+        incoming = array("l", bytes(self._before.itemsize * len(self.states)))
         for one, other in zip(self._before, self._after, strict=True):
             after[one].append(other)
-            ways_in[other] += 1
-        halt = next(
-            (number for number, ways in enumerate(after) if not ways and not _at_rest(self.states[number])), None
+            incoming[other] += 1
+        dead_end = next(
+            (number for number, ways in enumerate(after) if not ways and not _is_finished(self.states[number])), None
         )
-        if halt is not None:
-            return Counterexample("no rule can end this", self._path(halt))
-        free = [number for number, ways in enumerate(ways_in) if not ways]
-        while free:
-            for other in after[free.pop()]:
-                ways_in[other] -= 1
-                if not ways_in[other]:
-                    free.append(other)
-        circle = next((number for number, ways in enumerate(ways_in) if ways), None)
-        if circle is None:
+        if dead_end is not None:
+            return Counterexample("the rules cannot finish this", self._path(dead_end))
+        pending = [number for number, ways in enumerate(incoming) if not ways]
+        while pending:
+            for other in after[pending.pop()]:
+                incoming[other] -= 1
+                if not incoming[other]:
+                    pending.append(other)
+        cycle = next((number for number, ways in enumerate(incoming) if ways), None)
+        if cycle is None:
             return None
-        return Counterexample("this can go round in a circle for ever", self._path(circle))
+        return Counterexample("this can loop forever", self._path(cycle))
 
-    def _broken(self, state: State) -> str | None:
-        """The first invariant that does not hold in `state`."""
+    def _find_violation(self, state: State) -> str | None:
+        """Return the first violated invariant, or None."""
         work = state.work
         if work.breach:
             return work.breach
-        wrong = {
-            "effects were committed twice, or beside another end": work.effects != (work.status == SUCCEEDED),
-            "more attempts than there may be": work.attempts > MAX_ATTEMPTS,
-            "the attempts counted are not the claims made": work.attempts != work.claims,
-            "a dead letter without failed work, or two for one failure": work.failures != (work.status == FAILED),
-            "a failure without its one notification": work.notices != work.failures,
+        violations = {
+            "effects were committed twice or with another outcome": work.effects != (work.status == SUCCEEDED),
+            "too many attempts": work.attempts > MAX_ATTEMPTS,
+            "the attempts do not equal the claims": work.attempts != work.claims,
+            "a dead letter without a failure, or two for one failure": work.failures != (work.status == FAILED),
+            "a failure without its one notification": work.notifications != work.failures,
         }
         if work.status not in ENDED and work.status != UNKNOWN:
-            wrong |= self._wrong_while_open(state)
-        return next((sentence for sentence, is_so in wrong.items() if is_so), None)
+            violations |= self._violations_while_unfinished(state)
+        return next((violation for violation, is_violated in violations.items() if is_violated), None)
 
-    def _wrong_while_open(self, state: State) -> dict[str, bool]:
-        """What must not be true of the messages of work that has not ended."""
+    def _violations_while_unfinished(self, state: State) -> dict[str, bool]:
+        """Return the invariants of messages of an unfinished work item, with their violations."""
         bounds = self._bounds
         queued = [one for one in state.messages if one.place in {VISIBLE, HIDDEN}]
         dead = any(one.place == DEAD and one.age <= CURRENT for one in state.messages)
-        owed = dead or CURRENT in state.unsent or any(one.age <= CURRENT for one in queued)
+        has_message = dead or CURRENT in state.unsent or any(one.age <= CURRENT for one in queued)
         purged = state.purges < bounds.purges
         restored = state.restores < bounds.restores
         quiet = state.crashes == bounds.crashes and state.copies == bounds.copies and not purged and not restored
-        live = sum(one.age < self._rules.oldest and not _leaving(one) for one in queued)
+        live = sum(one.age < self._rules.oldest and not _is_acknowledged(one) for one in queued)
         rows = sum(age < self._rules.oldest for age in state.unsent)
         return {
-            "the work is lost: neither a message nor the outbox owes it": not owed and not purged,
-            "a message died though nothing went wrong": dead and quiet,
-            "parked work has more messages than it was owed": live + rows > 1 + bounds.copies - state.copies
-            and not restored,
+            "the work item is lost: it has neither a message nor an outbox row": not has_message and not purged,
+            "a message was dead-lettered without a fault": dead and quiet,
+            "a parked work item has too many messages": live + rows > 1 + bounds.copies - state.copies and not restored,
         }
 
 
-def _beginnings(bounds: Bounds) -> Iterator[tuple[str, State]]:
+def _initial_states(bounds: Bounds) -> Iterator[tuple[str, State]]:
     rest = (bounds.crashes, bounds.copies, bounds.revisions, bounds.purges, bounds.restores)
     message = (Message(VISIBLE, CURRENT, 0),)
-    yield "work is accepted, with its row of the outbox", State(Work(PENDING), (), (CURRENT,), *rest)
-    yield "an event from outside tells of work", State(Work(UNBORN), message, (), *rest)
-    yield "a message names work that nobody knows", State(Work(UNKNOWN), message, (), *rest)
+    yield "a work item is accepted, with its outbox row", State(Work(PENDING), (), (CURRENT,), *rest)
+    yield "an external event refers to a new work item", State(Work(UNREGISTERED), message, (), *rest)
+    yield "a message refers to an unknown work item", State(Work(UNKNOWN), message, (), *rest)
 
 
-def _leaving(message: Message) -> bool:
+def _is_acknowledged(message: Message) -> bool:
     return any(one.newest and one.step == ACKNOWLEDGING for one in message.consumers)
 
 
-def _at_rest(state: State) -> bool:
-    """Whether everything is over: the work has ended and nothing is under way."""
-    over = state.work.status in ENDED or state.work.status == UNKNOWN
-    return over and not state.messages and not state.unsent
+def _is_finished(state: State) -> bool:
+    """Return whether the work item is finished and nothing is in progress."""
+    is_ended = state.work.status in ENDED or state.work.status == UNKNOWN
+    return is_ended and not state.messages and not state.unsent
 
 
 AGES = {
@@ -211,18 +213,20 @@ AGES = {
 }
 
 
-def described(state: State) -> str:
-    """One line about a state."""
+def describe(state: State) -> str:
+    """Describe a state in one line."""
     work = state.work
     parts = [f"{work.status}, attempts {work.attempts}"]
     if work.returns:
         parts.append(f"returned {work.returns}")
     if work.status == RUNNING:
-        parts.append("lease lives" if work.leased else "lease over")
+        parts.append("lease live" if work.leased else "lease expired")
     if work.status == PENDING and not work.due:
         parts.append("not due")
     for message in state.messages:
-        consumers = "".join(f", {one.step}{'' if one.newest else ' by an old receipt'}" for one in message.consumers)
+        consumers = "".join(
+            f", {one.step}{'' if one.newest else ' with an outdated receipt'}" for one in message.consumers
+        )
         parts.append(f"message {AGES[message.age]} {message.place}, received {message.receives}{consumers}")
     parts += [f"outbox row {AGES[age]}" for age in state.unsent]
     return "; ".join(parts)

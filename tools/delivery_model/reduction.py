@@ -1,13 +1,13 @@
-"""Which states of the model are one, since nothing that may follow can tell them apart."""
+"""State reduction: merges states with the same future."""
 
 from tools.delivery_model.states import DELETED, ENDED, SENDING, UNCLAIMED, Consumer, Message, Rules, State
 
 
 class Reduction:
-    """Makes one state of all that are alike.
+    """Maps each state to a representative of its equivalence class.
 
-    The order of messages and consumers says nothing. A message of ended work, or an older one, changes nothing any
-    more: whoever receives it acknowledges it, wherever it is. Nor does a try that finds a newer token.
+    The order of messages and consumers is irrelevant. A message of a finished work item or an outdated message changes
+    nothing, because every consumer acknowledges it. An attempt that finds a newer token changes nothing either.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -16,13 +16,13 @@ class Reduction:
             rules.compares_tokens
             and rules.tokens_only_grow
             and rules.reports_stale
-            and rules.giving_back_compares_tokens
-            and rules.acknowledges_only_the_settled
+            and rules.return_compares_tokens
+            and rules.acknowledges_only_settled
             and rules.looks_up_commits
         )
 
     def __call__(self, state: State) -> State:
-        """The one state that stands for all those like `state`."""
+        """Return the representative of `state`."""
         ended = state.work.status in ENDED
         kept = [
             self._reduced(message, idle=ended or message.age >= self._oldest or message.place == DELETED)
@@ -45,4 +45,4 @@ class Reduction:
     def _matters(self, consumer: Consumer, *, idle: bool) -> bool:
         if consumer.step in UNCLAIMED:
             return not idle
-        return consumer.step == SENDING or consumer.holds or not self._stale_is_idle
+        return consumer.step == SENDING or consumer.knows_latest_token or not self._stale_is_idle

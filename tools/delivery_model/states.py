@@ -1,4 +1,4 @@
-"""The words of the model: its rules and their broken twins, its bounds, and what a state is made of."""
+"""Vocabulary of the model: rules, mutants, bounds and states."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,10 +8,10 @@ MAX_ATTEMPTS: Final = 3
 MAX_RECEIVES: Final = 3
 MAX_RETURNS: Final = 2
 
-UNBORN: Final = "unborn"
-"""Named by an event from outside, and not inserted yet."""
+UNREGISTERED: Final = "unregistered"
+"""Referenced by an external event, but not inserted yet."""
 UNKNOWN: Final = "unknown"
-"""Named by a message, and in no table."""
+"""Referenced by a message, but in no table."""
 PENDING: Final = "pending"
 RUNNING: Final = "in-progress"
 SUCCEEDED: Final = "succeeded"
@@ -20,9 +20,9 @@ SKIPPED: Final = "skipped"
 ENDED: Final = frozenset((SUCCEEDED, FAILED, SKIPPED))
 
 NEWER: Final = -1
-"""The age of a message whose row was lost by the database."""
+"""Age of a message whose row was lost by the database."""
 CURRENT: Final = 0
-"""The age of a message whose revision and send number are the row's."""
+"""Age of a message with the revision and send number of its row."""
 OLDER_SEND: Final = 1
 OLDER_REVISION: Final = 2
 
@@ -30,143 +30,143 @@ VISIBLE: Final = "visible"
 HIDDEN: Final = "hidden"
 DEAD: Final = "in the dead-letter queue"
 ARCHIVED: Final = "archived"
-"""Settled by the archiver, and about to leave the dead-letter queue."""
+"""Settled by the archiver, but not deleted from the dead-letter queue yet."""
 
 DELETED: Final = "deleted"
-"""Gone, but for those who have a receipt of it."""
+"""Deleted, but consumers may still have receipt handles."""
 
 RECEIVED: Final = "received"
-"""And not protected: a step of its own only where that is not what happens at once."""
+"""Not protected yet. A separate step only if `protects_first` is disabled."""
 PROTECTED: Final = "protected"
 WORKING: Final = "working"
-LAST: Final = "told that it is exhausted"
+EXHAUSTED: Final = "exhausted"
 ACKNOWLEDGING: Final = "acknowledging"
-DOUBTING_TO_ACKNOWLEDGE: Final = "in doubt about its commit, then acknowledging"
-DOUBTING_TO_REPORT: Final = "in doubt about its commit, then reporting"
-SENDING: Final = "sending what it owes"
+UNCERTAIN_ACKNOWLEDGE: Final = "uncertain about its commit, then acknowledging"
+UNCERTAIN_REPORT: Final = "uncertain about its commit, then reporting"
+SENDING: Final = "sending the parked message"
 UNCLAIMED: Final = frozenset((RECEIVED, PROTECTED, ACKNOWLEDGING))
-TRYING: Final = frozenset((WORKING, DOUBTING_TO_ACKNOWLEDGE, DOUBTING_TO_REPORT))
+ATTEMPT_STEPS: Final = frozenset((WORKING, UNCERTAIN_ACKNOWLEDGE, UNCERTAIN_REPORT))
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of delivery that the model can do without, to show what each is for. By default all hold."""
+    """Delivery rules that can be disabled to show their purpose. All are enabled by default."""
 
-    acknowledges_only_the_settled: bool = True
-    """Else messages are deleted in a `finally`."""
+    acknowledges_only_settled: bool = True
+    """If disabled, messages are deleted in a `finally`."""
     compares_tokens: bool = True
-    """A write names its claim's token, and changes nothing when that is not the latest."""
+    """A write has no effect unless its claim token is the latest."""
     tokens_only_grow: bool = True
-    """Else the count of attempts is the token, and starts again with each revision."""
+    """If disabled, the attempt count is the token and restarts with each revision."""
     revision_takes_token: bool = True
     archiver_takes_token: bool = True
     parking_takes_token: bool = True
-    giving_back_compares_tokens: bool = True
+    return_compares_tokens: bool = True
     lease_ends: bool = True
-    """Else work is in progress until somebody settles it."""
+    """If disabled, a work item stays in progress until it is settled."""
     lease_protects: bool = True
-    """Else work in progress may be claimed at any time."""
+    """If disabled, a work item in progress can be claimed at any time."""
     answers_exhausted: bool = True
-    settles_what_is_exhausted: bool = True
-    """Work that is told to be exhausted is failed only if it still is when it is settled."""
+    rechecks_exhausted: bool = True
+    """An exhausted work item fails only if it is still exhausted when it is settled."""
     reports_stale: bool = True
-    """Else a try that finds a newer token acknowledges its message."""
+    """If disabled, an attempt that finds a newer token acknowledges its message."""
     has_send_numbers: bool = True
     parks_in_one_transaction: bool = True
-    """Else a parked message is acknowledged first, and the new one sent then."""
+    """If disabled, a parked message is acknowledged before the new one is sent."""
     parks_early: bool = True
-    """Else an early message is acknowledged and done with."""
+    """If disabled, an early message is acknowledged and dropped."""
     parks_deferred: bool = True
-    """Else work that a breaker holds up comes back by a short visibility."""
+    """If disabled, a work item deferred by a breaker uses a short visibility timeout."""
     protects_first: bool = True
-    """Else a message waits for its permit in the visibility that the queue gave it."""
-    gate_is_outside: bool = True
-    """Else messages are received when there is no room for them, and thrown back."""
+    """If disabled, a message waits for its permit with the queue's visibility timeout."""
+    limits_receives: bool = True
+    """If disabled, messages are received without a free permit and then throttled."""
     looks_up_commits: bool = True
-    """Else a commit that nobody heard of is taken for made."""
-    notifies_in_the_transaction: bool = True
+    """If disabled, an unconfirmed commit is assumed to have succeeded."""
+    notifies_in_transaction: bool = True
     settles_permanent: bool = True
-    """Else a permanent failure is tried again like any other."""
+    """If disabled, a permanent failure is retried like any other."""
     archives_before_deleting: bool = True
     resends_to_busy_queues: bool = True
-    """Else the watchdog waits until the queue is empty."""
+    """If disabled, the watchdog waits until the queue is empty."""
     enqueues_current: bool = True
-    """Else a message newer than its row is acknowledged as unknown."""
+    """If disabled, a message newer than its row is acknowledged as unknown."""
 
     @cached_property
     def oldest(self) -> int:
-        """The age from which on a message is known for an older copy."""
+        """Age from which a message is recognized as outdated."""
         return OLDER_SEND if self.has_send_numbers else OLDER_REVISION
 
 
 RULES: Final = Rules()
-TWINS: Final[dict[str, Rules]] = {
-    "delete in finally": replace(RULES, acknowledges_only_the_settled=False),
+MUTANTS: Final[dict[str, Rules]] = {
+    "delete in finally": replace(RULES, acknowledges_only_settled=False),
     "no claim token": replace(RULES, compares_tokens=False),
     "attempts used as the token, reset by a new revision": replace(RULES, tokens_only_grow=False),
     "no new token with a new revision": replace(RULES, revision_takes_token=False),
     "no new token taken by the archiver": replace(RULES, archiver_takes_token=False),
     "no new token taken by parking": replace(RULES, parking_takes_token=False),
-    "attempts given back without the token": replace(RULES, giving_back_compares_tokens=False),
+    "attempts returned without the token": replace(RULES, return_compares_tokens=False),
     "no lease: never reclaimed": replace(RULES, lease_ends=False),
     "no lease: claimed while running": replace(RULES, lease_protects=False),
-    "exhausted work claimed again": replace(RULES, answers_exhausted=False),
-    "exhausted when asked, given back when settled": replace(RULES, settles_what_is_exhausted=False),
-    "stale try acknowledged": replace(RULES, reports_stale=False),
+    "exhausted work item claimed again": replace(RULES, answers_exhausted=False),
+    "exhausted when claimed, returned when settled": replace(RULES, rechecks_exhausted=False),
+    "stale attempt acknowledged": replace(RULES, reports_stale=False),
     "no send number": replace(RULES, has_send_numbers=False),
     "parked without its outbox row": replace(RULES, parks_in_one_transaction=False),
     "early message skipped": replace(RULES, parks_early=False),
     "breaker by short visibility": replace(RULES, parks_deferred=False),
     "permit before protection": replace(RULES, protects_first=False),
-    "throttling gate": replace(RULES, gate_is_outside=False),
-    "unheard commit taken for made": replace(RULES, looks_up_commits=False),
-    "notification after the transaction": replace(RULES, notifies_in_the_transaction=False),
-    "permanent failure tried again": replace(RULES, settles_permanent=False),
+    "throttling limit": replace(RULES, limits_receives=False),
+    "unconfirmed commit assumed": replace(RULES, looks_up_commits=False),
+    "notification after the transaction": replace(RULES, notifies_in_transaction=False),
+    "permanent failure retried": replace(RULES, settles_permanent=False),
     "dead letter deleted before it is written": replace(RULES, archives_before_deleting=False),
     "lost message not resent to a busy queue": replace(RULES, resends_to_busy_queues=False),
     "newer message acknowledged as unknown": replace(RULES, enqueues_current=False),
 }
-"""The rules with one of them broken, by the name of what is broken."""
+"""Rules without one of them, by mutant name."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How often each thing that goes wrong may happen in one history."""
+    """Limits on faults in one history."""
 
     crashes: int = 2
-    """Consumers or archivers killed or cut off from the database; leases or visibilities of living ones that lapse."""
+    """Crashes or lost connections of consumers and archivers, and leases or visibility timeouts that expire early."""
     copies: int = 2
-    """Messages delivered twice by the queue, or sent twice from the outbox."""
+    """Messages that the queue delivers twice or the outbox sends twice."""
     revisions: int = 1
-    """New revisions begun: a redrive of failed work, or new data at any other time."""
+    """New revisions: retries of failed work items, or new data at any time."""
     purges: int = 0
-    """Messages that a queue loses: purged, or kept beyond its retention."""
+    """Messages that a queue loses by a purge or the end of their retention."""
     restores: int = 0
     """Transactions that the database loses after their messages were sent."""
     busy: bool = False
-    """Whether the queue always holds messages of other work."""
+    """Whether the queue always holds messages of other work items."""
     messages: int = 9
-    """How many may exist at once: while there are so many, the outbox waits. The rules alone never need so many."""
+    """Maximum number of messages. At the limit, the outbox waits. The rules alone never reach it."""
 
 
 class Consumer(NamedTuple):
-    """One receipt of one message, in the hands of an invocation."""
+    """One receive of a message by an invocation."""
 
     step: str
     newest: bool
-    """Whether this is the message's latest receipt."""
-    third: bool = False
-    """Whether it was the message's last receive."""
-    holds: bool = False
-    """Whether the token it knows is the row's."""
-    rightful: bool = False
-    """What `holds` is meant to tell: that nobody has taken the work since. No rule may look at it."""
+    """Whether this is the message's latest receive."""
+    is_last_receive: bool = False
+    """Whether this receive uses up the message's receive limit."""
+    knows_latest_token: bool = False
+    """Whether its token is the row's token."""
+    has_latest_claim: bool = False
+    """Whether the work item has not been claimed since, which `knows_latest_token` must imply. No rule may read it."""
     attempt: int = 0
-    """The attempt that serves as token where `tokens_only_grow` is broken, else 0."""
+    """Attempt number that serves as the token if `tokens_only_grow` is disabled, else 0."""
 
 
 class Message(NamedTuple):
-    """One message of the queue, or of its dead-letter queue."""
+    """A message in the queue or the dead-letter queue."""
 
     place: str
     age: int
@@ -175,7 +175,7 @@ class Message(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The row; and of its revision what nobody keeps, but the model remembers in order to judge."""
+    """The row, and counters of its revision that only the model records."""
 
     status: str
     attempts: int = 0
@@ -183,25 +183,25 @@ class Work(NamedTuple):
     leased: bool = False
     due: bool = True
     claims: int = 0
-    """Claims committed and not given back."""
+    """Claims that were committed and not returned."""
     effects: int = 0
     failures: int = 0
-    notices: int = 0
-    refused: bool = False
-    """A try of this revision has ended in a permanent failure that was not settled."""
+    notifications: int = 0
+    has_refused: bool = False
+    """Whether an attempt of this revision ended in a permanent failure that was not settled."""
     breach: str = ""
-    """What has just happened and must not."""
+    """Violation that has just happened."""
 
 
 class State(NamedTuple):
-    """All there is, at one moment."""
+    """A state of the model."""
 
     work: Work
     messages: tuple[Message, ...]
     unsent: tuple[int, ...]
-    """Rows of the outbox that are still to be sent, by age."""
+    """Outbox rows to send, by age."""
     crashes: int
-    """How many more may come; likewise the next four."""
+    """How many more of these faults may happen. The next four are limits as well."""
     copies: int
     revisions: int
     purges: int
@@ -212,6 +212,6 @@ class Step(NamedTuple):
     """One transition."""
 
     name: str
-    goes_on: bool
-    """Whether it takes the work nearer to its end: neither one more thing that goes wrong, nor a deferral."""
+    is_progress: bool
+    """Whether it brings the work item closer to its end. False for faults and deferrals."""
     state: State

@@ -1,4 +1,4 @@
-"""Every transition of the model: what may happen next in a state, by the rules or to them."""
+"""All transitions of the model: the steps of the rules, and the faults."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -6,15 +6,14 @@ from typing import Final, NamedTuple
 from tools.delivery_model.states import (
     ACKNOWLEDGING,
     ARCHIVED,
+    ATTEMPT_STEPS,
     CURRENT,
     DEAD,
     DELETED,
-    DOUBTING_TO_ACKNOWLEDGE,
-    DOUBTING_TO_REPORT,
     ENDED,
+    EXHAUSTED,
     FAILED,
     HIDDEN,
-    LAST,
     MAX_ATTEMPTS,
     MAX_RECEIVES,
     MAX_RETURNS,
@@ -28,9 +27,10 @@ from tools.delivery_model.states import (
     SENDING,
     SKIPPED,
     SUCCEEDED,
-    TRYING,
-    UNBORN,
+    UNCERTAIN_ACKNOWLEDGE,
+    UNCERTAIN_REPORT,
     UNKNOWN,
+    UNREGISTERED,
     VISIBLE,
     WORKING,
     Bounds,
@@ -44,35 +44,35 @@ from tools.delivery_model.states import (
 
 Moves = Iterator[Step]
 At = tuple[int, int]
-"""Where a consumer is: the index of its message, and its index there."""
+"""Position of a consumer: index of its message, and index within the message."""
 
 ACKNOWLEDGED: Final = "acknowledged"
-REPORTED: Final = "reported, with a visibility of its own"
+REPORTED: Final = "reported with its own visibility timeout"
 SHOWN: Final = "reported, visible at once"
-UNTOUCHED: Final = "reported, visibility untouched"
-SENT_LATER: Final = "acknowledged at once, a new message sent then"
+UNTOUCHED: Final = "reported, visibility unchanged"
+SENT_LATER: Final = "acknowledged before a new message is sent"
 
 
 class Outcome(NamedTuple):
-    """What a consumer has committed, and means to do with its message then."""
+    """A consumer's committed outcome and the disposition of its message."""
 
     name: str
-    verdict: str
+    disposition: str
     state: State
-    """With the consumer where it was."""
-    goes_on: bool = True
-    """As in `Step`."""
+    """State in which the consumer is unchanged."""
+    is_progress: bool = True
+    """Same meaning as in `Step`."""
 
 
 class Steps:
-    """The transitions under one set of rules."""
+    """Transitions under a set of rules."""
 
     def __init__(self, rules: Rules, bounds: Bounds) -> None:
         self._rules = rules
         self._bounds = bounds
 
     def after(self, state: State) -> Moves:
-        """Each transition that is possible in `state`, whoever makes it."""
+        """Yield every transition that is possible in `state`."""
         yield from self._time(state)
         yield from self._outbox(state)
         yield from self._watchdog(state)
@@ -85,20 +85,20 @@ class Steps:
             for position, consumer in enumerate(message.consumers):
                 yield from self._consumer(state, (index, position), consumer)
 
-    # -- time, the outbox, the watchdog, people ------------------------------------------------------------------------
+    # -- time, outbox, watchdog, operators -----------------------------------------------------------------------------
 
     def _time(self, state: State) -> Moves:
         work = state.work
         if work.status == PENDING and not work.due:
-            yield Step("the wait is over", True, state._replace(work=work._replace(due=True)))
+            yield Step("the work item becomes due", True, state._replace(work=work._replace(due=True)))
         if work.leased and self._rules.lease_ends:
             over = state._replace(work=work._replace(leased=False))
-            if not _tried(state):
-                yield Step("the lease of a lost try ends", True, over)
+            if not _is_running(state):
+                yield Step("the lease of a lost attempt expires", True, over)
             elif state.crashes:
-                yield Step("the lease of a stalled try ends", False, over._replace(crashes=state.crashes - 1))
-        elif work.status == RUNNING and not work.leased and _tried(state):
-            yield Step("a stalled try renews its lease", True, state._replace(work=work._replace(leased=True)))
+                yield Step("the lease of a stalled attempt expires", False, over._replace(crashes=state.crashes - 1))
+        elif work.status == RUNNING and not work.leased and _is_running(state):
+            yield Step("a stalled attempt renews its lease", True, state._replace(work=work._replace(leased=True)))
 
     def _outbox(self, state: State) -> Moves:
         for age in set(state.unsent):
@@ -108,49 +108,49 @@ class Steps:
             rest = list(state.unsent)
             rest.remove(age)
             sent = state._replace(messages=(*state.messages, Message(VISIBLE, age, 0)))
-            yield Step("the outbox's message is sent", True, sent._replace(unsent=tuple(rest)))
+            yield Step("the outbox sends the message", True, sent._replace(unsent=tuple(rest)))
             if state.copies:
                 copies = state.copies - 1
-                yield Step("the outbox's message is sent and not marked as sent", False, sent._replace(copies=copies))
+                yield Step("the outbox sends the message without marking it", False, sent._replace(copies=copies))
 
     def _watchdog(self, state: State) -> Moves:
-        """Resend the message of due work. One that its queue still holds is resent too, as a duplicate."""
+        """Resend the message of a due work item. A message that is still queued gets a duplicate."""
         work = state.work
-        owed = (work.status == PENDING and work.due) or (work.status == RUNNING and not work.leased)
+        is_due = (work.status == PENDING and work.due) or (work.status == RUNNING and not work.leased)
         queued = [one.age for one in state.messages if one.place in {VISIBLE, HIDDEN}]
-        if owed and not state.unsent and (self._rules.resends_to_busy_queues or not (queued or self._bounds.busy)):
+        if is_due and not state.unsent and (self._rules.resends_to_busy_queues or not (queued or self._bounds.busy)):
             resent = state._replace(unsent=(CURRENT,))
             if CURRENT not in queued:
                 yield Step("the watchdog resends the message", True, resent)
             elif state.copies:
                 name = "the watchdog resends a message that the queue holds"
                 yield Step(name, False, resent._replace(copies=state.copies - 1))
-        if state.purges and work.status != UNBORN:  # an event that is lost before anybody read it is out of reach
+        if state.purges and work.status != UNREGISTERED:  # a lost event that was never read cannot be recovered
             for index, message in enumerate(state.messages):
                 if message.place in {VISIBLE, HIDDEN}:
-                    lost = _removed(state, index)._replace(purges=state.purges - 1)
+                    lost = _without_message(state, index)._replace(purges=state.purges - 1)
                     yield Step("the queue loses a message", False, lost)
 
     def _revision(self, state: State) -> Moves:
-        if state.revisions and state.work.status not in {UNBORN, UNKNOWN}:
-            name = (
-                "a redrive begins a new revision" if state.work.status == FAILED else "new data begins a new revision"
+        if state.revisions and state.work.status not in {UNREGISTERED, UNKNOWN}:
+            name = "a retry starts a new revision" if state.work.status == FAILED else "new data starts a new revision"
+            started = self._aged(state, OLDER_REVISION)
+            started = self._superseded(started, takes_token=self._rules.revision_takes_token)
+            started = started._replace(
+                work=Work(PENDING), unsent=(*started.unsent, CURRENT), revisions=state.revisions - 1
             )
-            begun = self._aged(state, OLDER_REVISION)
-            begun = self._superseded(begun, takes_token=self._rules.revision_takes_token)
-            begun = begun._replace(work=Work(PENDING), unsent=(*begun.unsent, CURRENT), revisions=state.revisions - 1)
-            yield Step(name, False, begun)
+            yield Step(name, False, started)
 
     def _restore(self, state: State) -> Moves:
-        """The database loses the transaction that sent a message, so its row is older."""
+        """Lose the transaction that sent a message, so that its row is older."""
         if state.restores and state.work.status in {PENDING, RUNNING}:
             for index, message in enumerate(state.messages):
                 if message.place in {VISIBLE, DEAD} and message.age == CURRENT and not message.consumers:
-                    newer = _changed(state, index, message._replace(age=NEWER))
+                    newer = _with_message(state, index, message._replace(age=NEWER))
                     name = "the database loses the transaction that sent the message"
                     yield Step(name, False, newer._replace(restores=state.restores - 1))
 
-    # -- the queue ----------------------------------------------------------------------------------------------------
+    # -- the queue -----------------------------------------------------------------------------------------------------
 
     def _queue(self, state: State, index: int, message: Message) -> Moves:
         if message.place == VISIBLE:
@@ -160,170 +160,166 @@ class Steps:
 
     def _receipt(self, state: State, index: int, message: Message) -> Moves:
         if message.receives == MAX_RECEIVES:
-            moved = _changed(state, index, _away(message, DEAD))
+            moved = _with_message(state, index, _away(message, DEAD))
             yield Step("the queue moves the message to the dead-letter queue", True, moved)
             return
         receives = message.receives + 1
-        if not self._rules.gate_is_outside:
+        if not self._rules.limits_receives:
             thrown_back = message._replace(place=HIDDEN, receives=receives)
-            yield Step("the message is received, and throttled", True, _changed(state, index, thrown_back))
+            yield Step("the message is received and throttled", True, _with_message(state, index, thrown_back))
         older = tuple(one._replace(newest=False) for one in message.consumers)
         step = PROTECTED if self._rules.protects_first else RECEIVED
-        consumers = (*older, Consumer(step, newest=True, third=receives == MAX_RECEIVES))
+        consumers = (*older, Consumer(step, newest=True, is_last_receive=receives == MAX_RECEIVES))
         received = Message(HIDDEN, message.age, receives, consumers)
-        yield Step(f"the message is {step}", True, _changed(state, index, received))
+        yield Step(f"the message is {step}", True, _with_message(state, index, received))
         if state.copies:
-            twice = _changed(state, index, received._replace(place=VISIBLE))
-            name = f"the message is {step}, and may be received again"
+            twice = _with_message(state, index, received._replace(place=VISIBLE))
+            name = f"the message is {step} and may be received again"
             yield Step(name, False, twice._replace(copies=state.copies - 1))
 
     def _lapse(self, state: State, index: int, message: Message) -> Moves:
-        lapsed = _changed(state, index, message._replace(place=VISIBLE))
+        lapsed = _with_message(state, index, message._replace(place=VISIBLE))
         holder = next((one for one in message.consumers if one.newest), None)
         if holder is None:
-            yield Step("the visibility ends", True, lapsed)
+            yield Step("the visibility timeout expires", True, lapsed)
         elif holder.step == RECEIVED and not self._rules.protects_first:
-            yield Step("the visibility ends before there is a permit", True, lapsed)
-        elif state.crashes and not (state.work.leased and holder.step in TRYING and holder.rightful):
-            name = "the visibility ends under a living consumer"
+            yield Step("the visibility timeout expires before a permit is free", True, lapsed)
+        elif state.crashes and not (state.work.leased and holder.step in ATTEMPT_STEPS and holder.has_latest_claim):
+            name = "the visibility timeout of a running consumer expires"
             yield Step(name, False, lapsed._replace(crashes=state.crashes - 1))
 
-    # -- the archiver -------------------------------------------------------------------------------------------------
+    # -- the archiver --------------------------------------------------------------------------------------------------
 
     def _archiver(self, state: State, index: int, message: Message) -> Moves:
         if message.place == ARCHIVED:
             if self._rules.archives_before_deleting:
-                yield Step("the archiver deletes the message", True, _removed(state, index))
+                yield Step("the archiver deletes the message", True, _without_message(state, index))
             else:
-                yield from self._archive(_removed(state, index), message)
+                yield from self._archive(_without_message(state, index), message)
             if state.crashes:
-                name = "the archiver is lost before it deletes the message"
-                back = _changed(state, index, message._replace(place=DEAD))
+                name = "the archiver crashes before it deletes the message"
+                back = _with_message(state, index, message._replace(place=DEAD))
                 yield Step(name, False, back._replace(crashes=state.crashes - 1))
         elif self._rules.archives_before_deleting:
-            yield from self._archive(_changed(state, index, message._replace(place=ARCHIVED)), message)
+            yield from self._archive(_with_message(state, index, message._replace(place=ARCHIVED)), message)
         else:
-            gone = _changed(state, index, message._replace(place=ARCHIVED))
-            yield Step("the archiver deletes the message, and is about to write", True, gone)
+            gone = _with_message(state, index, message._replace(place=ARCHIVED))
+            yield Step("the archiver deletes the message before writing", True, gone)
 
     def _archive(self, state: State, message: Message) -> Moves:
-        """`state` is the one in which the fate of the message is decided, and that of its work is not."""
+        """Archive a message. In `state` the disposition of the message is decided, but not the work item's."""
         work = state.work
         if work.status == UNKNOWN:
-            yield Step("the archiver drops a message of unknown work", True, state)
+            yield Step("the archiver drops a message of an unknown work item", True, state)
         elif message.age == NEWER and work.status not in ENDED:
             yield Step("the archiver enqueues the current message", True, self._current_enqueued(state))
         elif message.age >= self._rules.oldest or work.status in ENDED:
-            yield Step("the archiver joins or drops a message of ended work", True, state)
+            yield Step("the archiver merges or drops a message of a finished work item", True, state)
         elif not work.leased:
             taken = self._superseded(state, takes_token=self._rules.archiver_takes_token)
             if work.attempts >= MAX_ATTEMPTS:
                 yield Step("the archiver settles a lost last attempt", True, self._failed(taken))
             elif work.returns >= MAX_RETURNS:
-                yield Step("the archiver fails work that was returned twice", True, self._failed(taken))
+                yield Step("the archiver fails a work item that was returned twice", True, self._failed(taken))
             else:
                 back = work._replace(status=PENDING, due=False, returns=work.returns + 1, leased=False)
-                yield Step("the archiver returns the work", True, self._owing(taken._replace(work=back)))
+                yield Step("the archiver returns the work item", True, self._with_outbox_row(taken._replace(work=back)))
 
-    # -- a consumer ---------------------------------------------------------------------------------------------------
+    # -- consumers -----------------------------------------------------------------------------------------------------
 
     def _consumer(self, state: State, at: At, consumer: Consumer) -> Moves:
         if state.crashes:
-            lost = _placed(state, at, None)._replace(crashes=state.crashes - 1)
-            yield Step(f"a consumer is lost: {consumer.step}", False, lost)
+            lost = _with_consumer(state, at, None)._replace(crashes=state.crashes - 1)
+            yield Step(f"a consumer crashes: {consumer.step}", False, lost)
         if consumer.step == RECEIVED:
-            yield Step("there is a permit", True, _placed(state, at, consumer._replace(step=PROTECTED)))
+            yield Step("a permit is free", True, _with_consumer(state, at, consumer._replace(step=PROTECTED)))
         elif consumer.step == PROTECTED:
             yield from self._claim(state, at, consumer)
         elif consumer.step == WORKING:
             yield from self._work(state, at, consumer)
-        elif consumer.step == LAST:
+        elif consumer.step == EXHAUSTED:
             yield from self._settle_exhausted(state, at, consumer)
         elif consumer.step == ACKNOWLEDGING:
             yield from self._acknowledge(state, at, consumer)
         elif consumer.step == SENDING:
-            sent = _placed(state, at, None)
+            sent = _with_consumer(state, at, None)
             message = Message(VISIBLE, CURRENT, 0)
             yield Step("the parked message is sent", True, sent._replace(messages=(*sent.messages, message)))
         else:
             yield from self._look_up(state, at, consumer)
 
     def _claim(self, state: State, at: At, consumer: Consumer) -> Moves:
-        """The six answers, and parking for want of time."""
+        """Yield the results of a claim, and parking for lack of time."""
         work = state.work
         outdated = state.messages[at[0]].age >= self._rules.oldest
         if work.status == UNKNOWN:
-            yield from self._concluded(Outcome("claim: unknown", ACKNOWLEDGED, state), at, consumer)
+            yield from self._finish(Outcome("claim: unknown", ACKNOWLEDGED, state), at, consumer)
         elif state.messages[at[0]].age == NEWER and work.status not in ENDED:
             enqueued = self._current_enqueued(state)
-            yield from self._concluded(Outcome("claim: newer than its row", ACKNOWLEDGED, enqueued), at, consumer)
+            yield from self._finish(Outcome("claim: newer than its row", ACKNOWLEDGED, enqueued), at, consumer)
         elif work.status in ENDED or outdated:
-            yield from self._concluded(Outcome("claim: ended", ACKNOWLEDGED, state), at, consumer)
+            yield from self._finish(Outcome("claim: ended", ACKNOWLEDGED, state), at, consumer)
         elif work.leased and self._rules.lease_protects:
-            yield from self._concluded(Outcome("claim: running", UNTOUCHED, state), at, consumer)
+            yield from self._finish(Outcome("claim: running", UNTOUCHED, state), at, consumer)
         elif work.attempts >= MAX_ATTEMPTS and self._rules.answers_exhausted:
-            last = Consumer(LAST, newest=consumer.newest, holds=True)
-            yield Step("claim: exhausted", True, _placed(state, at, last))
+            last = Consumer(EXHAUSTED, newest=consumer.newest, knows_latest_token=True)
+            yield Step("claim: exhausted", True, _with_consumer(state, at, last))
         elif not work.due and not self._rules.parks_early:
-            yield from self._concluded(Outcome("claim: early, and skipped", ACKNOWLEDGED, state), at, consumer)
+            yield from self._finish(Outcome("claim: early, dropped", ACKNOWLEDGED, state), at, consumer)
         else:
             if work.due:
-                yield Step("claim: mine", True, self._claimed(state, at, consumer))
+                yield Step("claim: claimed", True, self._claimed(state, at, consumer))
             name = "no time to start" if work.due else "claim: early"
             taken = self._superseded(state, takes_token=self._rules.parking_takes_token)
-            parked = self._replaced(name, taken, work)._replace(goes_on=not work.due)
-            yield from self._concluded(parked, at, consumer)
+            parked = self._parked(name, taken, work)._replace(is_progress=not work.due)
+            yield from self._finish(parked, at, consumer)
 
     def _claimed(self, state: State, at: At, consumer: Consumer) -> State:
         work = state.work
-        breach = "failed work is tried again in the same revision" if work.refused or work.failures else ""
+        breach = "a failed work item is retried in the same revision" if work.has_refused or work.failures else ""
         if work.leased:
-            breach = "work is claimed while its try is alive"
+            breach = "a work item is claimed during its attempt"
         taken = self._superseded(state, takes_token=True)
         attempts = work.attempts + 1
-        mine = consumer._replace(step=WORKING, holds=True, rightful=True)
+        claimed = consumer._replace(step=WORKING, knows_latest_token=True, has_latest_claim=True)
         if not self._rules.tokens_only_grow:
-            mine = mine._replace(attempt=attempts)
-        begun = work._replace(
+            claimed = claimed._replace(attempt=attempts)
+        started = work._replace(
             status=RUNNING, attempts=attempts, claims=work.claims + 1, leased=True, due=True, breach=breach
         )
-        return _placed(taken, at, mine)._replace(work=begun)
+        return _with_consumer(taken, at, claimed)._replace(work=started)
 
-    def _replaced(self, name: str, state: State, work: Work) -> Outcome:
-        """The work waits, and a new message takes the place of the consumer's own."""
+    def _parked(self, name: str, state: State, work: Work) -> Outcome:
+        """Park the work item: a new message replaces the consumer's message."""
         waiting = state._replace(work=work._replace(status=PENDING, due=False, leased=False))
         if self._rules.parks_in_one_transaction:
-            return Outcome(f"{name}: parked", ACKNOWLEDGED, self._owing(waiting))
-        return Outcome(
-            f"{name}: parked, and acknowledged before it is sent", SENT_LATER, self._aged(waiting, OLDER_SEND)
-        )
+            return Outcome(f"{name}: parked", ACKNOWLEDGED, self._with_outbox_row(waiting))
+        return Outcome(f"{name}: parked, acknowledged before sending", SENT_LATER, self._aged(waiting, OLDER_SEND))
 
-    # -- settlement ---------------------------------------------------------------------------------------------------
+    # -- settlement ----------------------------------------------------------------------------------------------------
 
     def _work(self, state: State, at: At, consumer: Consumer) -> Moves:
-        """Every way in which a try may end; each commit may also be made, or not, without anybody hearing of it."""
+        """Yield every outcome of an attempt. Each commit may also be unconfirmed, with or without success."""
         work = state.work
         if not self._may_write(work, consumer):
-            verdict = UNTOUCHED if self._rules.reports_stale else ACKNOWLEDGED
-            yield from self._concluded(Outcome("stale: nothing written", verdict, state), at, consumer)
-            if not self._rules.giving_back_compares_tokens and work.attempts:
-                given_back = state._replace(work=work._replace(attempts=work.attempts - 1))
-                yield from self._concluded(
-                    Outcome("stale, but gives its attempt back", UNTOUCHED, given_back), at, consumer
-                )
+            disposition = UNTOUCHED if self._rules.reports_stale else ACKNOWLEDGED
+            yield from self._finish(Outcome("stale: nothing written", disposition, state), at, consumer)
+            if not self._rules.return_compares_tokens and work.attempts:
+                returned = state._replace(work=work._replace(attempts=work.attempts - 1))
+                yield from self._finish(Outcome("stale, but returns its attempt", UNTOUCHED, returned), at, consumer)
             return
-        if not consumer.rightful:
-            state = state._replace(work=work._replace(breach="a stale try writes"))
+        if not consumer.has_latest_claim:
+            state = state._replace(work=work._replace(breach="a stale attempt writes"))
         for outcome in self._outcomes(state, consumer):
-            yield from self._concluded(outcome, at, consumer)
+            yield from self._finish(outcome, at, consumer)
             if state.crashes:
-                step = DOUBTING_TO_ACKNOWLEDGE if outcome.verdict == ACKNOWLEDGED else DOUBTING_TO_REPORT
-                doubting = _placed(outcome.state, at, consumer._replace(step=step, rightful=False))
-                name = f"{outcome.name}: committed, and nobody hears of it"
-                yield Step(name, False, doubting._replace(crashes=state.crashes - 1))
+                step = UNCERTAIN_ACKNOWLEDGE if outcome.disposition == ACKNOWLEDGED else UNCERTAIN_REPORT
+                uncertain = _with_consumer(outcome.state, at, consumer._replace(step=step, has_latest_claim=False))
+                name = f"{outcome.name}: committed, unconfirmed"
+                yield Step(name, False, uncertain._replace(crashes=state.crashes - 1))
         if state.crashes:
-            doubting = _placed(state, at, consumer._replace(step=DOUBTING_TO_ACKNOWLEDGE))
-            yield Step("not committed, and nobody hears of it", False, doubting._replace(crashes=state.crashes - 1))
+            uncertain = _with_consumer(state, at, consumer._replace(step=UNCERTAIN_ACKNOWLEDGE))
+            yield Step("not committed, unconfirmed", False, uncertain._replace(crashes=state.crashes - 1))
 
     def _outcomes(self, state: State, consumer: Consumer) -> Iterator[Outcome]:
         work = state.work
@@ -335,123 +331,127 @@ class Steps:
         if self._rules.settles_permanent:
             yield Outcome("permanent failure", ACKNOWLEDGED, self._failed(state, permanent=True))
         else:
-            yield self._failed_try("permanent failure", state, work._replace(refused=True), consumer)
-        yield self._failed_try("transient failure", state, work, consumer)
+            yield self._failed_attempt("permanent failure", state, work._replace(has_refused=True), consumer)
+        yield self._failed_attempt("transient failure", state, work, consumer)
         back = work._replace(attempts=work.attempts - 1, claims=work.claims - 1)
         if self._rules.parks_deferred:
-            yield self._replaced("deferral, attempt given back", state, back)._replace(goes_on=False)
+            yield self._parked("deferral, attempt returned", state, back)._replace(is_progress=False)
         else:
             waiting = back._replace(status=PENDING, due=False, leased=False)
-            yield Outcome("deferral by a short visibility", REPORTED, state._replace(work=waiting), goes_on=False)
+            yield Outcome(
+                "deferral by a short visibility timeout", REPORTED, state._replace(work=waiting), is_progress=False
+            )
 
-    def _failed_try(self, name: str, state: State, work: Work, consumer: Consumer) -> Outcome:
-        """A failure that a later try may cure, where there is one."""
+    def _failed_attempt(self, name: str, state: State, work: Work, consumer: Consumer) -> Outcome:
+        """Return the outcome of a transient failure."""
         if work.attempts >= MAX_ATTEMPTS:
             return Outcome(f"{name}, the last attempt", SHOWN, self._failed(state._replace(work=work)))
-        if consumer.third:
-            return self._replaced(f"{name} at the third receive", state, work)
+        if consumer.is_last_receive:
+            return self._parked(f"{name} at the last receive", state, work)
         waiting = work._replace(status=PENDING, due=False, leased=False)
         return Outcome(f"{name}: backoff", REPORTED, state._replace(work=waiting))
 
     def _failed(self, state: State, *, permanent: bool = False) -> State:
-        """The work has failed, with its dead letter and its notification."""
+        """Fail the work item, with its dead letter and notification."""
         work = state.work
         breach = work.breach
         if not permanent and work.attempts < MAX_ATTEMPTS and work.returns < MAX_RETURNS:
-            breach = "a dead letter for work with attempts left"
+            breach = "a dead letter with attempts left"
         return state._replace(
             work=work._replace(
                 status=FAILED,
                 leased=False,
                 due=True,
                 failures=work.failures + 1,
-                notices=work.notices + self._rules.notifies_in_the_transaction,
+                notifications=work.notifications + self._rules.notifies_in_transaction,
                 breach=breach,
             )
         )
 
     def _settle_exhausted(self, state: State, at: At, consumer: Consumer) -> Moves:
         work = state.work
-        abandoned = work.status == PENDING or (work.status == RUNNING and not work.leased)
-        if self._rules.settles_what_is_exhausted and work.attempts < MAX_ATTEMPTS:
-            abandoned = False
-        if consumer.holds and abandoned:
+        is_abandoned = work.status == PENDING or (work.status == RUNNING and not work.leased)
+        if self._rules.rechecks_exhausted and work.attempts < MAX_ATTEMPTS:
+            is_abandoned = False
+        if consumer.knows_latest_token and is_abandoned:
             failed = self._failed(self._superseded(state, takes_token=True))
             outcome = Outcome("the lost last attempt is settled", ACKNOWLEDGED, failed)
         else:
             outcome = Outcome("stale: nothing to settle", UNTOUCHED, state)
-        yield from self._concluded(outcome, at, consumer)
+        yield from self._finish(outcome, at, consumer)
 
     def _look_up(self, state: State, at: At, consumer: Consumer) -> Moves:
-        """What became of the commit is asked for by the token."""
-        verdict = ACKNOWLEDGED if consumer.step == DOUBTING_TO_ACKNOWLEDGE else REPORTED
+        """Look up an unconfirmed commit by its token."""
+        disposition = ACKNOWLEDGED if consumer.step == UNCERTAIN_ACKNOWLEDGE else REPORTED
         if not self._rules.looks_up_commits:
-            outcome = Outcome("the commit is taken for made", verdict, state)
-        elif not consumer.holds:
-            outcome = Outcome("looked up, a newer token", UNTOUCHED, state)
+            outcome = Outcome("the commit is assumed", disposition, state)
+        elif not consumer.knows_latest_token:
+            outcome = Outcome("looked up: a newer token", UNTOUCHED, state)
         elif state.work.status == RUNNING:
-            yield Step("looked up, not committed", True, _placed(state, at, consumer._replace(step=WORKING)))
+            yield Step("looked up: not committed", True, _with_consumer(state, at, consumer._replace(step=WORKING)))
             return
         else:
-            outcome = Outcome("looked up, committed", verdict, state)
-        yield from self._concluded(outcome, at, consumer)
+            outcome = Outcome("looked up: committed", disposition, state)
+        yield from self._finish(outcome, at, consumer)
 
-    # -- what becomes of a message ------------------------------------------------------------------------------------
+    # -- message dispositions ------------------------------------------------------------------------------------------
 
-    def _concluded(self, outcome: Outcome, at: At, consumer: Consumer) -> Moves:
-        """What is committed is carried out: the consumer acknowledges its message, or reports it and is done.
+    def _finish(self, outcome: Outcome, at: At, consumer: Consumer) -> Moves:
+        """Apply the disposition: acknowledge the message, or report it.
 
-        An old receipt may still change the visibility of a message that somebody has received since, or not.
+        An outdated receipt handle may or may not change the visibility of a message that was received again.
         """
-        name, verdict, state, goes_on = outcome
-        if verdict == ACKNOWLEDGED or (verdict != SENT_LATER and not self._rules.acknowledges_only_the_settled):
+        name, disposition, state, is_progress = outcome
+        if disposition == ACKNOWLEDGED or (disposition != SENT_LATER and not self._rules.acknowledges_only_settled):
             acknowledging = Consumer(ACKNOWLEDGING, newest=consumer.newest)
-            yield Step(name, goes_on, _placed(state, at, acknowledging))
+            yield Step(name, is_progress, _with_consumer(state, at, acknowledging))
             return
-        if verdict == SENT_LATER:
-            yield Step(name, goes_on, _removed(_placed(state, at, Consumer(SENDING, newest=True)), at[0]))
+        if disposition == SENT_LATER:
+            yield Step(
+                name, is_progress, _without_message(_with_consumer(state, at, Consumer(SENDING, newest=True)), at[0])
+            )
             return
-        left = _placed(state, at, None)
+        left = _with_consumer(state, at, None)
         message = left.messages[at[0]]
         hidden = message.place == HIDDEN
-        if not hidden or verdict != SHOWN or not consumer.newest:
-            yield Step(name, goes_on, left)
-        if hidden and (verdict == SHOWN or (verdict == REPORTED and not consumer.newest)):
-            shown = _changed(left, at[0], message._replace(place=VISIBLE))
-            yield Step(f"{name}, visible at once", goes_on, shown)
+        if not hidden or disposition != SHOWN or not consumer.newest:
+            yield Step(name, is_progress, left)
+        if hidden and (disposition == SHOWN or (disposition == REPORTED and not consumer.newest)):
+            shown = _with_message(left, at[0], message._replace(place=VISIBLE))
+            yield Step(f"{name}, visible at once", is_progress, shown)
 
     @staticmethod
     def _acknowledge(state: State, at: At, consumer: Consumer) -> Moves:
-        left = _placed(state, at, None)
+        left = _with_consumer(state, at, None)
         if state.messages[at[0]].place in {DEAD, ARCHIVED, DELETED}:
-            yield Step("acknowledged, but the message is not there", True, left)
+            yield Step("acknowledged, but the message is already deleted", True, left)
             return
-        yield Step("acknowledged", True, _removed(left, at[0]))
+        yield Step("acknowledged", True, _without_message(left, at[0]))
         if not consumer.newest:
-            yield Step("acknowledged by an old receipt, in vain", True, left)
+            yield Step("acknowledged with an outdated receipt, without effect", True, left)
 
-    # -- the whole state ----------------------------------------------------------------------------------------------
+    # -- states --------------------------------------------------------------------------------------------------------
 
     def _may_write(self, work: Work, consumer: Consumer) -> bool:
         if not self._rules.compares_tokens:
             return True
         if not self._rules.tokens_only_grow:
             return consumer.attempt == work.attempts
-        return consumer.holds
+        return consumer.knows_latest_token
 
     @staticmethod
     def _superseded(state: State, *, takes_token: bool) -> State:
-        """Nobody's claim stands any more; whether they can tell is another question."""
+        """Invalidate all claims. `takes_token` decides whether their consumers can detect it."""
         messages = tuple(
             message._replace(consumers=tuple(_without_claim(one, takes_token) for one in message.consumers))
-            if any(one.holds or one.rightful for one in message.consumers)
+            if any(one.knows_latest_token or one.has_latest_claim for one in message.consumers)
             else message
             for message in state.messages
         )
         return state._replace(messages=messages)
 
     def _aged(self, state: State, age: int) -> State:
-        """Every message, sent or not, is older than the row by now."""
+        """Make every message, sent or unsent, older than the row."""
         age = min(age, self._rules.oldest)
         messages = tuple(
             Message(one.place, _older(one.age, age), one.receives, one.consumers) for one in state.messages
@@ -459,53 +459,55 @@ class Steps:
         return state._replace(messages=messages, unsent=tuple(max(one, age) for one in state.unsent))
 
     def _current_enqueued(self, state: State) -> State:
-        """The outbox sends the row's current message again."""
+        """Enqueue the row's current message again."""
         if not self._rules.enqueues_current or CURRENT in state.unsent:
             return state
         return state._replace(unsent=(*state.unsent, CURRENT))
 
-    def _owing(self, state: State) -> State:
-        """The send number is raised, and a row of the outbox owes the message that has it."""
+    def _with_outbox_row(self, state: State) -> State:
+        """Increase the send number and add an outbox row for its message."""
         aged = self._aged(state, OLDER_SEND)
         return aged._replace(unsent=(*aged.unsent, CURRENT))
 
 
-def _tried(state: State) -> bool:
-    """Whether the consumer whose lease it is still lives."""
-    return any(one.step in TRYING and one.rightful for message in state.messages for one in message.consumers)
+def _is_running(state: State) -> bool:
+    """Return whether the owner of the lease is still running."""
+    return any(
+        one.step in ATTEMPT_STEPS and one.has_latest_claim for message in state.messages for one in message.consumers
+    )
 
 
 def _older(message: int, age: int) -> int:
-    """Age of a message after the row becomes newer. One step newer than the row becomes current."""
+    """Return the age of a message after the row becomes newer. One step newer becomes current."""
     return CURRENT if (message, age) == (NEWER, OLDER_SEND) else max(message, age)
 
 
 def _without_claim(consumer: Consumer, takes_token: bool) -> Consumer:
-    if not consumer.holds and not consumer.rightful:
+    if not consumer.knows_latest_token and not consumer.has_latest_claim:
         return consumer
-    return consumer._replace(rightful=False, holds=consumer.holds and not takes_token)
+    return consumer._replace(has_latest_claim=False, knows_latest_token=consumer.knows_latest_token and not takes_token)
 
 
-def _changed(state: State, index: int, message: Message) -> State:
-    """Another message in the place of one."""
+def _with_message(state: State, index: int, message: Message) -> State:
+    """Replace one message."""
     messages = (*state.messages[:index], message, *state.messages[index + 1 :])
     return State(state.work, messages, *state[2:])
 
 
 def _away(message: Message, place: str) -> Message:
-    """The message where no receipt reaches it."""
+    """Return the message without any valid receipt handle."""
     return Message(place, message.age, 0, tuple(one._replace(newest=True) for one in message.consumers))
 
 
-def _removed(state: State, index: int) -> State:
-    """The message is gone, but not those who still have a receipt of it."""
-    return _changed(state, index, _away(state.messages[index], DELETED))
+def _without_message(state: State, index: int) -> State:
+    """Delete a message. Its consumers keep their receipt handles."""
+    return _with_message(state, index, _away(state.messages[index], DELETED))
 
 
-def _placed(state: State, at: At, consumer: Consumer | None) -> State:
-    """Another consumer in the place of one, or none."""
+def _with_consumer(state: State, at: At, consumer: Consumer | None) -> State:
+    """Replace or remove one consumer."""
     index, position = at
     message = state.messages[index]
     new = () if consumer is None else (consumer,)
     consumers = (*message.consumers[:position], *new, *message.consumers[position + 1 :])
-    return _changed(state, index, Message(message.place, message.age, message.receives, consumers))
+    return _with_message(state, index, Message(message.place, message.age, message.receives, consumers))

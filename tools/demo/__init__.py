@@ -1,1 +1,1 @@
-"""Feeds sample documents to the local cloud and compares results with what the sample says."""
+"""Demo: processes sample documents in the local cloud and compares results with expectations."""

@@ -1,4 +1,4 @@
-"""`counterfoil demo`: sample documents go through the deployed app; what comes of each is compared with its truth."""
+"""`counterfoil demo`: process sample documents and compare the results with their ground truth."""
 
 import time
 from collections import Counter, defaultdict
@@ -19,10 +19,10 @@ from cli.local.cloud import Cloud, visited
 from cli.local.place import ROOT, Place, place_of
 from cli.output import DONE, FAILED, Counters, label, page, print_json, write_json
 from counterfoil.documents.upload_list import State, Upload
-from tools.demo import cases_run
-from tools.demo.cases_run import CasesRun, Found, open_codes, receiving
+from tools.demo import demo_cases
+from tools.demo.demo_cases import CaseResults, DemoCases, open_codes, receiving
+from tools.demo.sample_check import EXPECTED_STATES, Mismatch, mismatches
 from tools.demo.sample_run import Run
-from tools.demo.verdict import STATE_OF_TRUTH, Deviation, deviations
 from tools.sample_generator import Sample, generate
 from tools.sample_generator.cases import IN_ONE_FILE
 
@@ -34,37 +34,37 @@ Members = Sequence[Upload]
 def demo(
     context: typer.Context,
     *,
-    seed: Annotated[int, typer.Option(help="Which sample: every number makes another one, with its own truth.")] = 1,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the cloud up, even if the demo has started it.")] = False,
-    timeout: Annotated[int, typer.Option(min=1, help="Seconds until every document must be done.")] = 300,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what build/demo.json says, and no tables.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the sample documents.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep-running", help="Keep the cloud running after the demo.")] = False,
+    timeout: Annotated[int, typer.Option(min=1, help="Maximum seconds to wait for all documents.")] = 300,
+    as_json: Annotated[bool, typer.Option("--json", help="Print build/demo.json instead of tables.")] = False,
 ) -> None:
     """Process sample documents and show the results.
 
-    Brings the local cloud up if it is not, and takes it down again then. The documents of three tenants are made from
-    the seed, and uploaded to S3 or sent by mail; results are posted to a receiver. What comes of them is compared with
-    what the sample says must come of them, shown, and written to build/demo.json. Exits with 1 when anything deviates.
+    Starts the local cloud if necessary, and stops it again. The seed decides the documents of three tenants. They are
+    uploaded to S3 or sent by mail, and their results are posted to a webhook receiver. The results are compared with
+    the expected ones, shown, and written to build/demo.json. Exits with 1 if there is a mismatch.
     """
     with visited(place_of(context.obj), OUTPUT / "demo-logs", keep=keep) as cloud, receiving() as receiver:
         sample = generate(seed)
         run = Run.prepared(cloud, sample, OUTPUT / "demo")
-        began = time.monotonic()
-        cases = CasesRun.begun(cloud, seed, f"cases-{token_hex(3)}", OUTPUT / "demo" / "cases", receiver)
+        started = time.monotonic()
+        cases = DemoCases.start(cloud, seed, f"cases-{token_hex(3)}", OUTPUT / "demo" / "cases", receiver)
         try:
             with Counters(["uploaded", "acquired", "ingested", "matched"], len(sample.files)) as shown:
                 found = run.watch(timeout, shown.show)
-            held = cases.watch(timeout)
+            results = cases.watch(timeout)
         finally:
             cases.end()
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started
         grouped = _clusters(found)
-    wrong = [*deviations(sample, found), *cases_run.deviations(cases.cases, held)]
-    report = _report(run, found, grouped, wrong, seconds) | {"cases": _cases_record(cases, held)}
+    wrong = [*mismatches(sample, found), *demo_cases.mismatches(cases.cases, results)]
+    report = _report(run, found, grouped, wrong, seconds) | {"cases": _cases_record(cases, results)}
     write_json(OUTPUT / "demo.json", report)
     if as_json:
         print_json(report)
     else:
-        _show_cases(cases, held)
+        _show_cases(cases, results)
         _show(sample, found, grouped, wrong, seconds)
         _show_next_steps(place_of(context.obj), cases.tenant.slug)
     if wrong:
@@ -72,20 +72,20 @@ def demo(
 
 
 def _show_next_steps(place: Place, slug: str) -> None:
-    """Name commands to continue with, which depend on whether the cloud is still up."""
+    """Print the next commands, which depend on whether the cloud is still running."""
     try:
         Cloud.at(place)
     except CloudError:
         steps = {
-            "demo --keep": "run the demo again and leave the cloud up",
+            "demo --keep-running": "run the demo again and keep the cloud running",
             "up": "start an empty cloud for your own files",
             "--help": "list all commands",
         }
     else:
         steps = {
-            "console --open": "look at it in a browser",
+            "console --open": "open the console in a browser",
             f"clusters --tenant {slug}": "clusters with their price differences and short deliveries",
-            "review": "matches that need a person",
+            "review": "matches that need review",
             "dlq list": "files that failed",
             "down": "stop the cloud and delete its data",
         }
@@ -100,10 +100,10 @@ def _report(
     run: Run,
     found: Mapping[tuple[str, str], Upload],
     grouped: Sequence[Members],
-    wrong: Sequence[Deviation],
+    wrong: Sequence[Mismatch],
     seconds: float,
 ) -> dict[str, Any]:
-    expected = {(file.tenant, file.name): STATE_OF_TRUTH[file.truth.state] for file in run.sample.files}
+    expected = {(file.tenant, file.name): EXPECTED_STATES[file.truth.state] for file in run.sample.files}
     reason = {(file.tenant, file.name): file.truth.reason for file in run.sample.files}
     return {
         "seed": run.sample.seed,
@@ -118,31 +118,31 @@ def _report(
         "clusters": [
             {"cluster": members[0].cluster_id, "members": [asdict(one) for one in members]} for members in grouped
         ],
-        "deviations": [deviation.record for deviation in wrong],
+        "mismatches": [mismatch.record for mismatch in wrong],
     }
 
 
-def _cases_record(run: CasesRun, held: Found) -> dict[str, Any]:
+def _cases_record(run: DemoCases, results: CaseResults) -> dict[str, Any]:
     return {
         "tenant": run.tenant.slug,
         "cases": [
             {"case": case.title, "by_mail": case.by_mail, "cluster": cluster}
             for case in run.cases.cases
-            for cluster in [held.cluster_of(case)]
+            for cluster in [results.cluster_of(case)]
         ],
-        "documents_of_one_file": held.parts,
-        "results_received": len(held.told),
-        "states_received": held.states,
+        "documents_of_one_file": results.parts,
+        "results_received": len(results.received),
+        "states_received": results.document_states,
     }
 
 
-def _show_cases(run: CasesRun, held: Found) -> None:
+def _show_cases(run: DemoCases, results: CaseResults) -> None:
     screen = page()
-    screen.rule("What the papers of a deal come to", align="left")
-    table = Table(Column("deal"), Column("found"), Column("outcome", no_wrap=True), box=None, pad_edge=False)
+    screen.rule("Three-way match of each case", align="left")
+    table = Table(Column("case"), Column("variances"), Column("outcome", no_wrap=True), box=None, pad_edge=False)
     single = [case for case in run.cases.cases if case.title != IN_ONE_FILE]
     for case in single:
-        cluster = held.cluster_of(case)
+        cluster = results.cluster_of(case)
         result = cluster["comparison"] if cluster is not None else None
         found = sorted({code.replace("_", " ") for _, code in open_codes(cluster)}) if cluster is not None else []
         outcome = result["outcome"] if result is not None else "not computed"
@@ -150,16 +150,16 @@ def _show_cases(run: CasesRun, held: Found) -> None:
         table.add_row(title, Text(", ".join(found)), Text(outcome, OUTCOMES.get(outcome, "")))
     screen.print(table)
     example = next(
-        (cluster for case in single if case.by_mail and (cluster := held.cluster_of(case)) and open_codes(cluster)),
+        (cluster for case in single if case.by_mail and (cluster := results.cluster_of(case)) and open_codes(cluster)),
         None,
     )
     if example is not None:
-        screen.print(Text("\nOne of them, as 'counterfoil clusters show' has it:\n", "bold"))
+        screen.print(Text("\nExample, as in 'counterfoil clusters show':\n", "bold"))
         show_cluster(screen, example)
     mails, many = len(run.cases.mails()), len(run.cases.bundle.documents)
     screen.print(
-        f"\n{mails} deals came by mail, {held.parts} of {many} invoices out of one file. The receiver got the results "
-        f"of {len(held.told)} clusters, and the states of {held.states} documents so far."
+        f"\n{mails} cases came by mail, and {results.parts} of {many} invoices from one file. The receiver has results "
+        f"of {len(results.received)} clusters and {results.document_states} documents so far."
     )
 
 
@@ -167,23 +167,23 @@ def _show(
     sample: Sample,
     found: Mapping[tuple[str, str], Upload],
     grouped: Sequence[Members],
-    wrong: Sequence[Deviation],
+    wrong: Sequence[Mismatch],
     seconds: float,
 ) -> None:
     screen = page()
     screen.rule("Clusters", align="left")
     _show_clusters(grouped)
-    screen.rule("Not matched, and why", align="left")
+    screen.rule("Not matched", align="left")
     _show_notes(found, (State.KEPT, State.SEEN_AGAIN))
-    screen.rule("Failed, and why", align="left")
+    screen.rule("Failed", align="left")
     _show_notes(found, (State.FAILED,))
     screen.rule("Documents by state", align="left")
     _show_counts(found)
-    screen.print(f"{len(found)} documents in {seconds:.1f} s. All of it as JSON: {OUTPUT / 'demo.json'}")
+    screen.print(f"{len(found)} documents in {seconds:.1f} s. Full report: {OUTPUT / 'demo.json'}")
     if not wrong:
-        screen.print(DONE, f"Every document became what sample {sample.seed} says it must.")
+        screen.print(DONE, f"All results of sample {sample.seed} are as expected.")
         return
-    screen.print(FAILED, f"{len(wrong)} things are not what sample {sample.seed} says:")
+    screen.print(FAILED, f"{len(wrong)} results of sample {sample.seed} are unexpected:")
     for one in wrong:
         screen.print(Text(f"  {one.tenant}: {', '.join(one.files)}", "bold"))
         screen.print(Text(f"    expected: {one.expected}"))
@@ -191,7 +191,7 @@ def _show(
 
 
 def _clusters(found: Mapping[tuple[str, str], Upload]) -> list[Members]:
-    """Return the documents of each cluster, the largest cluster first."""
+    """Return the documents of each cluster, largest cluster first."""
     members: dict[UUID, list[Upload]] = defaultdict(list)
     for one in found.values():
         if one.state is State.SUCCEEDED and one.cluster_id is not None:
@@ -200,20 +200,20 @@ def _clusters(found: Mapping[tuple[str, str], Upload]) -> list[Members]:
 
 
 def _show_clusters(grouped: Sequence[Members]) -> None:
-    """Print a row for each cluster of several documents, then the other documents with the reasons."""
+    """Print a row per cluster of several documents, then the other documents with their reasons."""
     several, single = [one for one in grouped if len(one) > 1], [one for one in grouped if len(one) == 1]
-    table = Table("tenant", Column("documents that belong together", overflow="fold"), box=None, pad_edge=False)
+    table = Table("tenant", Column("matched documents", overflow="fold"), box=None, pad_edge=False)
     for members in several:
         in_order = sorted(members, key=lambda one: (place_of_type(one.type), one.number or ""))
         names = (Text(f"{label(one.type)} {one.number}") for one in in_order)
         table.add_row(members[0].tenant, Text(" · ").join(names))
     page().print(table)
     if single:
-        page().print(Text("\nAlone", "bold"))
+        page().print(Text("\nWithout a match", "bold"))
     for (one,) in single:
         line = Text(f"  {label(one.type)} {one.number or ''}").append(f"  {one.file}", "cyan")
         page().print(line.append(f"  {one.tenant}", "dim").append(f"  {one.note or ''}", "yellow"))
-    page().print(f"{len(several)} clusters of several documents, {len(single)} documents alone.")
+    page().print(f"{len(several)} clusters of several documents, {len(single)} documents without a match.")
 
 
 def _show_notes(found: Mapping[tuple[str, str], Upload], states: Sequence[State]) -> None:

@@ -1,4 +1,4 @@
-"""A sample on its way through a local cloud: uploaded, watched, and asked for what became of it."""
+"""A run of the sample in a local cloud: upload, watch, collect the results."""
 
 import secrets
 import time
@@ -13,7 +13,7 @@ from cli.local.cloud import Cloud
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import POLL_SECONDS, of_tenant, upload
 from counterfoil.documents.upload_list import STAGES, Stage, Upload
-from tools.demo.verdict import Found
+from tools.demo.sample_check import Found
 from tools.sample_generator import Sample, SampleFile
 
 _MAX_ERRORS = 3
@@ -21,16 +21,16 @@ _MAX_ERRORS = 3
 
 @dataclass
 class Run:
-    """One sample in one cloud. Each run has tenants of its own, so that runs never meet."""
+    """A sample in a cloud. Each run has its own tenants."""
 
     cloud: Cloud
     sample: Sample
     folder: Path
-    """Where the sample's files are written."""
+    """Folder for the sample's files."""
     tenants: Mapping[str, Tenant]
-    """By the sample's name of them."""
+    """Tenants by their names in the sample."""
     uploaded: dict[str, SampleFile] = field(default_factory=dict)
-    """By key."""
+    """Uploaded files by key."""
 
     @classmethod
     def prepared(cls, cloud: Cloud, sample: Sample, folder: Path) -> "Run":
@@ -41,12 +41,12 @@ class Run:
         return cls(cloud, sample, folder, tenants)
 
     def watch(self, seconds: float, show: Callable[[list[int]], None] = lambda _: None) -> Found:
-        """Upload the sample in its order, and watch it until everything is final.
+        """Upload the sample in its order, and wait until every document is in a final state.
 
-        `show` is told again and again how many files are uploaded, acquired, ingested and matched, or ended before.
+        `show` is called with the number of files uploaded, acquired, ingested and matched, or ended earlier.
 
         Raises:
-            CommandError: something is not final after `seconds`; the sentence says where it is.
+            CommandError: some documents are unfinished after `seconds`.
         """
         deadline, looked = time.monotonic() + seconds, 0.0
         uploads = self._upload()
@@ -71,7 +71,7 @@ class Run:
             yield file
 
     def found(self) -> dict[tuple[str, str], Upload]:
-        """Return the uploads so far, by the sample's name of the tenant and the name of the file."""
+        """Return the uploads so far, by the sample's tenant and the file's name."""
         return {
             (slug, self.uploaded[one.key].name): one
             for slug, tenant in self.tenants.items()
@@ -86,14 +86,14 @@ class Run:
         places["not uploaded"] = len(self.sample.files) - len(self.uploaded)
         errors = sorted({one.note.rstrip(".") for one in open_ if one.note})[:_MAX_ERRORS]
         return (
-            f"After {seconds:.0f} s {places.total()} of {len(self.sample.files)} documents are not done: "
+            f"After {seconds:.0f} s {places.total()} of {len(self.sample.files)} documents are unfinished: "
             + ", ".join(f"{count} {place}" for place, count in places.items() if count)
-            + (f". Their last attempts ended with: {' | '.join(errors)}" if errors else "")
-            + f". What the functions said is in {emulator.log(self.cloud.place)}; --timeout gives them longer."
+            + (f". Last errors: {' | '.join(errors)}" if errors else "")
+            + f". The functions' log is {emulator.log(self.cloud.place)}. Try a longer --timeout."
         )
 
 
 def _passed(found: Collection[Upload], stage: Stage) -> int:
-    """How many have left a stage behind, or ended before it."""
+    """Return the number of uploads that passed a stage or ended before it."""
     place = STAGES.index(stage)
     return sum(one.state.is_final or STAGES.index(one.stage) > place for one in found)

@@ -1,1 +1,1 @@
-"""Matches labeled sets of documents and measures the agreement."""
+"""Matches labeled sets of documents and measures the agreement with their labels."""

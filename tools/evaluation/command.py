@@ -1,4 +1,4 @@
-"""`counterfoil evaluate`: matches a labelled set with the real code on a database of its own; says how well it did."""
+"""`counterfoil evaluate`: match a labeled set in a temporary database and measure the result."""
 
 import random
 import time
@@ -30,17 +30,17 @@ from tools.evaluation import variances
 from tools.evaluation.agreement import (
     Agreement,
     Edge,
-    bills,
     edges_agreement,
-    edges_agreement_of_bills,
+    invoice_groups,
+    invoice_level_agreement,
     pairs_agreement,
 )
-from tools.evaluation.labeled_set import LabelledDocument, LabelledSet, read_set
-from tools.training.file import read_weights
+from tools.evaluation.labeled_set import LabeledDocument, LabeledSet, read_set
+from tools.training.weights_file import read_weights
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
 NAMESPACE = UUID("0d1f5c0a-52a7-5f0e-8f0c-6f6b1f4b9c5e")
-"""Tenants of a set get the same ids in every run."""
+"""Namespace of tenant ids, so that every run has the same."""
 DATABASE = "evaluation"
 
 Findings = Mapping[variances.Finding, str]
@@ -48,14 +48,14 @@ Findings = Mapping[variances.Finding, str]
 
 @dataclass(frozen=True)
 class Matched:
-    """What matching a set came to."""
+    """Result of matching a set."""
 
     clusters: Mapping[str, str]
-    """By document, the name of its cluster."""
+    """Cluster name by document."""
     edges: Mapping[Edge, Mapping[str, Any]]
-    """Links, each with its evidence as it is kept."""
+    """Links with their stored evidence."""
     reasons: Mapping[str, str]
-    """By document, why it found no partner, or why it is in doubt."""
+    """Reason for a missing or ambiguous match, by document."""
     skipped: int
     decided_again: int
     seconds: float
@@ -69,7 +69,8 @@ def evaluate(
         ),
     ],
     out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder for what is found, as CSV files; made if it is not there.")
+        Path,
+        typer.Option("--output-dir", file_okay=False, help="Folder for the results as CSV files. Created if missing."),
     ],
     *,
     shuffle: Annotated[
@@ -78,20 +79,21 @@ def evaluate(
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="Documents matched at the same time.")] = 1,
     weights: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Match weights by `train`, not those shipped."),
+        typer.Option(
+            metavar="FILE", exists=True, dir_okay=False, help="Match weights from `train` instead of the shipped ones."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Match a labeled set of documents and write the results.
 
-    Written are predicted.csv (a cluster for each document), edges.csv and, where the set has variances.csv, the
-    variances that were found in these clusters and in the true ones, each with its verdict.
+    Writes predicted.csv (a cluster per document) and edges.csv. If the set has variances.csv, also writes the variances
+    found in these clusters and in the true ones, each with its verdict.
 
-    The set is loaded into an empty database that is gone afterwards (in memory, not durable: the speed is that of the
-    code).
+    The set is loaded into a temporary database in memory, so the duration is that of the code.
     """
-    labelled = read_set(directory)
-    order = sorted(labelled.documents, key=lambda document: (document.received_at, document.id))
+    labeled = read_set(directory)
+    order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))
     if shuffle is not None:
         random.Random(shuffle).shuffle(order)  # noqa: S311  # an order that can be repeated, no secret
     steps = Checklist()
@@ -99,11 +101,11 @@ def evaluate(
     with processes.interruptible(), steps.shown(), using(read_weights(weights)) if weights else nullcontext():
         matched = match(order, steps, concurrency)
     _write(out, order, matched)
-    found = _variances(labelled, ids_of(order), matched)
+    found = _variances(labeled, document_ids(order), matched)
     for name, findings in found.items():
         place = "" if name == "variance_agreement" else "_in_true_clusters"
-        _write_variances(out / f"variances{place}.csv", labelled.variances or (), findings)
-    figures = _figures(labelled, matched) | _agreements(labelled, found)
+        _write_variances(out / f"variances{place}.csv", labeled.variances or (), findings)
+    figures = _figures(labeled, matched) | _agreements(labeled, found)
     figures |= {"concurrency": concurrency, "shuffle": shuffle}
     if as_json:
         print_json(figures)
@@ -111,14 +113,14 @@ def evaluate(
         _show(figures)
 
 
-def match(order: Collection[LabelledDocument], steps: Checklist, concurrency: int = 1) -> Matched:
-    """Match documents in this order, with the real code on a database of its own."""
-    ids = ids_of(order)
+def match(order: Collection[LabeledDocument], steps: Checklist, concurrency: int = 1) -> Matched:
+    """Match documents in this order, in a temporary database."""
+    ids = document_ids(order)
     steps.begin("Start PostgreSQL")
     with temporary_server() as server:
         steps.begin(f"Load {len(order)} documents")
         tenants = _load(server, order, ids)
-        steps.begin("Match them")
+        steps.begin("Match documents")
         with closing(Database(server.url(DATABASE, "counterfoil_worker"), max_connections=concurrency)) as database:
             outcomes, seconds = _match(database, tenants, ids, order, concurrency, steps)
         return _read(server, ids, outcomes, seconds)
@@ -134,8 +136,8 @@ FROM STDIN
 """
 
 
-def _load(server: Server, documents: Collection[LabelledDocument], ids: Mapping[str, UUID]) -> dict[str, UUID]:
-    """Make the database, a tenant for each of the set's, and the documents. Returns the tenants' ids by name."""
+def _load(server: Server, documents: Collection[LabeledDocument], ids: Mapping[str, UUID]) -> dict[str, UUID]:
+    """Create the database, its tenants and the documents. Returns the tenant ids by name."""
     url = server.create_database(DATABASE)
     apply(url, MIGRATIONS)
     names = sorted({document.tenant for document in documents})
@@ -170,8 +172,8 @@ def _load(server: Server, documents: Collection[LabelledDocument], ids: Mapping[
     return tenants
 
 
-def ids_of(documents: Iterable[LabelledDocument]) -> dict[str, UUID]:
-    """Ids in the order of the set's own, which settle ties between documents received at the same moment."""
+def document_ids(documents: Iterable[LabeledDocument]) -> dict[str, UUID]:
+    """Return ids in the order of the set's ids, which break ties between equal times of receipt."""
     return {id_: UUID(int=rank) for rank, id_ in enumerate(sorted(document.id for document in documents), start=1)}
 
 
@@ -182,23 +184,23 @@ def _match(
     database: Database,
     tenants: Mapping[str, UUID],
     ids: Mapping[str, UUID],
-    order: Collection[LabelledDocument],
+    order: Collection[LabeledDocument],
     concurrency: int,
     steps: Checklist,
 ) -> tuple[Counter[str], float]:
-    """Match every document. Returns how it went, counted, and the seconds that it took."""
+    """Match every document. Returns the number of documents per result, and the duration in seconds."""
     outcomes: Counter[str] = Counter()
-    began = time.perf_counter()
+    started = time.perf_counter()
     with ThreadPoolExecutor(concurrency) as pool:
         went = pool.map(lambda document: _match_one(database, tenants[document.tenant], ids[document.id]), order)
         for done, outcome in enumerate(went, start=1):
             outcomes[outcome] += 1
             steps.progress(done, len(order))
-    return outcomes, time.perf_counter() - began
+    return outcomes, time.perf_counter() - started
 
 
 def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], seconds: float) -> Matched:
-    """What the database holds in the end, under the set's own names."""
+    """Read the results from the database, with the set's document names."""
     names = {id_: name for name, id_ in ids.items()}
     with psycopg.connect(server.url(DATABASE)) as connection:
         rows = connection.execute("SELECT id, coalesce(cluster_id, id), matching_reason FROM document").fetchall()
@@ -210,7 +212,7 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
 
 
 def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
-    """What the worker does with one message, but for the delivery around it. Returns how it went."""
+    """Match one document, as the worker does without delivery. Returns the result."""
     decided = retry_conflicts(lambda: matching.search_and_decide(database, tenant_id, document_id))
     if isinstance(decided, matching.Skip):
         return "skipped"
@@ -230,7 +232,7 @@ def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
 # -- figures --------------------------------------------------------------------------------------------------------
 
 
-def _write(out: Path, order: Iterable[LabelledDocument], matched: Matched) -> None:
+def _write(out: Path, order: Iterable[LabeledDocument], matched: Matched) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with (out / "predicted.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv_writer(file, lineterminator="\n")
@@ -242,10 +244,10 @@ def _write(out: Path, order: Iterable[LabelledDocument], matched: Matched) -> No
         rows.writerows(sorted(sorted(edge) for edge in matched.edges))
 
 
-def _figures(labelled: LabelledSet, matched: Matched) -> dict[str, Any]:
-    count = len(labelled.documents)
+def _figures(labeled: LabeledSet, matched: Matched) -> dict[str, Any]:
+    count = len(labeled.documents)
     figures: dict[str, Any] = {
-        "set": labelled.name,
+        "set": labeled.name,
         "documents": count,
         "skipped": matched.skipped,
         "edges": len(matched.edges),
@@ -254,45 +256,45 @@ def _figures(labelled: LabelledSet, matched: Matched) -> dict[str, Any]:
         "seconds": round(matched.seconds, 3),
         "documents_per_second": round(count / matched.seconds, 1) if matched.seconds else None,
     }
-    if labelled.edges is not None:
-        figures["edge_agreement"] = asdict(edges_agreement(matched.edges.keys(), labelled.edges))
-        bill = bills(labelled.documents, labelled.edges)
+    if labeled.edges is not None:
+        figures["edge_agreement"] = asdict(edges_agreement(matched.edges.keys(), labeled.edges))
+        group_of = invoice_groups(labeled.documents, labeled.edges)
         figures["edge_agreement_copies_as_one"] = asdict(
-            edges_agreement_of_bills(matched.edges.keys(), labelled.edges, bill)
+            invoice_level_agreement(matched.edges.keys(), labeled.edges, group_of)
         )
-    if labelled.clusters is not None:
-        figures["cluster_pair_agreement"] = asdict(pairs_agreement(matched.clusters, labelled.clusters))
+    if labeled.clusters is not None:
+        figures["cluster_pair_agreement"] = asdict(pairs_agreement(matched.clusters, labeled.clusters))
     return figures
 
 
-def _variances(labelled: LabelledSet, ids: Mapping[str, UUID], matched: Matched) -> dict[str, Findings]:
-    """What is found wrong, by where it was looked for: in the clusters found, and in the true ones."""
-    if labelled.variances is None:
+def _variances(labeled: LabeledSet, ids: Mapping[str, UUID], matched: Matched) -> dict[str, Findings]:
+    """Find variances in the found clusters and in the true ones, by the name of the figure."""
+    if labeled.variances is None:
         return {}
-    looked_in: dict[str, tuple[Mapping[str, str], Collection[Edge]]] = {
+    clusterings: dict[str, tuple[Mapping[str, str], Collection[Edge]]] = {
         "variance_agreement": (matched.clusters, matched.edges)
     }
-    if labelled.clusters is not None and labelled.edges is not None:
-        looked_in["variance_agreement_in_true_clusters"] = (labelled.clusters, labelled.edges)
+    if labeled.clusters is not None and labeled.edges is not None:
+        clusterings["variance_agreement_in_true_clusters"] = (labeled.clusters, labeled.edges)
     return {
-        name: variances.find(labelled.documents, ids, clusters, edges) for name, (clusters, edges) in looked_in.items()
+        name: variances.find(labeled.documents, ids, clusters, edges) for name, (clusters, edges) in clusterings.items()
     }
 
 
-def _agreements(labelled: LabelledSet, found: Mapping[str, Findings]) -> dict[str, Any]:
+def _agreements(labeled: LabeledSet, found: Mapping[str, Findings]) -> dict[str, Any]:
     def compared(findings: Iterable[variances.Finding]) -> set[tuple[str, str, int]]:
-        return variances.counted(findings, labelled.documents, labelled.edges or ())
+        return variances.countable(findings, labeled.documents, labeled.edges or ())
 
-    true = compared(labelled.variances or ())
+    true = compared(labeled.variances or ())
     agreements = {}
     for name, findings in found.items():
-        both = compared(findings)
-        agreements[name] = asdict(Agreement.of(len(both), len(true), len(true & both)))
+        found_ = compared(findings)
+        agreements[name] = asdict(Agreement.from_counts(len(found_), len(true), len(true & found_)))
     return agreements
 
 
 def _write_variances(path: Path, true: Collection[variances.Finding], found: Findings) -> None:
-    """Each variance that is true or found, whether it is both, and its sentence."""
+    """Write each true or found variance with its verdict and message."""
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv_writer(file, lineterminator="\n")
         rows.writerow(("document", "code", "verdict", "sentence"))

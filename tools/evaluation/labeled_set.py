@@ -1,4 +1,4 @@
-"""A labelled set of documents on disk: read, and checked line by line."""
+"""Reads and validates labeled sets of documents."""
 
 import json
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ VARIANCES = "variances.csv"
 
 
 class InvalidSetError(PermanentError):
-    """A folder is no labelled set. The sentence names the file and the line."""
+    """The folder is not a valid labeled set. The message contains the file and line."""
 
 
 @dataclass(frozen=True)
-class LabelledDocument:
+class LabeledDocument:
     """One line of documents.jsonl."""
 
     id: str
@@ -34,54 +34,54 @@ class LabelledDocument:
 
 
 @dataclass(frozen=True)
-class LabelledSet:
-    """Documents, and the truth about them as far as the folder has it."""
+class LabeledSet:
+    """Documents with their labels, as far as the folder contains them."""
 
     name: str
-    documents: tuple[LabelledDocument, ...]
+    documents: tuple[LabeledDocument, ...]
     edges: frozenset[frozenset[str]] | None
     clusters: Mapping[str, str] | None
-    """By document, the name of its cluster."""
+    """Cluster name by document."""
     variances: frozenset[tuple[str, str]] | None
-    """What is wrong: a document and a code."""
+    """Variances as pairs of document and code."""
 
 
-def read_set(folder: Path) -> LabelledSet:
+def read_set(folder: Path) -> LabeledSet:
     """Read a set.
 
     Raises:
-        InvalidSetError: something is missing or cannot be read.
+        InvalidSetError: a file is missing or invalid.
     """
     if not folder.is_dir():
-        raise InvalidSetError(f"{folder} is no folder.")
+        raise InvalidSetError(f"{folder} is not a folder.")
     if not (folder / DOCUMENTS).is_file():
-        raise InvalidSetError(f"{folder} is no labelled set: it has no {DOCUMENTS}.")
+        raise InvalidSetError(f"{folder} is not a labeled set, because it has no {DOCUMENTS}.")
     documents = _documents(folder / DOCUMENTS)
     ids = {document.id for document in documents}
     edges = _edges(folder / EDGES, ids) if (folder / EDGES).exists() else None
     clusters = _clusters(folder / CLUSTERS, ids) if (folder / CLUSTERS).exists() else None
     variances = _variances(folder / VARIANCES, ids) if (folder / VARIANCES).exists() else None
-    return LabelledSet(folder.resolve().name, documents, edges, clusters, variances)
+    return LabeledSet(folder.resolve().name, documents, edges, clusters, variances)
 
 
-def _documents(path: Path) -> tuple[LabelledDocument, ...]:
-    found: dict[str, LabelledDocument] = {}
+def _documents(path: Path) -> tuple[LabeledDocument, ...]:
+    found: dict[str, LabeledDocument] = {}
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
         try:
             document = _document(json.loads(line))
         except (ValueError, TypeError, KeyError) as error:
-            raise InvalidSetError(f"{path}, line {number}: {_what(error)}.") from None
+            raise InvalidSetError(f"{path}, line {number}: {_reason(error)}.") from None
         if document.id in found:
-            raise InvalidSetError(f"{path}, line {number}: the id {document.id} is there twice.")
+            raise InvalidSetError(f"{path}, line {number}: duplicate id {document.id}.")
         found[document.id] = document
     if not found:
         raise InvalidSetError(f"{path} has no documents.")
     return tuple(found.values())
 
 
-def _what(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON ({error.msg} at character {error.pos})"
     if isinstance(error, KeyError):
@@ -89,23 +89,23 @@ def _what(error: Exception) -> str:
     return str(error)
 
 
-def _document(row: Any) -> LabelledDocument:
+def _document(row: Any) -> LabeledDocument:
     if not isinstance(row, dict):
         raise TypeError("not a JSON object")
     for field in ("id", "tenant", "type", "received_at"):
         if not isinstance(row[field], str) or not row[field]:
-            raise TypeError(f"{field} is no text")
+            raise TypeError(f"{field} is not a non-empty string")
     if row["type"] not in set(DocumentType):
-        raise ValueError(f"{row['type']} is no type of document")
+        raise ValueError(f"{row['type']} is not a document type")
     try:
         received_at = datetime.fromisoformat(row["received_at"])
     except ValueError:
-        raise ValueError("received_at is no time in ISO 8601") from None
+        raise ValueError("received_at is not an ISO 8601 time") from None
     if not isinstance(row["structured_data"], dict):
-        raise TypeError("structured_data is no JSON object")
+        raise TypeError("structured_data is not a JSON object")
     if received_at.tzinfo is None:
         received_at = received_at.replace(tzinfo=UTC)
-    return LabelledDocument(row["id"], row["tenant"], row["type"], received_at, row["structured_data"])
+    return LabeledDocument(row["id"], row["tenant"], row["type"], received_at, row["structured_data"])
 
 
 def _edges(path: Path, ids: set[str]) -> frozenset[frozenset[str]]:
@@ -113,7 +113,7 @@ def _edges(path: Path, ids: set[str]) -> frozenset[frozenset[str]]:
     for number, (a, b) in _rows(path, "a", "b"):
         for id_ in (a, b):
             if id_ not in ids:
-                raise InvalidSetError(f"{path}, line {number}: there is no document {id_}.")
+                raise InvalidSetError(f"{path}, line {number}: unknown document {id_}.")
         if a == b:
             raise InvalidSetError(f"{path}, line {number}: links a document to itself.")
         found.add(frozenset((a, b)))
@@ -124,12 +124,12 @@ def _clusters(path: Path, ids: set[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, (document, cluster) in _rows(path, "document", "cluster"):
         if document not in ids:
-            raise InvalidSetError(f"{path}, line {number}: there is no document {document}.")
+            raise InvalidSetError(f"{path}, line {number}: unknown document {document}.")
         if document in found:
-            raise InvalidSetError(f"{path}, line {number}: the document {document} is there twice.")
+            raise InvalidSetError(f"{path}, line {number}: duplicate document {document}.")
         found[document] = cluster
     if missing := ids - found.keys():
-        raise InvalidSetError(f"{path} leaves out {len(missing)} of the documents, {min(missing)} among them.")
+        raise InvalidSetError(f"{path} lacks {len(missing)} documents, including {min(missing)}.")
     return found
 
 
@@ -137,9 +137,9 @@ def _variances(path: Path, ids: set[str]) -> frozenset[tuple[str, str]]:
     found = set()
     for number, (document, code) in _rows(path, "document", "code"):
         if document not in ids:
-            raise InvalidSetError(f"{path}, line {number}: there is no document {document}.")
+            raise InvalidSetError(f"{path}, line {number}: unknown document {document}.")
         if code not in set(Code):
-            raise InvalidSetError(f"{path}, line {number}: {code} is no code of a variance.")
+            raise InvalidSetError(f"{path}, line {number}: {code} is not a variance code.")
         found.add((document, code))
     return frozenset(found)
 
@@ -147,7 +147,7 @@ def _variances(path: Path, ids: set[str]) -> frozenset[tuple[str, str]]:
 def _rows(path: Path, first: str, second: str) -> list[tuple[int, tuple[str, str]]]:
     reader = DictReader(_lines(path))
     if not {first, second} <= set(reader.fieldnames or ()):
-        raise InvalidSetError(f"{path}, line 1: the header has to be {first},{second}.")
+        raise InvalidSetError(f"{path}, line 1: the header must be {first},{second}.")
     rows = []
     for row in reader:
         if not row[first] or not row[second]:

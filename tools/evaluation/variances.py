@@ -1,4 +1,4 @@
-"""Variances of a labelled set: found with the product's own code, and held against the true ones."""
+"""Variances of a labeled set: found with the product's code and compared with the labels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -6,22 +6,22 @@ from uuid import UUID
 
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match import examine, read_document
-from tools.evaluation.agreement import Edge, bills
-from tools.evaluation.labeled_set import LabelledDocument
+from tools.evaluation.agreement import Edge, invoice_groups
+from tools.evaluation.labeled_set import LabeledDocument
 
 Finding = tuple[str, str]
-"""A document, and the code of what is wrong with it."""
+"""A document and the code of its variance."""
 
 _ALONE = {DocumentType.OTHER, DocumentType.CONTRACT}
 
 
 def find(
-    documents: Iterable[LabelledDocument],
+    documents: Iterable[LabeledDocument],
     ids: Mapping[str, UUID],
     clusters: Mapping[str, str],
     edges: Iterable[Edge],
 ) -> dict[Finding, str]:
-    """The open variances of all clusters, each with its sentence. Those within the default tolerances are left out."""
+    """Return the variances of all clusters that exceed the default tolerances, with their messages."""
     read = {
         document.id: read_document(ids[document.id], document.type, document.received_at, document.data)
         for document in documents
@@ -48,13 +48,13 @@ def find(
     return found
 
 
-def counted(
-    findings: Iterable[Finding], documents: Iterable[LabelledDocument], edges: Iterable[Edge]
+def countable(
+    findings: Iterable[Finding], documents: Iterable[LabeledDocument], edges: Iterable[Edge]
 ) -> set[tuple[str, str, int]]:
-    """Findings to be compared, those about copies of one bill without regard to which of the copies they name.
+    """Make findings comparable: findings about duplicates of one invoice are equivalent.
 
-    Which of them is called the duplicate is a convention (`agreement.bills`).
+    Which of them is the duplicate is a convention (`agreement.invoice_groups`).
     """
-    bill = bills(documents, edges)
-    counts = Counter((bill.get(name, name), code) for name, code in findings)
+    group_of = invoice_groups(documents, edges)
+    counts = Counter((group_of.get(name, name), code) for name, code in findings)
     return {(*finding, number) for finding, count in counts.items() for number in range(count)}

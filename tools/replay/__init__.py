@@ -1,6 +1,6 @@
-"""`counterfoil replay`: many invoices in one file, few at once, and a visibility far shorter than their queue.
+"""`counterfoil replay`: process many invoices in one file with a short visibility timeout.
 
-That is the situation in which work was once given out again and again while it waited: messages came back before their
-turn, were counted as received, and ended as dead letters of work that never ran. The replay makes it happen on the
-local cloud, with the app as it is deployed, and checks what became of every message.
+This once caused an incident: queued messages became visible again before their turn, used up their receives, and ended
+as dead letters without any attempt. The replay reproduces the situation on the local cloud, with the app as deployed,
+and checks the outcome of every message.
 """

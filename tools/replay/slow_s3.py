@@ -1,6 +1,6 @@
-"""An S3 that takes its time: a proxy on loopback that holds every download back, and passes all else on as it is.
+"""A local S3 proxy that slows down downloads and forwards all other requests.
 
-It makes a worker's heavy work long without a line of code in the worker: its function is told another endpoint for S3.
+It prolongs the work of a worker without changing its code: only the S3 endpoint of its function changes.
 """
 
 import threading
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 HOST = "127.0.0.1"
 SECONDS = 60
-"""Longest wait for the S3 behind the proxy."""
+"""Timeout of the S3 behind the proxy."""
 PORTION_SECONDS = 5.0
 """Longest pause within a download."""
 _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
@@ -23,7 +23,7 @@ _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 @dataclass
 class Downloads:
-    """How many downloads were held back at once. The second witness beside the workers' own log."""
+    """Counts concurrent downloads, independently of the workers' log."""
 
     most: int = 0
     count: int = 0
@@ -32,7 +32,7 @@ class Downloads:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """One download, for as long as the block takes."""
+        """Count one download."""
         with self._lock:
             self._now += 1
             self.count += 1
@@ -46,7 +46,7 @@ class Downloads:
 
 @dataclass(frozen=True)
 class SlowS3:
-    """A proxy that runs."""
+    """A running proxy."""
 
     endpoint: str
     downloads: Downloads
@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def handle(self) -> None:
-        """Answer whoever asks until he goes, be it in the middle of an answer: a worker that is ended does not wait."""
+        """Ignore clients that disconnect during a response, because a killed worker does not wait."""
         with suppress(ConnectionError):
             super().handle()
 
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Content-Length", answer.getheader("Content-Length", "0") if not body else str(len(body)))
         self.end_headers()
-        # In portions, because S3's client gives up on a connection that is silent for 20 s.
+        # In portions, because S3's client closes a connection without data after 20 s.
         portions = max(1, ceil(seconds / PORTION_SECONDS))
         size = ceil(len(body) / portions)
         for number in range(portions):
@@ -112,4 +112,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
-        """Say nothing: the command has its own words."""
+        """Log nothing, because the command prints its own progress."""

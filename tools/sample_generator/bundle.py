@@ -1,4 +1,4 @@
-"""One PDF of many papers, as a scanner's operator or an accounting program makes it: text, no XML; and its truth."""
+"""One PDF of many documents with its ground truth: text without XML, as from a scanner."""
 
 import io
 from collections.abc import Sequence
@@ -8,51 +8,55 @@ from fpdf import FPDF
 from fpdf.enums import XPos, YPos
 from pypdf import PdfReader, PdfWriter
 
+from tools.sample_generator.labels import LABELS
 from tools.sample_generator.layout import Layout, layout_of
-from tools.sample_generator.model import Document, Firm
+from tools.sample_generator.model import Company, Document
 from tools.sample_generator.pdf import write_page
-from tools.sample_generator.wording import WORDS
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A PDF of many papers. Pages count from 1; a range is the first page and the last one."""
+    """A PDF of many documents. Pages start at 1, and a range is its first and last page."""
 
     content: bytes
     documents: tuple[Document, ...]
     ranges: tuple[tuple[int, int], ...]
-    """Of each of the documents."""
+    """Page ranges of the documents."""
     covers: tuple[int, ...]
-    """Pages that are of no document."""
+    """Pages outside of all documents."""
 
 
-def write_bundle(papers: Sequence[Document]) -> bytes:
-    """One PDF of papers in the plainest layout."""
-    return _joined([write_page(paper) for paper in papers])
+def write_bundle(documents: Sequence[Document]) -> bytes:
+    """Write one PDF of documents in the simplest layout."""
+    return _joined([write_page(document) for document in documents])
 
 
 def bundle(
-    papers: Sequence[Document], *, layout: Layout | None = None, sent_by: Firm | None = None, separated: bool = False
+    documents: Sequence[Document],
+    *,
+    layout: Layout | None = None,
+    sent_by: Company | None = None,
+    separated: bool = False,
 ) -> Bundle:
-    """One PDF of papers, each in its firm's layout, or all in one that is given.
+    """Create one PDF of documents, each in its company's layout or all in a given one.
 
-    Where `sent_by` is given, a page of that firm comes first and lists what follows. With `separated` a separator sheet
-    stands before each paper.
+    With `sent_by`, a cover page of that company lists the documents. With `separated`, a separator sheet precedes each
+    document.
     """
-    language = (sent_by or papers[0].written_by).language
-    files = [] if sent_by is None else [_cover(sent_by, papers)]
+    language = (sent_by or documents[0].written_by).language
+    files = [] if sent_by is None else [_cover(sent_by, documents)]
     covers = list(range(1, len(files) + 1))
     ranges: list[tuple[int, int]] = []
     last = len(files)
-    for paper in papers:
+    for document in documents:
         if separated:
             files.append(_separator(language))
             last += 1
             covers.append(last)
-        files.append(write_page(paper, layout=layout or layout_of(paper.written_by)))
+        files.append(write_page(document, layout=layout or layout_of(document.written_by)))
         first, last = last + 1, last + len(PdfReader(io.BytesIO(files[-1])).pages)
         ranges.append((first, last))
-    return Bundle(_joined(files), tuple(papers), tuple(ranges), tuple(covers))
+    return Bundle(_joined(files), tuple(documents), tuple(ranges), tuple(covers))
 
 
 def _joined(files: Sequence[bytes]) -> bytes:
@@ -63,17 +67,17 @@ def _joined(files: Sequence[bytes]) -> bytes:
     return file.getvalue()
 
 
-def _cover(firm: Firm, papers: Sequence[Document]) -> bytes:
-    """A page that lists the papers, on as many pages as it needs."""
-    words = WORDS[firm.language]
-    page = _blank(papers[0])
+def _cover(company: Company, documents: Sequence[Document]) -> bytes:
+    """Write the cover pages that list the documents."""
+    labels = LABELS[company.language]
+    page = _blank(documents[0])
     page.set_font("Helvetica", "B", 14)
-    page.cell(0, 12, firm.name, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+    page.cell(0, 12, company.name, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
     page.set_font("Helvetica", "", 10)
-    page.cell(0, 10, words.enclosed, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
-    for paper in papers:
-        title = WORDS[paper.written_by.language].titles[paper.kind]
-        text = f"{title} {paper.number}, {paper.written_by.name}"
+    page.cell(0, 10, labels.enclosed, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+    for document in documents:
+        title = LABELS[document.written_by.language].titles[document.kind]
+        text = f"{title} {document.number}, {document.written_by.name}"
         page.cell(0, 5, text, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
     return bytes(page.output())
 
@@ -82,7 +86,7 @@ def _separator(language: str) -> bytes:
     page = _blank(None)
     page.set_font("Helvetica", "B", 30)
     page.set_y(120)
-    page.cell(0, 20, WORDS[language].separator, align="C")
+    page.cell(0, 20, LABELS[language].separator, align="C")
     return bytes(page.output())
 
 

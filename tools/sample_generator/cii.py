@@ -1,6 +1,6 @@
 """Writes invoices and credit notes as UN/CEFACT CII D16B, in the element order of its schema.
 
-The guideline is EN 16931: the level that Factur-X and ZUGFeRD 2 call EN 16931 and embed as `factur-x.xml`.
+The guideline is EN 16931. Factur-X and ZUGFeRD 2 embed such a file as `factur-x.xml`.
 """
 
 from datetime import date

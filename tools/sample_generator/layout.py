@@ -1,32 +1,32 @@
-"""How firms lay out their papers: what stands on every page, and what on the first alone."""
+"""Layouts of the companies' documents: contents of the first and the other pages."""
 
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from tools.sample_generator.model import Firm
+from tools.sample_generator.model import Company
 
 PageNumbers = Literal["none", "place", "place of count"]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a firm's papers of several pages look like. Numbers of papers stand on the first page in any case."""
+    """Layout of documents with several pages. The document number is always on the first page."""
 
     page_numbers: PageNumbers = "none"
     letterhead_on_every_page: bool = True
     names_itself_on_every_page: bool = False
-    """Whether later pages state the number of the paper."""
+    """Whether later pages repeat the document number."""
     carries_sums: bool = False
-    """Whether a sum is carried from page to page."""
+    """Whether a subtotal is carried from page to page."""
 
 
 PLAIN = Layout()
 
 
-def layout_of(firm: Firm) -> Layout:
-    """The layout of a firm: always the same for its name."""
-    rng = Random(f"layout {firm.name}")  # noqa: S311 - repeatable on purpose, nothing is secret
+def layout_of(company: Company) -> Layout:
+    """Return the layout of a company, which depends on its name."""
+    rng = Random(f"layout {company.name}")  # noqa: S311 - repeatable on purpose, nothing is secret
     return Layout(
         page_numbers=rng.choice(("none", "place", "place of count")),
         letterhead_on_every_page=rng.random() < 0.5,

@@ -1,7 +1,7 @@
-"""The documents of the sample as values, and what a reader must find in them.
+"""Documents of the sample as values, and the structured data that extraction must return.
 
-Everything is frozen and holds exact decimals; a writer (UBL, CII, PDF) turns a `Document` into bytes and adds nothing.
-Field names are those of the structured data that extraction writes, so that the truth is the document itself.
+All values are immutable and use exact decimals. Writers (UBL, CII, PDF) only serialize a `Document`. Field names are
+those of the extracted structured data, so the document is its own ground truth.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ CENT = Decimal("0.01")
 
 
 class Kind(StrEnum):
-    """The type of a document, by the names that structured data uses."""
+    """Type of a document, as in structured data."""
 
     PURCHASE_ORDER = "purchase_order"
     ORDER_CONFIRMATION = "order_confirmation"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class OwnFields:
-    """The names under which a type of document states its own number, its date and its two sides."""
+    """Field names for a document type's own number, date and parties."""
 
     number: str
     date: str
@@ -48,7 +48,7 @@ WITHOUT_PRICES = frozenset({Kind.DELIVERY_NOTE, Kind.GOODS_RECEIPT})
 
 @dataclass(frozen=True)
 class Party:
-    """One side of a document, with what that document states about it; None is not stated."""
+    """A party with the fields that a document contains. None means absent."""
 
     name: str
     vat_id: str | None = None
@@ -64,8 +64,8 @@ class Party:
 
 
 @dataclass(frozen=True)
-class Firm:
-    """A firm with all that is known of it. `party` picks what a document states."""
+class Company:
+    """A company with all its data. `party` selects the fields for a document."""
 
     name: str
     short_name: str
@@ -82,11 +82,11 @@ class Firm:
     phone: str
     bank: str
     iban: str
-    colour: tuple[int, int, int]
+    color: tuple[int, int, int]
     claim: str = ""
 
     def party(self, *stated: str) -> Party:
-        """Return this firm as a party with name, address and the fields named in `stated`."""
+        """Return this company as a party with name, address and the fields in `stated`."""
         values = {name: getattr(self, name) for name in stated if name != "endpoint_id"}
         return Party(
             name=self.name,
@@ -101,7 +101,10 @@ class Firm:
 
 @dataclass(frozen=True, order=True)
 class Tax:
-    """A VAT category of UNCL 5305 (S standard or reduced, K intra-community, G export) and its rate in percent."""
+    """VAT category (UNCL 5305) and rate in percent.
+
+    S is standard or reduced, K intra-community, G export.
+    """
 
     category: str
     rate: Decimal
@@ -109,7 +112,10 @@ class Tax:
 
 @dataclass(frozen=True)
 class Line:
-    """One line. A price is per `price_basis_quantity` (1 where it is None); delivery papers have neither."""
+    """A line item.
+
+    Prices are per `price_basis_quantity` (default 1). Delivery documents have no prices.
+    """
 
     position: str
     article_number: str | None
@@ -125,7 +131,7 @@ class Line:
 
     @property
     def net_amount(self) -> Decimal | None:
-        """Quantity times price over basis, rounded half up to cents; None without a price."""
+        """Quantity times price over basis, rounded half up to cents. None without a price."""
         if self.unit_price is None:
             return None
         amount = self.quantity * self.unit_price / (self.price_basis_quantity or 1)
@@ -134,7 +140,7 @@ class Line:
 
 @dataclass(frozen=True)
 class TaxGroup:
-    """The lines of one VAT category and rate: their net sum, and the tax on it rounded half up to cents."""
+    """Net total and tax of the line items with one VAT category and rate, rounded half up to cents."""
 
     tax: Tax
     base: Decimal
@@ -143,7 +149,7 @@ class TaxGroup:
 
 @dataclass(frozen=True)
 class Totals:
-    """Net, tax and gross of a document; gross is net plus the taxes of all groups."""
+    """Net, tax and gross totals of a document."""
 
     groups: tuple[TaxGroup, ...]
     net: Decimal
@@ -153,16 +159,16 @@ class Totals:
 
 @dataclass(frozen=True)
 class Document:
-    """A business document. `references` maps field names (`po_reference`, ...) to the number that is referred to.
+    """A business document. `references` maps fields (`po_reference`, ...) to other documents' numbers.
 
-    `written_by` is the firm whose letterhead and language the paper has; `delivered_on`, `buyer_reference` and `note`
-    are printed and written, but are no part of structured data.
+    `written_by` is the company that decides letterhead and language. `delivered_on`, `buyer_reference` and `note`
+    appear in the file, but not in structured data.
     """
 
     kind: Kind
     number: str
     issued: date
-    written_by: Firm
+    written_by: Company
     seller: Party
     buyer: Party
     lines: tuple[Line, ...]
@@ -175,10 +181,10 @@ class Document:
 
     @property
     def totals(self) -> Totals:
-        """Sum the lines by VAT category and rate (EN 16931, BR-CO-10 to BR-CO-17).
+        """Sum the line items by VAT category and rate (EN 16931, BR-CO-10 to BR-CO-17).
 
         Raises:
-            ValueError: the document states no prices.
+            ValueError: the document has no prices.
         """
         bases: dict[Tax, Decimal] = {}
         for line in self.lines:
@@ -196,7 +202,7 @@ class Document:
 
     @property
     def structured_data(self) -> dict[str, Any]:
-        """What a reader must find: the fields of structured data, decimals and dates as strings, nothing unstated."""
+        """Structured data that extraction must return, with decimals and dates as strings."""
         own = OWN_FIELDS[self.kind]
         data: dict[str, Any] = {
             own.number: self.number,
@@ -218,7 +224,7 @@ class Document:
 
 
 def plain(value: Decimal) -> str:
-    """Return the decimal as structured data and XML write it: digits and a point, never an exponent."""
+    """Format a decimal for structured data and XML, without an exponent."""
     return format(value, "f")
 
 

@@ -1,9 +1,9 @@
-"""Gives out document numbers in the style of each firm's country."""
+"""Generates document numbers in the style of each company's country."""
 
 from collections.abc import Mapping
 from random import Random
 
-from tools.sample_generator.model import Firm, Kind
+from tools.sample_generator.model import Company, Kind
 
 _PATTERNS: Mapping[str, Mapping[Kind, tuple[str, ...]]] = {
     "de": {
@@ -50,9 +50,9 @@ _PATTERNS: Mapping[str, Mapping[Kind, tuple[str, ...]]] = {
 
 
 class Numbers:
-    """Document numbers that rise within each firm's series and are distinct in the whole sample.
+    """Document numbers that increase within each company's series and are unique in the sample.
 
-    Two numbers count as equal when they differ only in punctuation, in case, or in letters that look like digits.
+    Numbers are considered equal if they differ only in punctuation, case, or letters that look like digits.
     """
 
     def __init__(self, rng: Random) -> None:
@@ -60,11 +60,11 @@ class Numbers:
         self._series: dict[tuple[str, Kind], tuple[str, int]] = {}
         self._taken: set[str] = set()
 
-    def next(self, kind: Kind, firm: Firm, year: int) -> str:
-        """Return the next number of this firm's series for this type of document."""
-        key = (firm.vat_id, kind)
+    def next(self, kind: Kind, company: Company, year: int) -> str:
+        """Return the next number of this company's series for a document type."""
+        key = (company.vat_id, kind)
         if key not in self._series:
-            self._series[key] = (self._rng.choice(_PATTERNS[firm.language][kind]), self._rng.randint(103, 6900))
+            self._series[key] = (self._rng.choice(_PATTERNS[company.language][kind]), self._rng.randint(103, 6900))
         while True:
             pattern, last = self._series[key]
             current = last + self._rng.randint(1, 7)
@@ -74,7 +74,7 @@ class Numbers:
                 return number
 
     def take(self, number: str) -> bool:
-        """Reserve a number; False when one that looks the same has been given out."""
+        """Reserve a number. Returns False if a similar one is already reserved."""
         looks = "".join(sign for sign in number.upper() if sign.isalnum()).translate(str.maketrans("OIL", "011"))
         if looks in self._taken:
             return False

@@ -1,9 +1,9 @@
-"""Renders papers as PDF pages, invoices with the CII inside or without.
+"""Renders documents as PDF pages, and invoices with or without embedded CII.
 
-The pages use the core fonts of PDF in Windows-1252, which has umlauts, accents and the euro sign, so no font file is
-needed. A hybrid carries `factur-x.xml` as an associated file (AFRelationship Alternative) and the Factur-X XMP
-properties, as PDF/A-3 hybrids do; it claims no PDF/A conformance, which would want embedded fonts. Dates in the file
-are the document's.
+The pages use the PDF core fonts in Windows-1252, which includes umlauts, accents and the euro sign, so no font file is
+needed. A hybrid has `factur-x.xml` as an associated file (AFRelationship Alternative) and the Factur-X XMP properties,
+as PDF/A-3 hybrids do. It does not claim PDF/A conformance, which requires embedded fonts. Dates in the file are the
+document's.
 """
 
 from datetime import UTC, date, datetime, time
@@ -18,16 +18,16 @@ from fpdf import FPDF
 from fpdf.enums import MethodReturnValue, XPos, YPos
 
 from tools.sample_generator.cii import write_cii
+from tools.sample_generator.labels import LABELS, Labels
 from tools.sample_generator.layout import PLAIN, Layout
 from tools.sample_generator.model import WITHOUT_PRICES, Document, Kind, Line, plain
-from tools.sample_generator.wording import WORDS, Words
 
 _LEFT, _WIDTH = 20, 170
 _COLUMN_WIDTHS = (9, 25, 56, 23, 25, 11, 21)
 _COLUMN_ALIGNS = ("L", "L", "L", "R", "R", "R", "R")
 _UNPRICED_COLUMNS = 4
 _CARRIED_HEIGHT = 6
-_GREY, _BLACK = (105, 105, 105), (25, 25, 25)
+_GRAY, _BLACK = (105, 105, 105), (25, 25, 25)
 _UNIT_NAMES = {
     "C62": "",
     "XCT": "Ktn",
@@ -56,8 +56,8 @@ _XMP = """<x:xmpmeta xmlns:x="adobe:ns:meta/">
 
 
 def write_hybrid(document: Document) -> bytes:
-    """Return the invoice as a page for people with its CII embedded as `factur-x.xml`."""
-    page = _Paper(document)
+    """Return the invoice as a PDF page with its CII embedded as `factur-x.xml`."""
+    page = _DocumentPdf(document)
     page.draw()
     page.set_xmp_metadata(_XMP.format(title=escape(page.heading)))
     page.embed_file(
@@ -75,37 +75,40 @@ def write_hybrid(document: Document) -> bytes:
 
 
 def write_page(document: Document, *, layout: Layout = PLAIN, password: str | None = None) -> bytes:
-    """Return the paper as pages with a text layer and nothing embedded, locked where a password is given."""
-    page = _Paper(document, layout)
+    """Return the document as pages with a text layer and without XML.
+
+    With a password, the PDF is encrypted.
+    """
+    page = _DocumentPdf(document, layout)
     if password is not None:
         page.set_encryption(owner_password=password, user_password=password)
     page.draw()
     return bytes(page.output())
 
 
-class _Paper(FPDF):
-    """One paper on the letterhead of the firm that wrote it."""
+class _DocumentPdf(FPDF):
+    """A document on its company's letterhead."""
 
     def __init__(self, document: Document, layout: Layout = PLAIN) -> None:
         super().__init__(format="A4")
         self.document = document
         self.layout = layout
         self.carried = Decimal(0)
-        self.firm = document.written_by
-        self.words: Words = WORDS[self.firm.language]
-        self.locale = f"{self.firm.language}_{self.firm.country}"
-        self.heading = f"{self.words.titles[document.kind]} {document.number}"
+        self.company = document.written_by
+        self.labels: Labels = LABELS[self.company.language]
+        self.locale = f"{self.company.language}_{self.company.country}"
+        self.heading = f"{self.labels.titles[document.kind]} {document.number}"
         self.moment = datetime.combine(document.issued, time(8), UTC)
         self.core_fonts_encoding = "windows-1252"
         self.set_creation_date(self.moment)
         self.set_title(self.heading)
-        self.set_author(self.firm.name)
+        self.set_author(self.company.name)
         self.set_lang(self.locale.replace("_", "-"))
         self.set_margins(_LEFT, 40, _LEFT)
         self.set_auto_page_break(True, margin=38)
 
     def draw(self) -> None:
-        """Draw the whole paper, on as many pages as its lines need."""
+        """Draw the document on as many pages as it needs."""
         self.add_page()
         self._address()
         self._facts()
@@ -120,101 +123,101 @@ class _Paper(FPDF):
         return self.document.kind not in WITHOUT_PRICES
 
     def header(self) -> None:
-        """Draw the letterhead, and on later pages what the layout has on them."""
+        """Draw the letterhead, and the repeated contents of later pages."""
         if self.page_no() == 1 or self.layout.letterhead_on_every_page:
             self._letterhead()
         if self.page_no() > 1 and self.layout.names_itself_on_every_page:
             self.set_xy(_LEFT, 33)
-            self._font(8, "", _GREY)
+            self._font(8, "", _GRAY)
             self.cell(_WIDTH, 5, self.heading)
         self.set_xy(_LEFT, 40)
 
     def _letterhead(self) -> None:
-        """Draw a band in the firm's colour, its name and its claim."""
-        self.set_fill_color(*self.firm.colour)
+        """Draw a band in the company's color, its name and its slogan."""
+        self.set_fill_color(*self.company.color)
         self.rect(0, 0, self.w, 5, style="F")
         self.set_xy(_LEFT, 13)
-        self._font(19, "B", self.firm.colour)
-        self.cell(_WIDTH, 9, self.firm.name, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
-        self._font(9, "I", _GREY)
-        self.cell(_WIDTH, 5, self.firm.claim)
-        self.set_draw_color(*self.firm.colour)
+        self._font(19, "B", self.company.color)
+        self.cell(_WIDTH, 9, self.company.name, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+        self._font(9, "I", _GRAY)
+        self.cell(_WIDTH, 5, self.company.claim)
+        self.set_draw_color(*self.company.color)
         self.line(_LEFT, 31, _LEFT + _WIDTH, 31)
 
     def footer(self) -> None:
-        """Draw the page's number, and address, register and bank of the firm in three columns."""
+        """Draw the page number, and the company's address, register and bank in three columns."""
         numbers = {
             "none": "",
-            "place": f"{self.words.page} {self.page_no()}",
-            "place of count": f"{self.words.page} {self.page_no()} {self.words.page_of} {{nb}}",
+            "place": f"{self.labels.page} {self.page_no()}",
+            "place of count": f"{self.labels.page} {self.page_no()} {self.labels.page_of} {{nb}}",
         }
         self.set_xy(_LEFT, 286)
-        self._font(7.5, "", _GREY)
+        self._font(7.5, "", _GRAY)
         self.cell(_WIDTH, 4, numbers[self.layout.page_numbers], align="R")
         if self.page_no() == 1 or self.layout.letterhead_on_every_page:
             self._imprint()
 
     def _imprint(self) -> None:
-        firm, words = self.firm, self.words
-        self.set_draw_color(*firm.colour)
+        company, labels = self.company, self.labels
+        self.set_draw_color(*company.color)
         self.line(_LEFT, 267, _LEFT + _WIDTH, 267)
-        self._font(7.5, "", _GREY)
-        tax_number = f"{words.tax_number} {firm.tax_number}" if firm.tax_number else firm.email
+        self._font(7.5, "", _GRAY)
+        tax_number = f"{labels.tax_number} {company.tax_number}" if company.tax_number else company.email
         columns = (
-            (firm.name, firm.street, f"{firm.postal_code} {firm.city}", firm.phone),
-            (f"{firm.register} {firm.registration_id.removeprefix(firm.register).strip()}",
-             f"{words.vat_id} {firm.vat_id}", tax_number, ""),
-            (words.bank, firm.bank, _in_fours(firm.iban), ""),
+            (company.name, company.street, f"{company.postal_code} {company.city}", company.phone),
+            (f"{company.register} {company.registration_id.removeprefix(company.register).strip()}",
+             f"{labels.vat_id} {company.vat_id}", tax_number, ""),
+            (labels.bank, company.bank, _in_fours(company.iban), ""),
         )  # fmt: skip
         for place, column in enumerate(columns):
             for row, text in enumerate(column):
                 self.set_xy(_LEFT + place * _WIDTH / 3, 269 + row * 4)
                 self.cell(_WIDTH / 3, 4, text)
 
-    def _font(self, size: float, style: str = "", colour: tuple[int, int, int] = _BLACK) -> None:
+    def _font(self, size: float, style: str = "", color: tuple[int, int, int] = _BLACK) -> None:
         self.set_font("Helvetica", style, size)
-        self.set_text_color(*colour)
+        self.set_text_color(*color)
 
     def _address(self) -> None:
-        document, firm = self.document, self.firm
+        document, company = self.document, self.company
         to = document.seller if document.kind is Kind.PURCHASE_ORDER else document.buyer
         self.set_xy(_LEFT, 45)
-        self._font(6.5, "", _GREY)
-        self.cell(85, 4, f"{firm.name} · {firm.street} · {firm.postal_code} {firm.city}", new_y=YPos.NEXT)
+        self._font(6.5, "", _GRAY)
+        self.cell(85, 4, f"{company.name} · {company.street} · {company.postal_code} {company.city}", new_y=YPos.NEXT)
         self._font(10.5)
-        abroad = Locale.parse(self.locale).territories[to.country] if to.country != firm.country else ""
+        abroad = Locale.parse(self.locale).territories[to.country] if to.country != company.country else ""
         for text in (to.name, to.street, f"{to.postal_code} {to.city}", abroad):
             self.set_x(_LEFT)
             self.cell(85, 5.2, text or "", new_y=YPos.NEXT)
 
     def _facts(self) -> None:
         """Draw the box of numbers and dates on the right."""
-        document, words = self.document, self.words
+        document, labels = self.document, self.labels
         names = {
-            "po_reference": words.order,
-            "delivery_note_reference": words.delivery_note,
-            "sales_order_reference": words.sales_order,
-            "invoice_reference": words.credited_invoice,
+            "po_reference": labels.order,
+            "delivery_note_reference": labels.delivery_note,
+            "sales_order_reference": labels.sales_order,
+            "invoice_reference": labels.credited_invoice,
         }
         facts = [
-            (words.number, document.number),
-            (words.date, self._day(document.issued)),
-            (words.due, self._day(document.due)),
-            (words.delivered, self._day(document.delivered_on)),
+            (labels.number, document.number),
+            (labels.date, self._day(document.issued)),
+            (labels.due, self._day(document.due)),
+            (labels.delivered, self._day(document.delivered_on)),
             *((label, document.references.get(name, "")) for name, label in names.items()),
-            (words.our_contact, document.buyer_reference or ""),
-            (words.customer_vat, document.buyer.vat_id if document.seller.name == self.firm.name else ""),
+            (labels.our_contact, document.buyer_reference or ""),
+            (labels.customer_vat, document.buyer.vat_id if document.seller.name == self.company.name else ""),
         ]
         for row, (label, value) in enumerate((label, value) for label, value in facts if value):
             self.set_xy(122, 45 + row * 5)
-            self._font(8.5, "", _GREY)
+            self._font(8.5, "", _GRAY)
             self.cell(30, 5, label)
             self._font(9, "B" if row == 0 else "")
             self.cell(38, 5, value, align="R")
 
     def _title(self) -> None:
         self.set_xy(_LEFT, 98)
-        self._font(15, "B", self.firm.colour)
+        self._font(15, "B", self.company.color)
         self.cell(_WIDTH, 9, self.heading, new_x=XPos.LMARGIN, new_y=YPos.NEXT)
         self._font(9)
         self.cell(_WIDTH, 6, self.document.note or "", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
@@ -244,7 +247,7 @@ class _Paper(FPDF):
             self.carried += line.net_amount or 0
 
     def _next_page(self, *, carries: bool) -> None:
-        """Go on with the table, and where the layout has it so carry the sum so far."""
+        """Continue the table on the next page, with the subtotal if the layout has one."""
         if carries:
             self._carried()
         self.add_page()
@@ -255,14 +258,14 @@ class _Paper(FPDF):
     def _carried(self) -> None:
         self._font(8.5, "I")
         self.set_x(_LEFT)
-        self.cell(_WIDTH - _COLUMN_WIDTHS[-1], _CARRIED_HEIGHT, self.words.carried)
+        self.cell(_WIDTH - _COLUMN_WIDTHS[-1], _CARRIED_HEIGHT, self.labels.carried)
         text = self._number(self.carried)
         self.cell(_COLUMN_WIDTHS[-1], _CARRIED_HEIGHT, text, align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
 
     def _table_head(self) -> None:
-        self.set_fill_color(*self.firm.colour)
+        self.set_fill_color(*self.company.color)
         self._font(8.5, "B", (255, 255, 255))
-        heads = self.words.columns if self._is_priced else self.words.columns[:_UNPRICED_COLUMNS]
+        heads = self.labels.columns if self._is_priced else self.labels.columns[:_UNPRICED_COLUMNS]
         for text, width, align in zip(heads, _COLUMN_WIDTHS, _COLUMN_ALIGNS, strict=False):
             self.cell(width, 7, text, align=align, fill=True)
         self.ln(7)
@@ -275,24 +278,24 @@ class _Paper(FPDF):
             return stated
         price = self._number(line.unit_price or Decimal(0))
         if line.price_basis_quantity is not None:
-            price = f"{price} {self.words.per.format(basis=self._number(line.price_basis_quantity))}"
+            price = f"{price} {self.labels.per.format(basis=self._number(line.price_basis_quantity))}"
         rate = "" if line.tax is None else f"{self._number(line.tax.rate)} %"
         return (*stated, price, rate, self._number(line.net_amount or Decimal(0)))
 
     def _totals(self) -> None:
-        words, totals = self.words, self.document.totals
+        labels, totals = self.labels, self.document.totals
         if self.will_page_break(12 + 6 * len(totals.groups)):
             self.add_page()
-        self.set_draw_color(*_GREY)
+        self.set_draw_color(*_GRAY)
         self.line(_LEFT + 80, self.get_y() + 2, _LEFT + _WIDTH, self.get_y() + 2)
         self.ln(3.5)
-        rows = [(words.net, totals.net)]
+        rows = [(labels.net, totals.net)]
         for group in totals.groups:
-            label = words.tax.format(rate=self._number(group.tax.rate), base=self._number(group.base))
+            label = labels.tax.format(rate=self._number(group.tax.rate), base=self._number(group.base))
             rows.append((label, group.amount))
         for label, amount in rows:
             self._sum(label, amount, 9, "")
-        self._sum(words.total, totals.gross, 11, "B")
+        self._sum(labels.total, totals.gross, 11, "B")
         self.line(_LEFT + 80, self.get_y() + 1, _LEFT + _WIDTH, self.get_y() + 1)
 
     def _sum(self, label: str, amount: Decimal, size: float, style: str) -> None:
@@ -303,7 +306,7 @@ class _Paper(FPDF):
         self.cell(32, 6, _printable(money), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
 
     def _closing(self) -> None:
-        words, document = self.words, self.document
+        labels, document = self.labels, self.document
         self.ln(6)
         self._font(9)
         groups = document.totals.groups if self._is_priced else ()
@@ -312,21 +315,21 @@ class _Paper(FPDF):
             self.multi_cell(
                 _WIDTH,
                 5,
-                words.export if category == "G" else words.intra_community,
+                labels.export if category == "G" else labels.intra_community,
                 new_x=XPos.LMARGIN,
                 new_y=YPos.NEXT,
             )
         if document.kind is Kind.INVOICE:
             self.multi_cell(
-                _WIDTH, 5, words.pay.format(due=self._day(document.due)), new_x=XPos.LMARGIN, new_y=YPos.NEXT
+                _WIDTH, 5, labels.pay.format(due=self._day(document.due)), new_x=XPos.LMARGIN, new_y=YPos.NEXT
             )
-            self.multi_cell(_WIDTH, 5, f"{words.bank}: {self.firm.bank}, IBAN {_in_fours(self.firm.iban)}")
+            self.multi_cell(_WIDTH, 5, f"{labels.bank}: {self.company.bank}, IBAN {_in_fours(self.company.iban)}")
 
     def _day(self, day: date | None) -> str:
         return (
             ""
             if day is None
-            else _printable(format_date(day, "dd.MM.yyyy" if self.firm.language == "de" else "dd/MM/yyyy"))
+            else _printable(format_date(day, "dd.MM.yyyy" if self.company.language == "de" else "dd/MM/yyyy"))
         )
 
     def _number(self, value: Decimal) -> str:
@@ -340,5 +343,5 @@ def _in_fours(iban: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace the narrow no-break spaces of French numbers, which Windows-1252 lacks, by ordinary no-break spaces."""
+    """Replace narrow no-break spaces of French numbers, which Windows-1252 lacks, with no-break spaces."""
     return text.replace("\u202f", "\u00a0")

@@ -1,22 +1,22 @@
-"""A sample of documents with its truth, as values, and how it is written to disk.
+"""A sample of documents with its ground truth, and its files on disk.
 
-The truth of a file says what must come of it when it is uploaded:
+The ground truth of a file is the expected result of its upload:
 
-| state | what must come of it |
+| state | expected result |
 |---|---|
-| `succeeded` | read and matched, or found to stand alone |
-| `skipped` | kept without structured data: a kind that is not read, or a PDF without XML inside |
+| `succeeded` | extracted and matched, or without a match |
+| `skipped` | stored without structured data: an unsupported type, or a PDF without XML |
 | `failed` | a permanent failure with a dead letter |
-| `seen-again` | the content is in the tenant already: no second document |
+| `seen-again` | a duplicate of a file of the tenant: no second document |
 
-`cluster` labels the cluster of a `succeeded` document; one that stands alone has a label of its own. The other states
-take no part in matching and have none. `type` is what a reader can tell of the file, None where it cannot.
-A `seen-again` file has the bytes of `same_as`, listed earlier; uploaded at the same time, either of the two may become
-the document, so compare by `sha256` where that matters.
+`cluster` is the label of a `succeeded` document's cluster. A document without a match has its own label, and the other
+states have none. `type` is the document type, or None if the file is unreadable. A `seen-again` file has the bytes of
+`same_as`, which precedes it. If both are uploaded at the same time, either may become the document, so compare by
+`sha256` where that matters.
 
-A link joins two files directly, under the rules of structured data: `stated` tells whether one of them names the other
-by its number; where it is false the link follows from supplier, buyer, articles and quantities. A duplicate invoice is
-linked to its original only: that is the one received first (`received_at`), and the one that comes first in the list.
+A link connects two files directly, under the rules of structured data. `stated` is True if one of them contains the
+other's number. Otherwise the link follows from supplier, buyer, articles and quantities. A duplicate invoice is linked
+only to its original, which was received first (`received_at`) and precedes it in the list.
 """
 
 import csv
@@ -32,7 +32,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FileTruth:
-    """What must come of one file, and why. `structured_data` is what extraction must find in a readable one."""
+    """Expected result of one file and its reason. `structured_data` is the expected extraction."""
 
     state: str
     type: str | None
@@ -47,7 +47,7 @@ class FileTruth:
 
 @dataclass(frozen=True)
 class SampleFile:
-    """One file to upload for a tenant."""
+    """A file to upload for a tenant."""
 
     tenant: str
     name: str
@@ -56,18 +56,18 @@ class SampleFile:
 
     @property
     def sha256(self) -> str:
-        """The content hash, in hexadecimal."""
+        """Content hash in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
 
     @property
     def id(self) -> str:
-        """An opaque identifier of the file, unique in the sample."""
+        """Opaque id of the file, unique in the sample."""
         return "s" + hashlib.sha256(f"{self.tenant}/{self.name}".encode()).hexdigest()[:14]
 
 
 @dataclass(frozen=True)
 class TrueLink:
-    """A direct link between two files of one tenant, by their names."""
+    """A direct link between two files of a tenant, by name."""
 
     tenant: str
     a: str
@@ -78,7 +78,7 @@ class TrueLink:
 
 @dataclass(frozen=True)
 class Sample:
-    """All files of a sample in the order in which they are to be uploaded, and the links between them."""
+    """Files of a sample in upload order, and the links between them."""
 
     seed: int
     files: Sequence[SampleFile]
@@ -86,12 +86,12 @@ class Sample:
 
     @property
     def tenants(self) -> list[str]:
-        """The tenants' slugs, sorted."""
+        """Tenant slugs, sorted."""
         return sorted({file.tenant for file in self.files})
 
     @property
     def truth(self) -> dict[str, Any]:
-        """The whole truth as one JSON-able value.
+        """The ground truth as a JSON object.
 
         `{"seed", "counts": {state: n}, "clusters": {tenant: [[name, ...], ...]}, "links": {tenant: [{"a", "b", "kind",
         "stated"}, ...]}, "files": [{"tenant", "file", "sha256", "state", "type", "number", "cluster", "situation",
@@ -121,18 +121,17 @@ class Sample:
         return sorted(sorted(names) for names in members.values())
 
     def write(self, folder: Path) -> None:
-        """Write each file as `folder/TENANT/NAME`, and the truth as `folder/truth.json`."""
+        """Write each file as `folder/TENANT/NAME`, and the ground truth as `folder/truth.json`."""
         for file in self.files:
             path = folder / file.tenant / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.content)
         _write_text(folder / "truth.json", json.dumps(self.truth, ensure_ascii=False, indent=1) + "\n")
 
-    def write_labelled_set(self, folder: Path) -> None:
-        """Write the kept documents and their truth as a labelled set: documents.jsonl, edges.csv, clusters.csv, README.
+    def write_labeled_set(self, folder: Path) -> None:
+        """Write the documents as a labeled set: documents.jsonl, edges.csv, clusters.csv, README.
 
-        Failed files and files seen again are no documents of the set; skipped ones are, with type `other` and clusters
-        of their own.
+        Failed and duplicate files are not part of the set. Skipped ones are, with type `other` and their own clusters.
         """
         folder.mkdir(parents=True, exist_ok=True)
         kept = [file for file in self.files if file.truth.state in {"succeeded", "skipped"}]

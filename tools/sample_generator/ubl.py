@@ -1,7 +1,7 @@
 """Writes documents as UBL 2.1 (OASIS), in the element order of its schemas.
 
-Invoices and credit notes follow EN 16931: German sellers as XRechnung 3.0, others as Peppol BIS Billing 3.0. Orders,
-confirmations and delivery notes name the Peppol profile of their transaction; receipts have no such profile.
+Invoices and credit notes follow EN 16931: XRechnung 3.0 for German sellers, Peppol BIS Billing 3.0 for others. Orders,
+confirmations and delivery notes contain the Peppol profile of their transaction. Goods receipts have no such profile.
 """
 
 from decimal import Decimal
@@ -113,7 +113,7 @@ def _references(root: etree._Element, document: Document) -> None:
 
 
 def _parties(root: etree._Element, document: Document) -> None:
-    """Write both sides, in the order in which each type of document has them."""
+    """Write both parties in the order that the document type requires."""
     seller, buyer = document.seller, document.buyer
     if document.kind is Kind.PURCHASE_ORDER:
         sides = (("BuyerCustomerParty", buyer), ("SellerSupplierParty", seller))

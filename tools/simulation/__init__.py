@@ -1,1 +1,1 @@
-"""The simulation: the real delivery engine in a world where everything that can go wrong does, decided by a seed."""
+"""Deterministic simulation of the delivery engine with injected faults, driven by a seed."""

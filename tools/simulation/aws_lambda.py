@@ -1,4 +1,7 @@
-"""Lambda and its event source mappings: processes that live on between invocations, or die in the middle of one."""
+"""Simulated Lambda functions and event source mappings.
+
+A process survives between invocations, or is killed during one.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,33 +12,33 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from counterfoil.db import ANSWER_SECONDS, SHORT_SECONDS
 from tools.simulation.faults import Fault, Faults
-from tools.simulation.scheduler import Life, Process, Scheduler
+from tools.simulation.scheduler import Process, ProcessState, Scheduler
 from tools.simulation.sqs import Message, Queue, Sqs, record
 
 CRASH_SECONDS = (600, 3 * 3600, 24 * 3600)
-"""How long a release may crash at start."""
-IN_FLIGHT = "its invocation has not ended"
-LONGEST_ANSWER = SHORT_SECONDS + ANSWER_SECONDS
-"""Longest wait of a batch for the database, in seconds."""
+"""Durations for which a release may crash at start."""
+IN_FLIGHT = "its invocation has not finished"
+MAX_DATABASE_WAIT_SECONDS = SHORT_SECONDS + ANSWER_SECONDS
+"""Longest time that a batch waits for the database."""
 
 Handler = Callable[[dict[str, Any], LambdaContext], Any]
 
 
 class Context(LambdaContext):
-    """The context of one invocation: it ends at `deadline`."""
+    """Lambda context of one invocation, which ends at `deadline`."""
 
     def __init__(self, scheduler: Scheduler, deadline: float) -> None:
         self._scheduler = scheduler
         self._deadline = deadline
 
     def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]  # Powertools declares a static method
-        """Milliseconds until the process is ended."""
+        """Return the milliseconds left until Lambda ends the process."""
         return max(0, int((self._deadline - self._scheduler.now) * 1000))
 
 
 @dataclass(eq=False)
 class Environment:
-    """A process of a function, and its handler with all that outlives an invocation."""
+    """One process of a function, with its handler and the state that survives an invocation."""
 
     process: Process
     handle: Handler
@@ -44,7 +47,7 @@ class Environment:
 
 @dataclass(eq=False)
 class Function:
-    """A function: as many processes at once as are reserved for it."""
+    """A Lambda function with reserved concurrency."""
 
     scheduler: Scheduler
     faults: Faults
@@ -52,19 +55,19 @@ class Function:
     timeout: float
     reserved: int
     start: Callable[[Process], Handler]
-    """Makes the handler of a new process."""
+    """Creates the handler of a new process."""
     environments: list[Environment] = field(default_factory=list)
     started: int = 0
     crashes_until: float = -inf
-    """Until then every process crashes at start."""
+    """Every process started before this time crashes."""
 
     @property
     def running(self) -> int:
-        """Invocations under way."""
+        """Number of invocations in progress."""
         return sum(one.busy for one in self.environments)
 
     def invoke(self, event: dict[str, Any]) -> tuple[bool, Any]:
-        """Run one invocation to its end. Returns whether it answered, and what."""
+        """Run one invocation. Returns whether it succeeded, and the response."""
         scheduler = self.scheduler
         environment = self._environment()
         environment.busy = True
@@ -74,7 +77,7 @@ class Function:
             return self._run(environment, event)
         finally:
             environment.busy = False
-            if environment.process.life is Life.DEAD:
+            if environment.process.state is ProcessState.DEAD:
                 self.environments.remove(environment)
 
     def replace_idle(self) -> None:
@@ -91,7 +94,7 @@ class Function:
             elif self.scheduler.random.random() < 0.9:
                 return idle
         self.started += 1
-        process = Process(f"{self.name}{self.started}", Life.FROZEN)
+        process = Process(f"{self.name}{self.started}", ProcessState.FROZEN)
         environment = Environment(process, self.start(process))
         self.environments.append(environment)
         return environment
@@ -105,30 +108,37 @@ class Function:
             try:
                 answers.append((True, environment.handle(event, Context(scheduler, deadline))))
             except Exception as error:  # noqa: BLE001  # Lambda reports whatever a handler raises
-                scheduler.say(f"the invocation fails: {type(error).__name__}: {error}")
+                scheduler.log(f"the invocation fails: {type(error).__name__}: {error}")
                 answers.append((False, None))
-            process.life = Life.FROZEN
+            process.state = ProcessState.FROZEN
 
-        process.life = Life.RUNNING
+        process.state = ProcessState.RUNNING
         process.handles = tuple(one["receiptHandle"] for one in event.get("Records", []))
         scheduler.spawn("main", main, process)
-        scheduler.wait(lambda: bool(answers) or process.life is Life.DEAD, self.timeout)
+        scheduler.wait(lambda: bool(answers) or process.state is ProcessState.DEAD, self.timeout)
         if not answers:
             self._check_hung(process)
             scheduler.kill(process, "its invocation has run out of time")
         return answers[0] if answers else (False, None)
 
     def _check_hung(self, process: Process) -> None:
-        """Fail if a batch waits for the database until Lambda ends it. The watchdog has no batch."""
+        """Fail the history if a batch waits for the database until Lambda ends it.
+
+        The watchdog has no batch.
+        """
         since, now = process.hung.get(f"{process.name}/main"), self.scheduler.now
-        if self.name != "watchdog" and since is not None and now > max(since, process.paused_until) + LONGEST_ANSWER:
+        if (
+            self.name != "watchdog"
+            and since is not None
+            and now > max(since, process.paused_until) + MAX_DATABASE_WAIT_SECONDS
+        ):
             self.scheduler.fail(f"{process.name} waits for the database until Lambda ends it")
 
 
 class Mapping:
-    """An event source mapping: polls a queue and invokes a function, whatever its concurrency."""
+    """An event source mapping, which polls a queue and invokes a function."""
 
-    def __init__(  # what a mapping connects, and its bounds
+    def __init__(  # connected resources and limits
         self, sqs: Sqs, faults: Faults, queue: Queue, function: Function, *, batch_size: int, maximum_concurrency: int
     ) -> None:
         self.scheduler = sqs.scheduler
@@ -136,21 +146,21 @@ class Mapping:
         self.function = function
         self.in_flight = 0
         self.after: Callable[[Queue, list[Message]], None] = lambda _queue, _messages: None
-        """Told of each batch's end."""
+        """Called after each batch."""
         self._sqs = sqs
         self._faults = faults
         self.batch_size = batch_size
         self.maximum_concurrency = maximum_concurrency
 
     def can_poll(self) -> bool:
-        """Whether a poll would find something, and there is a poller for it."""
+        """Return whether a message is visible and a poller is free."""
         if self.in_flight >= self.maximum_concurrency:
             return False
         now = self.scheduler.now
         return any(message.visible_at <= now for message in self.queue.messages)
 
     def poll(self) -> None:
-        """Receive a batch, and hand it over beside everything else."""
+        """Receive a batch and deliver it in a new task."""
         random = self.scheduler.random
         most = self.batch_size if random.random() < 0.5 else random.randint(1, self.batch_size)
         messages = self._sqs.receive(self.queue, most)
@@ -159,7 +169,7 @@ class Mapping:
         self.in_flight += 1
         received = [(message, message.receives[-1]) for message in messages]
         names = ", ".join(f"{message.id} (receive {len(message.receives)})" for message in messages)
-        self.scheduler.say(f"{self.queue.name} gives {names}")
+        self.scheduler.log(f"{self.queue.name} delivers {names}")
         event = {"Records": [record(self.queue, message) for message in messages]}
 
         def deliver() -> None:
@@ -172,27 +182,27 @@ class Mapping:
 
     def _crashes(self) -> bool:
         """Return whether the function crashes at start. The archiver never does."""
-        if self.queue.dead is not None and self._faults.strikes(Fault.CRASHES_AT_START):
+        if self.queue.dlq is not None and self._faults.strikes(Fault.CRASHES_AT_START):
             self.function.crashes_until = self.scheduler.now + self.scheduler.random.choice(CRASH_SECONDS)
         return self.scheduler.now < self.function.crashes_until
 
     def _deliver(self, event: dict[str, Any], received: list[tuple[Message, Any]]) -> None:
         messages = [message for message, _ in received]
         free = self.function.running < self.function.reserved
-        in_vain = self._crashes() or self._faults.strikes(Fault.RECEIVED_IN_VAIN)
-        if in_vain or (free and self._faults.strikes(Fault.THROTTLED)):
+        is_wasted = self._crashes() or self._faults.strikes(Fault.WASTED_RECEIVE)
+        if is_wasted or (free and self._faults.strikes(Fault.THROTTLED)):
             for _, receive in received:
                 receive.excuse = "never reached the function"
             return
         if self.function.running >= self.function.reserved:
-            self.scheduler.say(f"{self.function.name} is throttled: the batch waits for its visibility to end")
+            self.scheduler.log(f"{self.function.name} is throttled: the batch waits for its visibility timeout")
             return
-        began, struck = self.scheduler.now, self._faults.struck.total()
+        started, struck = self.scheduler.now, self._faults.struck.total()
         for _, receive in received:
             receive.excuse = receive.excuse or IN_FLIGHT
         answered, answer = self.function.invoke(event)
         lasting = max(self._faults.lasting_until, self._faults.locked_until)
-        trouble = not answered or self._faults.struck.total() != struck or lasting > began
+        trouble = not answered or self._faults.struck.total() != struck or lasting > started
         for _, receive in received:
             if receive.excuse == IN_FLIGHT:
                 receive.excuse = "something went wrong" if trouble else None
@@ -210,10 +220,10 @@ class Mapping:
 
 
 class Schedule:
-    """Invokes a function at whole minutes; those at which nothing could happen are left out."""
+    """Invokes a function at whole minutes, skipping those without anything to do."""
 
     def __init__(self, scheduler: Scheduler, function: Function, due: Callable[[], float]) -> None:
-        """`due` tells when, at the earliest, an invocation would find something to do."""
+        """Take `due`, which returns the earliest time at which an invocation has something to do."""
         self._scheduler = scheduler
         self._function = function
         self._due = due
@@ -221,7 +231,7 @@ class Schedule:
         self._last = -60.0
 
     def pass_time(self, nearest: float) -> float:
-        """Be asked for before the next due invocation, and now and then for one that is not."""
+        """Schedule the next due invocation, and sometimes an earlier one without work."""
         random = self._scheduler.random
         following = 60.0 * (self._scheduler.now // 60 + 1)
         due = max(self._due(), following)
@@ -233,7 +243,7 @@ class Schedule:
         return min(nearest, due)
 
     def time_passed(self) -> None:
-        """Invoke, if it is time."""
+        """Invoke the function if it is due."""
         if self._scheduler.now >= self._next and self._function.running < self._function.reserved:
             self._next = inf
             self._scheduler.spawn("schedule", self._invoke)

@@ -1,4 +1,4 @@
-"""`counterfoil simulate`: delivery in a world where everything goes wrong, thousands of times, each by its seed."""
+"""`counterfoil simulate`: run thousands of seeded delivery histories with faults."""
 
 import os
 import sys
@@ -11,47 +11,43 @@ import typer
 from cli.failures import ExitCode
 from cli.output import Counters, aside, print_json
 from tools.simulation.history import History
-from tools.simulation.run import Summary, in_processes
-from tools.simulation.twins import TWINS
+from tools.simulation.mutants import MUTANTS
+from tools.simulation.run import Summary, run_parallel
 
 
 def simulate(
     *,
-    histories: Annotated[int, typer.Option(min=1, help="How many histories.")] = 1000,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the first history; the next ones follow. Any, unless given.")
+    histories: Annotated[int, typer.Option(min=1, help="Number of histories.")] = 1000,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first history. Default: random.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")] = None,
+    mutant: Annotated[
+        str | None, typer.Option(help=f"Remove a rule of the engine first: {'; '.join(one.name for one in MUTANTS)}.")
     ] = None,
-    processes: Annotated[
-        int | None, typer.Option(min=1, help="Processes at once: one for each processor, unless given.")
-    ] = None,
-    twin: Annotated[
-        str | None, typer.Option(help=f"Break a rule of the engine first: {'; '.join(one.name for one in TWINS)}.")
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Tell every history, line by line.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on standard output.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print every history.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Try delivery in simulated worlds, where messages come twice and processes die.
+    """Simulate delivery with duplicate messages, crashes and outages.
 
-    The same seed gives the same history. One that breaks an invariant is told line by line, with the command that
-    tells it again.
+    The same seed gives the same history. A history that violates an invariant is printed line by line, with the command
+    that repeats it.
     """
-    if twin is not None and twin not in {one.name for one in TWINS}:
-        raise typer.BadParameter(f"There is no twin {twin!r}.", param_hint="--twin")
+    if mutant is not None and mutant not in {one.name for one in MUTANTS}:
+        raise typer.BadParameter(f"Unknown mutant: {mutant!r}.", param_hint="--mutant")
     first = SystemRandom().randrange(2**31) if seed is None else seed
-    began = time.monotonic()
+    started = time.monotonic()
     done = 0
     with Counters(["histories"], histories) as counters:
 
-        def each(one: History) -> None:
+        def each(result: History) -> None:
             nonlocal done
             done += 1
             counters.show([done])
-            if one.story:
-                _tell(one, twin)
+            if result.story:
+                _print_history(result, mutant)
 
         seeds = range(first, first + histories)
-        summary = in_processes(seeds, processes or os.cpu_count() or 1, tell=verbose, twin=twin, each=each)
-    seconds = time.monotonic() - began
+        summary = run_parallel(seeds, workers or os.cpu_count() or 1, with_story=verbose, mutant=mutant, each=each)
+    seconds = time.monotonic() - started
     if as_json:
         print_json(_figures(summary, first, seconds))
     else:
@@ -60,15 +56,15 @@ def simulate(
         sys.exit(ExitCode.UNWANTED)
 
 
-def _tell(one: History, twin: str | None) -> None:
+def _print_history(result: History, mutant: str | None) -> None:
     console = aside()
-    console.print(f"History of seed {one.seed}:", style="bold")
-    for line in one.story:
+    console.print(f"History of seed {result.seed}:", style="bold")
+    for line in result.story:
         console.print(line, soft_wrap=True)
-    if one.violation is not None:
-        console.print(f"Seed {one.seed}: {one.violation}", style="red", soft_wrap=True)
-        broken = f' --twin "{twin}"' if twin else ""
-        console.print(f"Again: counterfoil simulate --histories 1 --seed {one.seed}{broken}", soft_wrap=True)
+    if result.violation is not None:
+        console.print(f"Seed {result.seed}: {result.violation}", style="red", soft_wrap=True)
+        option = f' --mutant "{mutant}"' if mutant else ""
+        console.print(f"Repeat with: counterfoil simulate --histories 1 --seed {result.seed}{option}", soft_wrap=True)
 
 
 def _figures(summary: Summary, first: int, seconds: float) -> dict[str, object]:
@@ -76,7 +72,7 @@ def _figures(summary: Summary, first: int, seconds: float) -> dict[str, object]:
         "seed": first,
         "histories": summary.histories,
         "violations": [{"seed": one.seed, "violation": one.violation} for one in summary.violations],
-        "tries": summary.tries,
+        "attempts": summary.attempts,
         "steps": summary.steps,
         "virtual_hours": round(summary.virtual_seconds / 3600, 1),
         "seconds": round(seconds, 1),
@@ -86,11 +82,11 @@ def _figures(summary: Summary, first: int, seconds: float) -> dict[str, object]:
 
 def _show(summary: Summary, first: int, seconds: float) -> None:
     console = aside()
-    broken = len(summary.violations)
+    violations = len(summary.violations)
     console.print(
-        f"{summary.histories} histories from seed {first}: {summary.tries} tries and {summary.faults.total()} faults "
-        f"in {summary.virtual_seconds / 3600:.1f} virtual hours ({seconds:.0f} s); "
-        f"{'no invariant is broken' if not broken else f'{broken} broke an invariant'}."
+        f"{summary.histories} histories from seed {first}: {summary.attempts} attempts and "
+        f"{summary.faults.total()} faults in {summary.virtual_seconds / 3600:.1f} virtual hours ({seconds:.0f} s); "
+        f"{violations or 'no'} violations."
     )
     for one in summary.violations:
         console.print(f"  seed {one.seed}: {one.violation}", style="red", soft_wrap=True)

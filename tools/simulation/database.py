@@ -1,10 +1,10 @@
-"""The product's own SQL on a real PostgreSQL, in a world that loses connections, and without waiting for locks.
+"""The product's SQL on a real PostgreSQL, with lost connections and without lock waits.
 
-The product's `Database` runs as it is, commits of unknown outcome among them; only its pool is another one. A lock that
-another transaction holds is an error at once (the one thread would wait for itself), and whoever met it goes on when
-one of the transactions that were open has ended.
+The product's `Database` is unchanged, including commits of unknown outcome. Only its connection pool is replaced. All
+processes share one thread, so waiting for a lock would deadlock. Instead, a lock held by another transaction is an
+error, and the caller continues when one of the open transactions has ended.
 
-A ledger in the same database, kept by triggers in the same transactions, tells what was committed and by whom.
+Triggers keep a ledger in the same database and in the same transactions. It records which task committed what.
 """
 
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ DATABASE = "simulation"
 WORKER, KEEPER = "counterfoil_worker", "counterfoil_keeper"
 
 _OPEN = "BEGIN; SELECT set_config('{setting}', '{value}', true), set_config('simulation.actor', '{actor}', true)"
-"""What the product's first statement does, but for time-outs that would be those of a real clock; in one round trip."""
+"""The product's first statement in one round trip, without timeouts, because those use the real clock."""
 
-# Ids that a database makes up must be the same each time a seed is run, so they are counted.
+# Generated ids come from a sequence, so that a seed always gives the same ids.
 _LEDGER = """
 CREATE SEQUENCE simulation_id;
 CREATE FUNCTION simulation_uuid() RETURNS uuid LANGUAGE sql SECURITY DEFINER SET search_path = public AS
@@ -100,10 +100,10 @@ _SEQUENCES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnam
 
 
 class Store:
-    """The database of all histories of one process, one after another, and its real connections."""
+    """The database and its real connections. The histories of one process share it."""
 
     def __init__(self, server: Server) -> None:
-        """Make the database with all migrations and the ledger."""
+        """Create the database with all migrations and the ledger."""
         self._server = server
         url = server.create_database(DATABASE)
         apply(url, MIGRATIONS)
@@ -125,16 +125,16 @@ class Store:
         self._histories = 0
 
     def reset(self) -> None:
-        """Forget all rows and begin every sequence anew."""
+        """Delete all rows and restart every sequence."""
         if self._histories % 200 == 0:
-            truncate = f"TRUNCATE {', '.join(self._tables)}"  # which the trigger of the audit trail refuses
+            truncate = f"TRUNCATE {', '.join(self._tables)}"  # a trigger of the audit trail rejects TRUNCATE
             statements = f"SET session_replication_role = replica; {truncate}; RESET session_replication_role"
             self.admin.execute(statements.encode(), prepare=False)
         self._histories += 1
         self.admin.execute(self._reset.encode(), prepare=False)
 
     def take(self, user: str, setting: str) -> psycopg.Connection[Any]:
-        """A real connection; one for each role, or PostgreSQL would plan every statement anew."""
+        """Return a real connection. There is one per role, because PostgreSQL caches plans per session."""
         free = self._free.setdefault((user, setting), [])
         if free:
             return free.pop()
@@ -148,7 +148,7 @@ class Store:
         return connection
 
     def give(self, user: str, setting: str, connection: psycopg.Connection[Any]) -> None:
-        """Give a connection back, its transaction ended."""
+        """Return a connection to the pool after its transaction."""
         self._free[user, setting].append(connection)
 
     def close(self) -> None:
@@ -161,34 +161,34 @@ class Store:
 
 @dataclass
 class Transactions:
-    """What all simulated processes of one history share of the database: its state, and who is inside."""
+    """State of the database that all processes of a history share."""
 
     scheduler: Scheduler
     faults: Faults
     store: Store
     open: list["SimulatedConnection"] = field(default_factory=list)
-    begun: int = 0
+    started: int = 0
     at: dict[int, datetime] = field(default_factory=dict)
-    """When each transaction sent its last statement."""
+    """Time of each transaction's last statement."""
     committed_at: dict[int, float] = field(default_factory=dict)
     handles: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """The messages that the process of each transaction had in hand."""
+    """Receipt handles of the process that runs each transaction."""
     writes: int = 0
-    """Commits so far."""
+    """Number of commits."""
 
     def pass_time(self, nearest: float) -> float:
-        """A transaction whose owner is silent for too long is ended by the server."""
-        return min([nearest, *(one.last_heard + IDLE_SECONDS for one in self.open)]) if self.open else nearest
+        """Return the earlier of `nearest` and the next idle timeout."""
+        return min([nearest, *(one.last_statement_at + IDLE_SECONDS for one in self.open)]) if self.open else nearest
 
     def time_passed(self) -> None:
-        """End the transactions of the silent."""
+        """End idle transactions."""
         for one in list(self.open):
-            if one.last_heard + IDLE_SECONDS <= self.scheduler.now:
+            if one.last_statement_at + IDLE_SECONDS <= self.scheduler.now:
                 one.lose(f"idle for {IDLE_SECONDS} s")
 
 
 class SimulatedPool:
-    """What the product's `Database` takes connections from."""
+    """Connection pool of the product's `Database`."""
 
     timeout = inf
 
@@ -198,26 +198,26 @@ class SimulatedPool:
         self._user = user
 
     def getconn(self, _timeout: float) -> "SimulatedConnection":
-        """A connection, unless the database is unavailable."""
+        """Return a connection, or raise if the database is unavailable."""
         world = self._world
         world.scheduler.point("begin")
         if world.scheduler.now < world.faults.lasting_until and world.scheduler.random.random() < 0.5:
-            world.scheduler.say("no connection: a fail-over is under way")
+            world.scheduler.log("no connection: a failover is in progress")
             raise psycopg.OperationalError("connection refused")
         if world.faults.strikes(Fault.NO_CONNECTION):
             raise psycopg.OperationalError("connection refused")
         return SimulatedConnection(world, self._process, self._user)
 
     def putconn(self, connection: "SimulatedConnection") -> None:
-        """Take a connection back."""
+        """Release a connection."""
         connection.release()
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing, because the pool holds no connections."""
 
 
 class SimulatedConnection:
-    """One transaction on a real connection, as psycopg's Connection in what the product uses of it."""
+    """One transaction on a real connection, with the part of psycopg's interface that the product uses."""
 
     def __init__(self, world: Transactions, process: Process, user: str) -> None:
         self._world = world
@@ -227,75 +227,75 @@ class SimulatedConnection:
         self._real: psycopg.Connection[Any] | None = None
         self._lost = False
         self._in_pipeline = False
-        self._patience = 0.0
-        """Seconds that it would wait for a lock."""
-        self._met: tuple[SimulatedConnection, ...] = ()
+        self._lock_seconds = 0.0
+        """Lock timeout in seconds."""
+        self._blocking: tuple[SimulatedConnection, ...] = ()
         self.number = 0
         self.deadline = inf
-        """When the client stops waiting for an answer."""
-        self.last_heard = world.scheduler.now
+        """When the client stops waiting for a response."""
+        self.last_statement_at = world.scheduler.now
         process.on_death.append(self._die)
 
     broken = property(lambda self: self._lost)
     closed = property(lambda self: self._lost)
 
     def execute(self, query: Any, params: Any = None) -> Any:
-        """One statement."""
+        """Execute one statement."""
         if not self._in_pipeline:
             self._world.scheduler.point("statement")
-            self._heard()
+            self._check_connection()
             self._strike()
         assert self._real is not None
         self._world.at[self.number] = self._world.scheduler.clock()
-        with self._locks_met():
+        with self._note_blockers():
             return self._real.execute(query, params)
 
     @contextmanager
     def pipeline(self) -> Iterator[None]:
-        """Statements sent in one go: nothing happens between them.
+        """Send several statements at once, without interleaving.
 
-        Before them a task may think for long, and others may write meanwhile what it has read.
+        Before them the task may pause for a long time, and other tasks may change the rows that it has read.
         """
         scheduler = self._world.scheduler
         scheduler.point("pipeline")
         if scheduler.current is not None and scheduler.random.random() < 0.4:
             scheduler.sleep(scheduler.random.choice((1, 3, IDLE_SECONDS - 1)))
-        self._heard()
+        self._check_connection()
         assert self._real is not None
         self._in_pipeline = True
         try:
-            with self._locks_met(), self._real.pipeline():
+            with self._note_blockers(), self._real.pipeline():
                 yield
         finally:
             self._in_pipeline = False
 
     @contextmanager
-    def _locks_met(self) -> Iterator[None]:
+    def _note_blockers(self) -> Iterator[None]:
         try:
             yield
         except pg.LockNotAvailable:
-            self._world.scheduler.say("a lock is held by another transaction")
-            self._met = tuple(one for one in self._world.open if one is not self)
+            self._world.scheduler.log("another transaction holds a lock")
+            self._blocking = tuple(one for one in self._world.open if one is not self)
             raise
 
     def begin(self, opening: Opening) -> None:
         """Begin a transaction."""
         world = self._world
         setting, value = opening.setting, opening.value
-        self._patience = opening.lock_seconds
+        self._lock_seconds = opening.lock_seconds
         self._role = f"{setting}={value}" if setting == "role" else setting
         self._real = world.store.take(self._user, self._role)
-        world.begun += 1
-        self.number = world.begun
+        world.started += 1
+        self.number = world.started
         world.handles[self.number] = self._process.handles
         world.open.append(self)
-        self._heard()
+        self._check_connection()
         task = world.scheduler.current
         actor = f"{task.number if task else 0}:{self.number}"
         _exchange(self._real, _OPEN.format(setting=setting, value=value, actor=actor))
 
-    def _heard(self) -> None:
-        self.last_heard = self._world.scheduler.now
+    def _check_connection(self) -> None:
+        self.last_statement_at = self._world.scheduler.now
         if self._lost:
             raise psycopg.OperationalError("the connection is lost")
 
@@ -314,7 +314,7 @@ class SimulatedConnection:
             self._hang()
 
     def _hang(self) -> None:
-        """Wait for an answer until the client's deadline. The server ends the silent transaction before that."""
+        """Wait until the client's deadline. The server ends the idle transaction earlier."""
         scheduler, faults = self._world.scheduler, self._world.faults
         faults.locked_until = max(faults.locked_until, scheduler.now + IDLE_SECONDS)
         assert scheduler.current is not None
@@ -325,10 +325,10 @@ class SimulatedConnection:
         raise psycopg.OperationalError("no answer before the deadline")
 
     def commit(self) -> None:
-        """Commit, or lose the connection before or after it."""
+        """Commit. A fault may lose the connection before or after."""
         world = self._world
         world.scheduler.point(f"commit #{self.number}")
-        self._heard()
+        self._check_connection()
         assert self._real is not None
         if world.faults.strikes(Fault.SERIALIZATION):
             raise pg.SerializationFailure("could not serialize access at commit")
@@ -338,39 +338,39 @@ class SimulatedConnection:
         _exchange(self._real, "COMMIT")
         world.writes += 1
         world.committed_at[self.number] = world.scheduler.now
-        world.scheduler.say(f"COMMITTED #{self.number}")
+        world.scheduler.log(f"COMMITTED #{self.number}")
         self._end()
         if world.faults.strikes(Fault.LOST_AFTER_COMMIT):
             self._lost = True
-            world.scheduler.say(f"the connection of #{self.number} is lost after its commit")
+            world.scheduler.log(f"the connection of #{self.number} is lost after its commit")
             raise psycopg.OperationalError("the connection was lost")
         world.scheduler.point(f"after commit #{self.number}")
 
     def rollback(self) -> None:
-        """Roll back."""
+        """Roll back, then wait for the transactions that hold the lock."""
         if self._lost:
             raise psycopg.OperationalError("the connection is lost")
         if self._real is not None:
             _exchange(self._real, "ROLLBACK")
             self._end()
-        met, scheduler = [one for one in self._met if one in self._world.open], self._world.scheduler
+        met, scheduler = [one for one in self._blocking if one in self._world.open], self._world.scheduler
         if met and scheduler.random.random() < 0.8:
-            scheduler.wait(lambda: any(one not in self._world.open for one in met), self._patience)
+            scheduler.wait(lambda: any(one not in self._world.open for one in met), self._lock_seconds)
 
     def close(self) -> None:
-        """Close."""
+        """Close the connection."""
         self.lose("closed")
 
     def lose(self, why: str) -> None:
-        """The connection is gone, and the server rolls its transaction back."""
+        """Lose the connection. The server rolls back its transaction."""
         if self._real is not None:
-            self._world.scheduler.say(f"the connection of #{self.number} is lost: {why}")
+            self._world.scheduler.log(f"the connection of #{self.number} is lost: {why}")
             _exchange(self._real, "ROLLBACK")
             self._end()
         self._lost = True
 
     def release(self) -> None:
-        """Back into the pool."""
+        """Roll back an open transaction and return the real connection."""
         if self._real is not None:
             _exchange(self._real, "ROLLBACK")
             self._end()
@@ -391,14 +391,14 @@ class SimulatedConnection:
 
 
 def _exchange(connection: psycopg.Connection[Any], statements: str) -> None:
-    """One round trip, in the words of the simulation alone."""
+    """Run statements of the simulation in one round trip."""
     result = connection.pgconn.exec_(statements.encode())
     if result.status == ExecStatus.FATAL_ERROR:
         raise pg.error_from_result(result)
 
 
 class SimulatedDatabase(Database):
-    """The product's Database on simulated connections."""
+    """The product's `Database` on simulated connections."""
 
     def __init__(self, world: Transactions, process: Process, user: str = WORKER) -> None:
         self._pool: Any = SimulatedPool(world, process, user)

@@ -1,4 +1,4 @@
-"""What goes wrong in a history, and how often: some kinds of faults, chosen by the seed, up to a bound."""
+"""Faults of a history: the kinds and their number depend on the seed."""
 
 from collections import Counter
 from enum import StrEnum
@@ -8,12 +8,12 @@ from tools.simulation.scheduler import Scheduler
 
 
 class Fault(StrEnum):
-    """A kind of fault, struck by chance wherever it can strike."""
+    """A kind of fault. It strikes at random where it can."""
 
     KILL = "a process is killed"
-    STALL = "a thread stands still"
-    PAUSE = "a process stands still"
-    NO_THREAD = "no further thread can be started"
+    STALL = "a thread stalls"
+    PAUSE = "a process is paused"
+    NO_THREAD = "a thread cannot be started"
     NO_CONNECTION = "no connection to the database"
     CONNECTION_LOST = "the connection is lost during a statement"
     LOST_BEFORE_COMMIT = "the connection is lost before a commit"
@@ -22,12 +22,12 @@ class Fault(StrEnum):
     SERIALIZATION = "serialization failure"
     FAIL_OVER = "the database fails over"
     CALL_REFUSED = "an SQS call fails before its effect"
-    ANSWER_LOST = "the answer of an SQS call is lost after its effect"
+    ANSWER_LOST = "the response of an SQS call is lost after its effect"
     ENTRY_REFUSED = "an entry of an SQS batch call fails"
-    EARLY = "a delayed message shows before its time"
-    DELIVERED_TWICE = "a message in flight is delivered once more"
-    RESURRECTED = "a deleted message comes back"
-    RECEIVED_IN_VAIN = "a received batch never reaches a function"
+    EARLY = "a delayed message becomes visible early"
+    DELIVERED_TWICE = "a message in flight is delivered again"
+    RESURRECTED = "a deleted message reappears"
+    WASTED_RECEIVE = "a received batch never reaches a function"
     THROTTLED = "the account has no concurrency left"
     SLOW_START = "a process starts slowly"
     RECYCLED = "an idle process is ended"
@@ -37,7 +37,7 @@ class Fault(StrEnum):
     MESSAGE_LOST = "a queue loses a message"
     CRASHES_AT_START = "a release crashes at start"
     TRANSACTION_LOST = "the database loses the transaction that sent a message"
-    HUNG = "the database does not answer"
+    HUNG = "the database hangs"
 
 
 RATES = {
@@ -58,7 +58,7 @@ RATES = {
     Fault.EARLY: 0.3,
     Fault.DELIVERED_TWICE: 0.1,
     Fault.RESURRECTED: 0.1,
-    Fault.RECEIVED_IN_VAIN: 0.1,
+    Fault.WASTED_RECEIVE: 0.1,
     Fault.THROTTLED: 0.1,
     Fault.SLOW_START: 0.3,
     Fault.RECYCLED: 0.1,
@@ -70,11 +70,11 @@ RATES = {
     Fault.CRASHES_AT_START: 0.02,
     Fault.HUNG: 0.03,
 }
-"""Chance for each place where a fault can strike, in a history that has this kind of faults."""
-SHARE = 0.3
-"""Of all kinds, those that a history has."""
-MOST = 12
-"""Faults in one history."""
+"""Probability at each place where the fault can strike, if the history has this kind."""
+KIND_SHARE = 0.3
+"""Share of the kinds that a history has."""
+MAX_FAULTS = 12
+"""Maximum number of faults in one history."""
 
 
 class Faults:
@@ -83,28 +83,28 @@ class Faults:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         random = scheduler.random
-        # HUNG has its own chance in the world, so that older seeds keep their histories.
-        self._kinds: set[Fault] = {fault for fault in Fault if fault is not Fault.HUNG and random.random() < SHARE}
-        self._left = random.randint(0, MOST)
+        # The world draws HUNG separately, so that older seeds still give the same histories.
+        self._kinds: set[Fault] = {fault for fault in Fault if fault is not Fault.HUNG and random.random() < KIND_SHARE}
+        self._left = random.randint(0, MAX_FAULTS)
         self._factor = random.choice((0.5, 1, 3))
         self.struck: Counter[Fault] = Counter()
         self.lasting_until = -inf
-        """A fail-over is under way until then."""
+        """End of the failover in progress."""
         self.locked_until = -inf
-        """A process that stands still holds the locks of its transactions until then, at the longest."""
+        """Latest time at which a stalled process still holds the locks of its transactions."""
 
     def ensure(self, fault: Fault, least: int) -> None:
-        """Have this kind, and `least` faults or more in all."""
+        """Enable this kind, and allow at least `least` faults."""
         self._kinds.add(fault)
         self._left = max(self._left, least)
 
     def end(self) -> None:
-        """From here on nothing goes wrong any more."""
+        """Stop injecting faults."""
         self._left = 0
         self.lasting_until = -inf
 
     def strikes(self, fault: Fault) -> bool:
-        """Whether this fault strikes here and now."""
+        """Return whether the fault strikes now."""
         if (
             self._left <= 0
             or fault not in self._kinds
@@ -113,5 +113,5 @@ class Faults:
             return False
         self._left -= 1
         self.struck[fault] += 1
-        self._scheduler.say(f"FAULT: {fault}")
+        self._scheduler.log(f"FAULT: {fault}")
         return True

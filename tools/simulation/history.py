@@ -1,4 +1,4 @@
-"""Histories: what comes in, by a seed; run to rest, checked, and told so that a person can follow."""
+"""Histories: input from a seed, run to the end, checked and formatted for reading."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from counterfoil.documents import files
-from tools.simulation import invariants, people, retries, scenario
+from tools.simulation import invariants, operator_actions, retries, scenario
 from tools.simulation.database import Store
 from tools.simulation.faults import Fault
 from tools.simulation.ledger import ledger
@@ -25,37 +25,37 @@ FAMILIES = (
     ("order", "order again", "unnumbered invoice", "delivery"),
     ("order", "confirmation", "delivery", "invoice"),
 )
-"""Documents whose decisions depend on one another."""
-TASKS = 0.3
-"""Share of the histories that tasks come in."""
+"""Documents whose match decisions depend on each other."""
+TASKS_SHARE = 0.3
+"""Share of the histories with tasks."""
 BAD_BODIES = ("", "not JSON", "[1]", '{"schema_version": 1}', '{"work_id": "00000000-0000-0000-0000-000000000000"}')
 
 
 @dataclass(frozen=True)
 class History:
-    """One history and what came of it."""
+    """Result of one history."""
 
     seed: int
     violation: str | None
     steps: int
     virtual_seconds: float
     faults: dict[Fault, int]
-    tries: int
+    attempts: int
     seconds: float
     story: list[str]
-    """What happened, line by line; empty unless it was asked for or an invariant is broken."""
+    """Log of the history. Empty unless requested or an invariant is violated."""
 
 
 def run(
-    seed: int, store: Store, *, tell: bool = False, prepare: Callable[[World], None] = lambda _world: None
+    seed: int, store: Store, *, with_story: bool = False, prepare: Callable[[World], None] = lambda _world: None
 ) -> History:
-    """Run the history of a seed; `prepare` may change the world before it begins."""
-    began = time.perf_counter()
-    world = begun(seed, store, prepare)
+    """Run the history of a seed. `prepare` may change the world first."""
+    started = time.perf_counter()
+    world = prepare_world(seed, store, prepare)
     violation = None
     try:
         world.run()
-        story = _story(world) if tell else []  # before the checks, which use the same database
+        story = _story(world) if with_story else []  # before the checks, which write to the same database
         invariants.check(world)
     except ViolationError as error:
         violation = str(error)
@@ -66,14 +66,14 @@ def run(
         world.scheduler.steps,
         world.scheduler.now,
         dict(world.faults.struck),
-        len(world.tries),
-        time.perf_counter() - began,
+        len(world.attempts),
+        time.perf_counter() - started,
         story,
     )
 
 
-def begun(seed: int, store: Store, prepare: Callable[[World], None] = lambda _world: None) -> World:
-    """The world of a seed with all that will come into it, watched, before anything happens."""
+def prepare_world(seed: int, store: Store, prepare: Callable[[World], None] = lambda _world: None) -> World:
+    """Create the world of a seed with all its input and checks, before the first step."""
     store.reset()
     scenario.make_tenant(store)
     world = World(seed, store)
@@ -86,10 +86,10 @@ def begun(seed: int, store: Store, prepare: Callable[[World], None] = lambda _wo
 
 def _fill(world: World) -> None:
     random = world.random
-    if random.random() < TASKS:
-        _hand_in(world)
+    if random.random() < TASKS_SHARE:
+        _submit_tasks(world)
         if random.random() < 0.8:
-            _meanwhile(world)
+            _add_events(world)
             return
     names = list(random.choice(FAMILIES)) if random.random() < 0.5 else random.sample(READABLE, random.randint(1, 4))
     if random.random() < 0.6:
@@ -98,11 +98,11 @@ def _fill(world: World) -> None:
             world.names[document_id] = name
     else:
         _upload(world, names[: random.randint(1, 3)])
-    _meanwhile(world)
+    _add_events(world)
 
 
-def _hand_in(world: World) -> None:
-    """Tasks come in, and now and then one is cancelled."""
+def _submit_tasks(world: World) -> None:
+    """Submit tasks, and sometimes cancel one."""
     random = world.random
     for number in range(random.randint(1, 4)):
         max_retry = random.choice((0, 1, 2, 5))
@@ -110,19 +110,23 @@ def _hand_in(world: World) -> None:
         world.names[task_id] = f"task {number + 1}"
         world.bounds[task_id] = max_retry + 1
         if random.random() < 0.1:
-            _at(world, random.uniform(0, 60), partial(people.cancel, world, task_id))
+            _at(world, random.uniform(0, 60), partial(operator_actions.cancel_task, world, task_id))
 
 
-def _meanwhile(world: World) -> None:
-    """What people and others do."""
+def _add_events(world: World) -> None:
+    """Add unreadable messages, messages of unknown work items, and operator actions."""
     random = world.random
     if random.random() < 0.2:
-        _at(world, random.uniform(0, 600), lambda: _bad(world))
+        _at(world, random.uniform(0, 600), lambda: _put_unreadable(world))
     if random.random() < 0.05:
         queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
-        _at(world, random.uniform(0, 600), partial(world.put_stray, queue))
+        _at(world, random.uniform(0, 600), partial(world.put_unknown_work, queue))
     for _ in range(random.choice((0, 0, 0, 1, 2))):
-        _at(world, random.choice((random.uniform(0, 60), random.uniform(0, 4000))), partial(people.redrive, world))
+        _at(
+            world,
+            random.choice((random.uniform(0, 60), random.uniform(0, 4000))),
+            partial(operator_actions.start_revision, world),
+        )
 
 
 def _upload(world: World, names: list[str]) -> None:
@@ -133,7 +137,7 @@ def _upload(world: World, names: list[str]) -> None:
     if random.random() < 0.1:
         keys[-1] = (f"uploads/nobody/{names[-1]}.xml", names[-1])
     for key, name in keys:
-        world.storage.objects[key] = scenario.papers()[name]
+        world.storage.objects[key] = scenario.document_files()[name]
     sized = [(key, len(world.storage.objects[key])) for key, _ in keys]
     events = [scenario.event(sized, "01")] if random.random() < 0.2 else [scenario.event([one], "01") for one in sized]
     works = [message.work_id for body in events for message in files.read_event(body).messages]
@@ -149,11 +153,11 @@ def _arrive(world: World, body: str) -> None:
     world.sqs.put(world.sqs.queues["acquisition"], body)
 
 
-def _bad(world: World) -> None:
+def _put_unreadable(world: World) -> None:
     random = world.random
     queue = world.sqs.queues[random.choice(tuple(world.sqs.queues))]
     body = random.choice(BAD_BODIES)
-    world.bad.append((queue, world.sqs.put(queue, body)))
+    world.unreadable.append((queue, world.sqs.put(queue, body)))
 
 
 def _at(world: World, seconds: float, act: Callable[[], None]) -> None:
@@ -165,7 +169,7 @@ def _at(world: World, seconds: float, act: Callable[[], None]) -> None:
 
 
 def _story(world: World) -> list[str]:
-    """The history for people: virtual time, who, what; commits with what they made of each work."""
+    """Format the history: virtual time, actor and event, and the changes of each commit."""
     made: dict[int, list[str]] = {}
     for entry in ledger(world):
         old = entry.old or {}

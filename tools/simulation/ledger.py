@@ -1,4 +1,4 @@
-"""What was committed in a history, line by line, and the works that its messages name."""
+"""The ledger of committed changes, and the work items in messages."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,13 +12,13 @@ from functions.dead_letters.archiver import READERS
 if TYPE_CHECKING:
     from tools.simulation.world import World
 
-Named = tuple[str, UUID, int, int]
-"""Worker, work, revision, send number."""
+WorkItemRef = tuple[str, UUID, int, int]
+"""Worker, work item, revision, send number."""
 
 
 @cache
-def named(worker: str, body: str) -> tuple[Named, ...]:
-    """The works that a message names; none where it cannot be read."""
+def work_items_in(worker: str, body: str) -> tuple[WorkItemRef, ...]:
+    """Return the work items in a message; none if it is unreadable."""
     try:
         intake = READERS.get(worker, read_message)(body)
     except CounterfoilError:
@@ -28,7 +28,7 @@ def named(worker: str, body: str) -> tuple[Named, ...]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the ledger: what one transaction made of one work."""
+    """A ledger entry: one transaction's change to one work item."""
 
     number: int
     task: int
@@ -39,30 +39,30 @@ class Entry:
     new: dict[str, Any]
 
     def became(self, status: str | None) -> bool:
-        """Whether this brought the work into a state."""
+        """Return whether the entry changed the status to `status`."""
         return self.new["status"] == status and (self.old is None or self.old["status"] != status)
 
     @property
     def claims(self) -> bool:
-        """Whether it is a claim."""
+        """Return whether the entry is a claim."""
         return self.old is not None and self.new["attempts"] > self.old["attempts"]
 
     @property
     def commits_effects(self) -> bool:
         """Settlement of an attempt with its effects: it succeeded or was skipped."""
-        # A task is never skipped. Without a status it is cancelled.
+        # A task is never skipped. A task without a status was canceled.
         return self.old is not None and (self.became("succeeded") or (self.became(None) and self.worker != "tasks"))
 
     @property
     def takes(self) -> bool:
-        """Whether whoever held the work before holds it no more."""
+        """Return whether the entry ends the previous claim."""
         if self.old is None:
             return True
         return any(self.old[name] != self.new[name] for name in ("claim_token", "revision")) or self.claims
 
 
 def ledger(world: "World") -> list[Entry]:
-    """All that was committed, in order for each work."""
+    """Return all committed changes, in order per work item."""
     rows = world.store.admin.execute(
         "SELECT number, actor, worker, work_id, old, new FROM simulation_ledger ORDER BY number"
     ).fetchall()

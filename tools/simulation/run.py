@@ -1,4 +1,4 @@
-"""Many histories at once: each process has a PostgreSQL of its own, so that a seed means the same everywhere."""
+"""Parallel histories. Each process has its own PostgreSQL, so a seed always gives the same history."""
 
 import logging
 import multiprocessing
@@ -17,39 +17,39 @@ from cli.local.postgres import temporary_server
 from tools.simulation import history
 from tools.simulation.database import Store
 from tools.simulation.history import History
-from tools.simulation.twins import TWINS
+from tools.simulation.mutants import MUTANTS
 
-ENOUGH_VIOLATIONS = 5
-"""After so many broken histories no more are begun: they are most likely one defect."""
+MAX_VIOLATIONS = 5
+"""Start no more histories after this many violations, which most likely have one cause."""
 
 
 @dataclass
 class Summary:
-    """What many histories came to."""
+    """Totals of many histories."""
 
     histories: int = 0
     violations: list[History] = field(default_factory=list)
     steps: int = 0
-    tries: int = 0
+    attempts: int = 0
     virtual_seconds: float = 0
     faults: Counter[str] = field(default_factory=Counter)
 
-    def add(self, one: History) -> None:
-        """Count one history."""
+    def add(self, result: History) -> None:
+        """Add one history."""
         self.histories += 1
-        self.steps += one.steps
-        self.tries += one.tries
-        self.virtual_seconds += one.virtual_seconds
-        self.faults.update({str(fault): count for fault, count in one.faults.items()})
-        if one.violation is not None:
-            self.violations.append(one)
+        self.steps += result.steps
+        self.attempts += result.attempts
+        self.virtual_seconds += result.virtual_seconds
+        self.faults.update({str(fault): count for fault, count in result.faults.items()})
+        if result.violation is not None:
+            self.violations.append(result)
 
 
 @contextmanager
 def store() -> Iterator[Store]:
-    """A database for histories, in a PostgreSQL of its own."""
+    """Create a temporary PostgreSQL and the database for histories."""
     disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)  # the product's log of a simulated world is nobody's; its history tells more
+    logging.disable(logging.CRITICAL)  # the history replaces the product's log
     try:
         with temporary_server() as server, closing(Store(server)) as made:
             yield made
@@ -57,17 +57,17 @@ def store() -> Iterator[Store]:
         logging.disable(disabled)
 
 
-def in_processes(
+def run_parallel(
     seeds: Sequence[int],
     processes: int,
     *,
-    tell: bool = False,
-    twin: str | None = None,
-    each: Callable[[History], None] = lambda _one: None,
+    with_story: bool = False,
+    mutant: str | None = None,
+    each: Callable[[History], None] = lambda _result: None,
 ) -> Summary:
-    """Run the histories of `seeds`, in processes of their own; `each` is told of them as they end.
+    """Run the histories of `seeds` in several processes, and call `each` with every result.
 
-    Stops early when too many are broken.
+    Stops after too many violations.
 
     Raises:
         CommandError: a process ended before its histories did.
@@ -76,7 +76,9 @@ def in_processes(
     done: Queue[History | BaseException] = context.Queue()
     enough = context.Event()
     workers = [
-        context.Process(target=_work, args=(list(seeds[number::processes]), tell, twin, done, enough), daemon=True)
+        context.Process(
+            target=_work, args=(list(seeds[number::processes]), with_story, mutant, done, enough), daemon=True
+        )
         for number in range(min(processes, len(seeds)))
     ]
     summary = Summary()
@@ -85,12 +87,12 @@ def in_processes(
             worker.start()
     try:
         while summary.histories < len(seeds) and not enough.is_set():
-            for one in _arriving(done, workers):
-                if isinstance(one, BaseException):
-                    raise CommandError(f"The simulation itself has failed: {type(one).__name__}: {one}") from one
-                summary.add(one)
-                each(one)
-            if len(summary.violations) >= ENOUGH_VIOLATIONS or (twin is not None and summary.violations):
+            for result in _arriving(done, workers):
+                if isinstance(result, BaseException):
+                    raise CommandError(f"The simulation itself failed: {type(result).__name__}: {result}") from result
+                summary.add(result)
+                each(result)
+            if len(summary.violations) >= MAX_VIOLATIONS or (mutant is not None and summary.violations):
                 enough.set()
     finally:
         enough.set()
@@ -106,12 +108,12 @@ def _arriving(done: "Queue[History | BaseException]", workers: Sequence[Any]) ->
             yield done.get_nowait()
     except Empty:
         if not any(worker.is_alive() for worker in workers) and done.empty():
-            raise CommandError("A process of the simulation has ended before its time.") from None
+            raise CommandError("A process of the simulation exited early.") from None
 
 
 @contextmanager
 def _fixed_hashes() -> Iterator[None]:
-    """Children hash texts as any other run does: the order of a set must not depend on the process."""
+    """Fix the hash seed of child processes, because the order of a set must not depend on the process."""
     before = os.environ.get("PYTHONHASHSEED")
     os.environ["PYTHONHASHSEED"] = "0"
     try:
@@ -125,21 +127,21 @@ def _fixed_hashes() -> Iterator[None]:
 
 def _work(
     seeds: list[int],
-    tell: bool,
-    twin: str | None,
+    with_story: bool,
+    mutant: str | None,
     done: "Queue[History | BaseException]",
     enough: Any,
 ) -> None:
-    """What one process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and says when it is enough
+    """Run the histories of one process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the signal and stops this process
     try:
         with store() as made:
-            if twin is None:
-                _run(seeds, made, done, enough, tell=tell)
+            if mutant is None:
+                _run(seeds, made, done, enough, with_story=with_story)
             else:
-                (broken,) = [one for one in TWINS if one.name == twin]
-                with broken.broken():
-                    _run(seeds, made, done, enough, tell=tell, prepare=broken.prepare)
+                (selected,) = [candidate for candidate in MUTANTS if candidate.name == mutant]
+                with selected.patch():
+                    _run(seeds, made, done, enough, with_story=with_story, prepare=selected.prepare)
     except BaseException as error:  # noqa: BLE001  # the parent has to know
         done.put(RuntimeError(f"{type(error).__name__}: {error}"))
 

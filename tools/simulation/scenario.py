@@ -1,4 +1,4 @@
-"""What a history is about: documents that come in, what happens inside each try, and what people do meanwhile."""
+"""Input of a history: documents, tasks, S3 objects, and scripts of attempts."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ from counterfoil.errors import (
     RejectedStatementError,
     ServiceUnavailableError,
 )
-from tools.sample_generator.model import Document, Firm, Kind, Line, Tax
+from tools.sample_generator.model import Company, Document, Kind, Line, Tax
 from tools.sample_generator.ubl import write_ubl
 from tools.simulation.database import Store
 from tools.simulation.faults import Fault, Faults
@@ -44,20 +44,20 @@ TENANT = UUID("00000000-0000-7000-9000-000000000001")
 SLUG = "acme"
 
 
-def _firm(name: str, vat_id: str, city: str) -> Firm:
+def _company(name: str, vat_id: str, city: str) -> Company:
     address = {"street": "Am Markt 1", "postal_code": "89073", "city": city, "country": "DE", "language": "de"}
     numbers = {"tax_number": None, "registration_id": "HRB 1", "register": "Ulm", "phone": "+49 731 1"}
     bank = {"bank": "Bank", "iban": "DE89370400440532013000"}
-    rest: dict[str, Any] = {**address, **numbers, **bank, "email": "a@firm.example", "colour": (0, 0, 0)}
-    return Firm(name=name, short_name=name.split(maxsplit=1)[0], vat_id=vat_id, **rest)
+    rest: dict[str, Any] = {**address, **numbers, **bank, "email": "a@firm.example", "color": (0, 0, 0)}
+    return Company(name=name, short_name=name.split(maxsplit=1)[0], vat_id=vat_id, **rest)
 
 
-_SELLER = _firm("Tarnow Schrauben AG", "DE136695976", "Kassel")
-_BUYER = _firm("Brede Werke GmbH", "DE811907980", "Ulm")
+_SELLER = _company("Tarnow Schrauben AG", "DE136695976", "Kassel")
+_BUYER = _company("Brede Werke GmbH", "DE811907980", "Ulm")
 _START = date(2026, 2, 2)
 
 
-def _paper(kind: Kind, number: str, day: int, article: str, price: str, **references: str) -> Document:
+def _document(kind: Kind, number: str, day: int, article: str, price: str, **references: str) -> Document:
     priced = kind is not Kind.DELIVERY_NOTE
     line = Line(
         position="1",
@@ -84,23 +84,23 @@ def _paper(kind: Kind, number: str, day: int, article: str, price: str, **refere
 
 
 @cache
-def papers() -> dict[str, bytes]:
-    """A small trade: two orders, what followed them, a copy of an invoice, and files that are no documents."""
+def document_files() -> dict[str, bytes]:
+    """Return sample files: two orders and their documents, a copy of an invoice, and unreadable files."""
     order, confirmed, delivered, billed = (
         Kind.PURCHASE_ORDER, Kind.ORDER_CONFIRMATION, Kind.DELIVERY_NOTE, Kind.INVOICE,
     )  # fmt: skip
     written = {
-        "order": _paper(order, "4711", 0, "A-100", "4.20"),
-        "confirmation": _paper(confirmed, "AB-9", 1, "A-100", "4.20", po_reference="4711"),
-        "delivery": _paper(delivered, "LS-55", 5, "A-100", "4.20", po_reference="4711"),
-        "invoice": _paper(billed, "R-81", 9, "A-100", "4.20", po_reference="4711"),
-        "second invoice": _paper(billed, "R-82", 12, "B-200", "9.90", po_reference="4712"),
-        "second order": _paper(order, "4712", 2, "B-200", "9.90"),
-        "order again": _paper(order, "4799", 1, "A-100", "4.20"),
-        "unnumbered invoice": _paper(billed, "R-83", 9, "A-100", "4.20"),
-        "lone invoice": _paper(billed, "R-99", 20, "Z-1", "1.10"),
+        "order": _document(order, "4711", 0, "A-100", "4.20"),
+        "confirmation": _document(confirmed, "AB-9", 1, "A-100", "4.20", po_reference="4711"),
+        "delivery": _document(delivered, "LS-55", 5, "A-100", "4.20", po_reference="4711"),
+        "invoice": _document(billed, "R-81", 9, "A-100", "4.20", po_reference="4711"),
+        "second invoice": _document(billed, "R-82", 12, "B-200", "9.90", po_reference="4712"),
+        "second order": _document(order, "4712", 2, "B-200", "9.90"),
+        "order again": _document(order, "4799", 1, "A-100", "4.20"),
+        "unnumbered invoice": _document(billed, "R-83", 9, "A-100", "4.20"),
+        "lone invoice": _document(billed, "R-99", 20, "Z-1", "1.10"),
     }
-    files = {name: write_ubl(paper) for name, paper in written.items()}
+    files = {name: write_ubl(document) for name, document in written.items()}
     files["copy of the invoice"] = files["invoice"].replace(b"\n", b"\n ", 1)
     files["no document"] = b"plain text that is no document"
     files["damaged"] = files["order"][:300]
@@ -109,7 +109,7 @@ def papers() -> dict[str, bytes]:
 
 @cache
 def read(content: bytes) -> ExtractionResult | Exception:
-    """What extraction finds: the same for the same bytes, so it is asked once."""
+    """Extract a document, or return the error. Cached, because the result depends only on the bytes."""
     try:
         return extract_xml(content)
     except Exception as error:  # noqa: BLE001  # raised again for each try
@@ -117,7 +117,7 @@ def read(content: bytes) -> ExtractionResult | Exception:
 
 
 def extracted(content: bytes) -> ExtractionResult:
-    """As `extract_xml`, kept. Raises as it."""
+    """Return the cached result of `extract_xml`. Raises the same errors."""
     found = read(content)
     if isinstance(found, Exception):
         raise found.with_traceback(None)
@@ -125,7 +125,7 @@ def extracted(content: bytes) -> ExtractionResult:
 
 
 def file_text(content: bytes, _check: object = None, **_: bool) -> FileText:
-    """Do the same as `parsers.read`, in this process. Raises as `extract_xml`."""
+    """Replace `parsers.read` in this process. Raises the same errors as `extract_xml`."""
     return FileText(extracted(content))
 
 
@@ -136,7 +136,7 @@ TRANSIENT: tuple[Callable[[], BaseException], ...] = (
     lambda: InvalidAnswerError("the answer is not valid JSON"),
     lambda: DatabaseUnavailableError("PostgreSQL is not available"),
     lambda: ConflictError("PostgreSQL ended the transaction"),
-    lambda: ValueError("an error that nobody mapped"),
+    lambda: ValueError("an unmapped error"),
     MemoryError,
     lambda: SystemExit(1),
 )
@@ -150,57 +150,57 @@ PERMANENT: tuple[Callable[[], BaseException], ...] = (
 
 
 @dataclass(frozen=True)
-class Behaviour:
-    """What one try does beside its work."""
+class AttemptScript:
+    """Scripted behavior of one attempt, in addition to its work."""
 
     seconds: float = 0
-    deaf: bool = False
-    """Whether it goes on when it is asked to stop."""
-    late: bool = False
-    """Whether it takes its time between its work and its effects, instead of before its work."""
+    ignores_cancel: bool = False
+    """Whether the attempt continues after its cancellation."""
+    waits_after_work: bool = False
+    """Whether it waits between its work and its effects instead of before its work."""
     error: Callable[[], BaseException] | None = None
     after_work: bool = False
-    """Whether the error comes when the work is done, before its effects."""
+    """Whether the error is raised after the work and before its effects."""
     deferred_for: float | None = None
 
 
-def _behaviour(random: Random, trouble: float) -> Behaviour:
+def _draw_script(random: Random, trouble: float) -> AttemptScript:
     seconds = random.choice((0, 0, 0, 0.5, 20, 45, 100, 160)) if random.random() < 0.2 + trouble else 0
-    deaf, late, after = random.random() < 0.3, random.random() < 0.5, random.random() < 0.5
+    ignores_cancel, waits_after_work, after = random.random() < 0.3, random.random() < 0.5, random.random() < 0.5
     if random.random() >= trouble:
-        return Behaviour(seconds, deaf, late)
+        return AttemptScript(seconds, ignores_cancel, waits_after_work)
     kind = random.random()
     if kind < 0.6:
-        return Behaviour(seconds, deaf, late, random.choice(TRANSIENT), after)
+        return AttemptScript(seconds, ignores_cancel, waits_after_work, random.choice(TRANSIENT), after)
     if kind < 0.75:
-        return Behaviour(seconds, deaf, late, random.choice(PERMANENT), after)
-    return Behaviour(seconds, deaf, deferred_for=random.choice((1, 30, 300, 1200)))
+        return AttemptScript(seconds, ignores_cancel, waits_after_work, random.choice(PERMANENT), after)
+    return AttemptScript(seconds, ignores_cancel, deferred_for=random.choice((1, 30, 300, 1200)))
 
 
 @dataclass
-class Script:
-    """What the tries of all works do, one after another; from some try on everything goes well."""
+class AttemptScripts:
+    """Scripts of all attempts. After `most` attempts, a work item has no more failures."""
 
     random: Random
     scheduler: Scheduler
     trouble: float
     most: int = 4
-    tries: Counter[tuple[str, UUID]] = field(default_factory=Counter)
+    attempts: Counter[tuple[str, UUID]] = field(default_factory=Counter)
 
-    def next(self, worker: str, work_id: UUID) -> Behaviour:
-        """What this try does."""
-        self.tries[worker, work_id] += 1
-        if self.tries[worker, work_id] > self.most:
-            return Behaviour()
-        return _behaviour(self.random, self.trouble)
+    def next(self, worker: str, work_id: UUID) -> AttemptScript:
+        """Return the script of the next attempt."""
+        self.attempts[worker, work_id] += 1
+        if self.attempts[worker, work_id] > self.most:
+            return AttemptScript()
+        return _draw_script(self.random, self.trouble)
 
     def deferral(self, seconds: float) -> BreakerOpenError:
-        """The breaker of a service that the work needs is open."""
+        """Return the error of an open circuit breaker."""
         return BreakerOpenError("the breaker is open", until=self.scheduler.clock() + timedelta(seconds=seconds))
 
 
 class Storage:
-    """S3, as far as the product reads it."""
+    """The part of S3 that the product uses."""
 
     def __init__(self, scheduler: Scheduler, faults: Faults) -> None:
         self._scheduler = scheduler
@@ -208,7 +208,7 @@ class Storage:
         self.objects: dict[str, bytes] = {}
 
     def get_object(self, *, Bucket: str, Key: str, **_version: str) -> dict[str, Any]:  # noqa: ARG002, N803
-        """GetObject."""
+        """Return an object, as GetObject does."""
         self._scheduler.point(f"GetObject {Key}")
         if self._faults.strikes(Fault.STORAGE):
             raise failed("GetObject", "SlowDown")
@@ -224,7 +224,7 @@ class Storage:
         KeyMarker: str = "",  # noqa: N803
         VersionIdMarker: str = "",  # noqa: ARG002, N803
     ) -> dict[str, Any]:
-        """ListObjectVersions. Each object has one version."""
+        """List the objects, as ListObjectVersions does. Each object has one version."""
         self._scheduler.point(f"ListObjectVersions {Prefix} after {KeyMarker or 'nothing'}")
         if self._faults.strikes(Fault.STORAGE):
             raise failed("ListObjectVersions", "SlowDown")
@@ -243,7 +243,7 @@ class _Body(BytesIO):
 
 
 def event(keys: list[tuple[str, int]], sequencer: str) -> str:
-    """The body of an S3 event that names these objects, by key and size."""
+    """Return the body of an S3 event for these objects, given as key and size."""
     records = [
         {
             "eventName": "ObjectCreated:Put",
@@ -258,7 +258,7 @@ def event(keys: list[tuple[str, int]], sequencer: str) -> str:
 
 
 def make_tenant(store: Store) -> None:
-    """The tenant that everything belongs to."""
+    """Insert the tenant that owns everything."""
     store.admin.execute(
         """
         WITH made AS (INSERT INTO organization (name) VALUES (%(slug)s) RETURNING id)
@@ -288,7 +288,7 @@ VALUES (%(tenant)s, 'matching', %(id)s, 1, 0, %(at)s, %(at)s)
 
 
 def make_task(store: Store, random: Random, max_retry: int, at: float) -> UUID:
-    """A task that was handed in; its message is owed."""
+    """Insert a submitted task and the outbox row of its message."""
     task_id = UUID(int=random.getrandbits(128), version=4)
     store.admin.execute(
         _TASK,
@@ -308,7 +308,7 @@ VALUES (%(tenant)s, 'tasks', %(id)s, 1, 0, %(at)s, %(at)s)
 
 
 def task_body(message: Message) -> str:
-    """A message of a task, as the outbox writes it."""
+    """Return the message of a task, as the outbox writes it."""
     metadata = {"created_at": START.isoformat(), "retry_count": 0, "max_retry": 5}
     about = {"schema_version": 1, "task_type": "echo", "payload": {}, "metadata": metadata}
     named = {"job_id": str(message.work_id), "revision": message.revision, "send_number": message.send_number}
@@ -316,8 +316,8 @@ def task_body(message: Message) -> str:
 
 
 def make_document(store: Store, random: Random, name: str, at: float) -> UUID:
-    """A document that is ingested and waits to be matched; its message is owed."""
-    found = extracted(papers()[name])
+    """Insert an ingested document that waits for matching, and the outbox row of its message."""
+    found = extracted(document_files()[name])
     document_id = UUID(int=random.getrandbits(128), version=4)
     kind: DocumentType | str | None = found.type
     store.admin.execute(
@@ -327,7 +327,7 @@ def make_document(store: Store, random: Random, name: str, at: float) -> UUID:
             "tenant": TENANT,
             "bucket": BUCKET,
             "key": f"uploads/{SLUG}/{name}.xml",
-            "hash": hashlib.sha256(papers()[name]).digest(),
+            "hash": hashlib.sha256(document_files()[name]).digest(),
             "at": START + timedelta(seconds=at),
             "type": kind,
             "data": Jsonb(found.structured_data),

@@ -1,4 +1,4 @@
-"""One thread, one seed: simulated processes as greenlets, chosen at random at named points, in virtual time."""
+"""Seeded scheduler: simulated processes as greenlets in one thread and in virtual time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,74 +11,74 @@ from typing import Any
 from greenlet import greenlet  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 START = datetime(2026, 3, 2, 8, tzinfo=UTC)
-"""When every history begins."""
+"""Virtual start time of every history."""
 MAX_STEPS = 60_000
-"""A history that takes more steps will never come to rest."""
+"""A history with more steps than this does not end."""
 MAX_SECONDS = 9 * 24 * 3600.0
-"""Longest history, in virtual time: under the retention of a queue, so that SQS never drops a message by itself."""
+"""Longest history in virtual time. SQS drops no messages, because this is below their retention."""
 
 
-class DeadError(BaseException):
-    """Raised inside whatever still unwinds in a process that has been killed: no effect may come of it."""
+class ProcessKilledError(BaseException):
+    """Raised in the tasks of a killed process, so that unwinding has no effects."""
 
 
 class ViolationError(Exception):
-    """An invariant does not hold."""
+    """An invariant is violated."""
 
 
-class Life(StrEnum):
-    """What a simulated process can be."""
+class ProcessState(StrEnum):
+    """State of a simulated process."""
 
     RUNNING = "running"
     FROZEN = "frozen"
-    """Between two invocations: nothing in it runs."""
+    """Between two invocations, when no task of the process runs."""
     DEAD = "dead"
 
 
 @dataclass(eq=False)
 class Process:
-    """One simulated process: a Lambda environment, the operator's shell."""
+    """A simulated process, such as a Lambda environment or an operator's shell."""
 
     name: str
-    life: Life = Life.RUNNING
+    state: ProcessState = ProcessState.RUNNING
     mortal: bool = True
     """Whether faults may kill it."""
     on_death: list[Callable[[], None]] = field(default_factory=list)
     handles: tuple[str, ...] = ()
-    """Of the messages of its invocation."""
+    """Receipt handles of its invocation."""
     paused_until: float = -inf
     clock_ahead: timedelta = timedelta()
-    """Error of its clock."""
+    """Clock error."""
     hung: dict[str, float] = field(default_factory=dict)
-    """Tasks that wait for a database that does not answer, and since when."""
+    """Tasks that wait for a hung database, with the start of the wait."""
 
 
 @dataclass(eq=False)
 class Task:
-    """One thread of a process, or of the world itself where `process` is None."""
+    """A thread of a process, or of the world if `process` is None."""
 
     number: int
     name: str
     process: Process | None
     thread: greenlet
     predicate: Callable[[], bool] | None = None
-    """What it waits for; None: it is ready to run."""
+    """Condition that it waits for, or None if it is ready to run."""
     deadline: float = inf
     """When it stops waiting."""
     priority: float = 0
 
     def can_run(self, now: float) -> bool:
-        """Whether it would do something now."""
+        """Return whether the task can run now."""
         process = self.process
-        if process is not None and (process.life is not Life.RUNNING or process.paused_until > now):
+        if process is not None and (process.state is not ProcessState.RUNNING or process.paused_until > now):
             return False
         return self.predicate is None or self.deadline <= now or self.predicate()
 
     def next_wake(self) -> float:
-        """When it can run at the latest, whatever others do."""
+        """Return the latest time at which it can run."""
         if self.process is None:
             return self.deadline
-        if self.process.life is not Life.RUNNING:
+        if self.process.state is not ProcessState.RUNNING:
             return inf
         ready = self.predicate is None or self.predicate()
         return max(-inf if ready else self.deadline, self.process.paused_until)
@@ -88,16 +88,16 @@ class Order(StrEnum):
     """How the next task is chosen."""
 
     FAIR = "fair"
-    """Any that is ready."""
+    """Any ready task."""
     STICKY = "sticky"
-    """The same again, as a rule."""
+    """Usually the same task again."""
     RANKED = "ranked"
-    """By ranks that change now and then: some run to their end while others stand still, as on a loaded machine."""
+    """By ranks that change sometimes. Some tasks finish while others stall, as on a loaded machine."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a history."""
+    """An event of a history."""
 
     at: float
     who: str
@@ -105,7 +105,7 @@ class Event:
 
 
 class Scheduler:
-    """Runs tasks one at a time until nothing is left to do. Everything random in a history comes from `random`."""
+    """Runs tasks one at a time until none is left. `random` decides everything random in a history."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  # a seed has to give the same history each time
@@ -114,12 +114,12 @@ class Scheduler:
         self.steps = 0
         self.events: list[Event] = []
         self.actions: list[tuple[Callable[[], bool], Callable[[], None]]] = []
-        """What the world may do beside the tasks: whether it can, and how."""
+        """Actions of the world besides the tasks: a condition and the action."""
         self.before_time_passes: list[Callable[[float], float]] = []
-        """Each is told until when time would pass, and may ask for an earlier moment."""
+        """Called with the next wake-up time. Each may return an earlier one."""
         self.after_time_passed: list[Callable[[], None]] = []
         self.at_point: Callable[[str], None] = lambda _point: None
-        """Faults of processes strike here."""
+        """Injects faults of processes."""
         self._order = self.random.choice(tuple(Order))
         self._change = self.random.choice((0.01, 0.05, 0.2))
         self._tasks: list[Task] = []
@@ -129,24 +129,24 @@ class Scheduler:
         self._last: Any = None
         self._failure: BaseException | None = None
 
-    # -- for whoever is scheduled -------------------------------------------------------------------------------------
+    # -- for tasks -----------------------------------------------------------------------------------------------------
 
     @property
     def current(self) -> Task | None:
-        """The task that runs now."""
+        """Return the running task."""
         return self._current
 
     def clock(self) -> datetime:
-        """The virtual time, as the product's code is given it."""
+        """Return the virtual time as a datetime."""
         return START + timedelta(seconds=self.now)
 
-    def say(self, what: str) -> None:
-        """Note something in the history."""
+    def log(self, what: str) -> None:
+        """Add an event to the history."""
         task = self._current
         self.events.append(Event(self.now, f"{task.name}" if task is not None else "world", what))
 
     def spawn(self, name: str, function: Callable[[], None], process: Process | None = None) -> Task:
-        """Start a task. What `function` raises ends the history, unless its process is dead."""
+        """Start a task. An error in `function` ends the history, unless its process is dead."""
         self._count += 1
         task = Task(self._count, name if process is None else f"{process.name}/{name}", process, greenlet())
         task.priority = self.random.random()
@@ -154,11 +154,11 @@ class Scheduler:
         def run() -> None:
             try:
                 function()
-            except DeadError:
-                if process is None or process.life is not Life.DEAD:
+            except ProcessKilledError:
+                if process is None or process.state is not ProcessState.DEAD:
                     raise
             except BaseException as error:  # noqa: BLE001  # raised again by the loop
-                if process is None or process.life is not Life.DEAD:
+                if process is None or process.state is not ProcessState.DEAD:
                     self._failure = self._failure or error
 
         task.thread = greenlet(run, self._hub)
@@ -166,16 +166,16 @@ class Scheduler:
         return task
 
     def point(self, what: str) -> None:
-        """A named point: anything may happen before the caller goes on, its death among them."""
+        """Switch to another task at a named point. The process of the caller may be killed here."""
         task = self._alive()
         if task is None:
             return
-        self.say(what)
+        self.log(what)
         self.at_point(what)
         self._switch()
 
     def wait(self, predicate: Callable[[], bool], timeout: float = inf) -> bool:
-        """Let others run until `predicate` holds, `timeout` virtual seconds at most. Returns whether it does."""
+        """Let other tasks run until `predicate` is true or the timeout expires. Returns the last value."""
         task = self._alive()
         assert task is not None, "only a task can wait"
         task.predicate, task.deadline = predicate, self.now + timeout
@@ -183,13 +183,13 @@ class Scheduler:
         return predicate()
 
     def sleep(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Wait in virtual time."""
         self.wait(lambda: False, seconds)
 
     def _alive(self) -> Task | None:
         task = self._current
-        if task is not None and task.process is not None and task.process.life is Life.DEAD:
-            raise DeadError
+        if task is not None and task.process is not None and task.process.state is ProcessState.DEAD:
+            raise ProcessKilledError
         return task
 
     def _switch(self) -> None:
@@ -197,33 +197,33 @@ class Scheduler:
         self._alive()
 
     def fail(self, why: str) -> None:
-        """An invariant is broken: the history ends here, whatever the caller makes of it."""
+        """End the history with a violation, even if the caller handles errors."""
         self._failure = self._failure or ViolationError(why)
-        self.say(f"VIOLATION: {why}")
+        self.log(f"VIOLATION: {why}")
 
-    # -- death --------------------------------------------------------------------------------------------------------
+    # -- killing processes ---------------------------------------------------------------------------------------------
 
     def kill(self, process: Process, why: str) -> None:
-        """End a process at once: none of its tasks goes on, and what unwinds in them has no effect."""
-        if process.life is Life.DEAD:
+        """Kill a process. Its tasks stop, and their unwinding has no effects."""
+        if process.state is ProcessState.DEAD:
             return
         self.events.append(Event(self.now, process.name, f"KILLED: {why}"))
-        process.life = Life.DEAD
+        process.state = ProcessState.DEAD
         for end in process.on_death:
             end()
         for task in [task for task in self._tasks if task.process is process and task is not self._current]:
             self._unwind(task)
         if self._current is not None and self._current.process is process:
-            raise DeadError
+            raise ProcessKilledError
 
     def _unwind(self, task: Task) -> None:
         before, self._current = self._current, task
         thread = task.thread
         parent, thread.parent = thread.parent, greenlet.getcurrent()
         try:
-            thread.throw(DeadError)
-        except DeadError:
-            pass  # it had not begun
+            thread.throw(ProcessKilledError)
+        except ProcessKilledError:
+            pass  # it had not started
         finally:
             self._current = before
             if not thread.dead:
@@ -231,13 +231,13 @@ class Scheduler:
         if task in self._tasks:
             self._tasks.remove(task)
 
-    # -- the loop -----------------------------------------------------------------------------------------------------
+    # -- the loop ------------------------------------------------------------------------------------------------------
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Run until nothing is left to do, or `stop` says so.
+        """Run until no task is left or `stop` returns True.
 
         Raises:
-            ViolationError: the history does not come to rest, or a check failed.
+            ViolationError: the history does not end, or a check failed.
         """
         while not stop():
             ready: list[Any] = [task for task in self._tasks if task.can_run(self.now)]
@@ -248,7 +248,7 @@ class Scheduler:
                 continue
             self.steps += 1
             if self.steps > MAX_STEPS:
-                raise ViolationError(f"The history does not come to rest in {MAX_STEPS} steps")
+                raise ViolationError(f"The history does not end within {MAX_STEPS} steps")
             chosen = self._choose(ready)
             if isinstance(chosen, Task):
                 self._resume(chosen)
@@ -280,25 +280,25 @@ class Scheduler:
             self._tasks.remove(task)
 
     def _pass_time(self) -> bool:
-        """Go to the next moment at which something can happen. False when there is none."""
+        """Advance to the next time at which something can happen. Returns False if nothing can."""
         nearest = min((task.next_wake() for task in self._tasks), default=inf)
-        for ask in self.before_time_passes:
-            nearest = min(nearest, ask(nearest))
+        for adjust in self.before_time_passes:
+            nearest = min(nearest, adjust(nearest))
         if nearest == inf:
             return False
         if nearest > MAX_SECONDS:
-            raise ViolationError(f"The history does not come to rest in {MAX_SECONDS / 3600:.0f} hours")
+            raise ViolationError(f"The history does not end within {MAX_SECONDS / 3600:.0f} hours")
         self.now = max(self.now, nearest)
-        for tell in self.after_time_passed:
-            tell()
+        for callback in self.after_time_passed:
+            callback()
         return True
 
     def close(self) -> None:
-        """Unwind whatever has not ended, without effects."""
+        """Unwind the remaining tasks without effects."""
         for task in list(self._tasks):
             if task.process is None:
                 task.process = Process("the end")
-            task.process.life = Life.DEAD
+            task.process.state = ProcessState.DEAD
         for task in list(self._tasks):
             self._unwind(task)
 
@@ -321,12 +321,12 @@ class Greenlets:
         return self._scheduler.wait(predicate, max(0.0, timeout)) if timeout > 0 else predicate()
 
     def changed(self) -> None:
-        """Nothing to do: the scheduler looks at every predicate at every step."""
+        """Do nothing, because the scheduler evaluates every predicate at every step."""
 
     def monotonic(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time in seconds."""
         return self._scheduler.now
 
     def end_process(self) -> None:
-        """End the process of the caller."""
-        self._scheduler.kill(self._process, "it ends itself")
+        """Kill the process of the caller."""
+        self._scheduler.kill(self._process, "it exits")

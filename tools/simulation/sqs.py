@@ -1,7 +1,7 @@
-"""SQS as it is documented: at least once, in any order, with handles that grow stale, and dead-letter queues.
+"""Simulated SQS: at-least-once delivery in any order, stale receipt handles, dead-letter queues.
 
-Where the documentation leaves it open (a call with the handle of an earlier receive may take effect or not), the seed
-decides.
+Where the AWS documentation allows two results, the seed decides. For example, a call with the handle of an earlier
+receive may or may not take effect.
 """
 
 import json
@@ -15,19 +15,19 @@ from counterfoil.delivery.retry import MAX_RECEIVES
 from tools.simulation.faults import Fault, Faults
 from tools.simulation.scheduler import START, Scheduler
 
-LONGEST = 12 * 3600
+MAX_VISIBILITY_SECONDS = 12 * 3600
 URL = "https://sqs.simulated/000000000000/"
 ARN = "arn:aws:sqs:eu-central-1:000000000000:"
 
 
 @dataclass(eq=False)
 class Receive:
-    """One receipt of a message, and what came of it: every receive must come of something."""
+    """One receive of a message. It must lead to an attempt or an acknowledgement, or have an excuse."""
 
     handle: str
     at: float
     excuse: str | None = None
-    """Why it led to no try and to no acknowledgement."""
+    """Why it led neither to an attempt nor to an acknowledgement."""
 
 
 @dataclass(eq=False)
@@ -39,38 +39,38 @@ class Message:
     sent_at: float
     visible_at: float
     receives: list[Receive] = field(default_factory=list)
-    """Since it came into this queue."""
+    """Receives in the current queue."""
     history: list[Receive] = field(default_factory=list)
-    """In its source queue, for a message of a dead-letter queue."""
+    """Receives in the source queue, for a message in a dead-letter queue."""
 
 
 class Queue:
-    """A queue, its dead-letter queue beside it."""
+    """A queue with its dead-letter queue."""
 
     def __init__(
-        self, scheduler: Scheduler, worker: str, visibility: float, dead: "Queue | None" = None, suffix: str = ""
+        self, scheduler: Scheduler, worker: str, visibility: float, dlq: "Queue | None" = None, suffix: str = ""
     ) -> None:
         self.worker = worker
-        self.name = f"counterfoil-{worker}{suffix}" if dead is not None else f"counterfoil-{worker}-dlq"
+        self.name = f"counterfoil-{worker}{suffix}" if dlq is not None else f"counterfoil-{worker}-dlq"
         self.visibility = visibility
-        self.dead = dead
+        self.dlq = dlq
         self.messages: list[Message] = []
         self.deleted: list[Message] = []
         self._scheduler = scheduler
 
     @property
     def visible(self) -> list[Message]:
-        """What a receive could return now."""
+        """Visible messages."""
         now = self._scheduler.now
         return [message for message in self.messages if message.visible_at <= now]
 
     def next_visible(self) -> float | None:
-        """When the next hidden message shows."""
+        """Return when the next hidden message becomes visible."""
         now = self._scheduler.now
         return min((message.visible_at for message in self.messages if message.visible_at > now), default=None)
 
     def by_handle(self, handle: str) -> Message | None:
-        """The message that a handle was given for."""
+        """Return the message of a receipt handle."""
         for message in self.messages:
             if any(receive.handle == handle for receive in message.receives):
                 return message
@@ -78,7 +78,7 @@ class Queue:
 
 
 class Sqs:
-    """The service. `client` is what the product's code is given in the place of boto3's client."""
+    """The service. Replaces boto3's client in the product's code."""
 
     def __init__(
         self, scheduler: Scheduler, faults: Faults, queues: dict[str, Queue], retries: Sequence[Queue] = ()
@@ -86,36 +86,38 @@ class Sqs:
         self.scheduler = scheduler
         self.faults = faults
         self.queues = queues
-        """By worker, those of its first tries."""
+        """Queues of first attempts, by worker."""
         self.feeding = [*queues.values(), *retries]
-        self.by_name = {one.name: one for queue in self.feeding for one in (queue, queue.dead) if one is not None}
-        self.on_dead: Callable[[Queue, Message], None] = lambda _queue, _message: None
-        """Told of each move to a dead-letter queue."""
+        self.by_name = {one.name: one for queue in self.feeding for one in (queue, queue.dlq) if one is not None}
+        self.on_dead_lettered: Callable[[Queue, Message], None] = lambda _queue, _message: None
+        """Called after each move to a dead-letter queue."""
         self.on_sent: Callable[[Queue, str, int], None] = lambda _queue, _body, _delay: None
-        """Told of each message that the product sends, with the delay that it asks for."""
+        """Called for each message that the product sends, with its delay."""
         self.on_deleted: Callable[[Queue, Message], None] = lambda _queue, _message: None
         self.protected: set[str] = set()
-        """Handles for which the product asked for a visibility."""
-        self.given: dict[str, tuple[str, str]] = {}
-        """The worker and the body of the message that each handle was given for."""
+        """Handles whose visibility timeout the product has changed."""
+        self.delivered: dict[str, tuple[str, str]] = {}
+        """Worker and body of the message of each handle."""
         self._count = 0
 
     def _next(self) -> int:
         self._count += 1
         return self._count
 
-    # -- the world's side ---------------------------------------------------------------------------------------------
+    # -- for the world -------------------------------------------------------------------------------------------------
 
     def put(self, queue: Queue, body: str, delay: float = 0) -> Message:
-        """A message comes into a queue."""
+        """Put a message into a queue."""
         now = self.scheduler.now
         message = Message(f"m{self._next()}", body, now, now + delay)
         queue.messages.append(message)
-        self.scheduler.say(f"{queue.name} has {message.id} {_short(body)}" + (f" in {delay:.0f} s" if delay else ""))
+        self.scheduler.log(
+            f"{queue.name} receives {message.id} {_short(body)}" + (f" in {delay:.0f} s" if delay else "")
+        )
         return message
 
     def time_passed(self) -> None:
-        """Now and then a message that somebody holds is given out to somebody else as well."""
+        """Sometimes deliver a message in flight a second time."""
         now = self.scheduler.now
         for queue in self.by_name.values():
             hidden = [message for message in queue.messages if message.visible_at > now and message.receives]
@@ -125,7 +127,7 @@ class Sqs:
                 message.visible_at = now
 
     def deliver_again(self, handles: tuple[str, ...], within: float) -> None:
-        """Give the messages of these handles out to somebody else as well, some time from now."""
+        """Deliver the messages of these handles a second time after a random delay."""
         now = self.scheduler.now
         for queue in self.by_name.values():
             for message in queue.messages:
@@ -134,49 +136,49 @@ class Sqs:
                     message.visible_at = now + self.scheduler.random.uniform(0, within)
 
     def receive(self, queue: Queue, most: int) -> list[Message]:
-        """Up to `most` visible messages, in any order; those received too often move to the dead-letter queue."""
+        """Return up to `most` visible messages in any order. Messages at their receive limit are moved."""
         random, now = self.scheduler.random, self.scheduler.now
-        found = queue.visible
-        random.shuffle(found)
+        visible = queue.visible
+        random.shuffle(visible)
         received = []
-        for message in found[:most]:
-            if queue.dead is not None and len(message.receives) >= MAX_RECEIVES:
-                self._bury(queue, message)
+        for message in visible[:most]:
+            if queue.dlq is not None and len(message.receives) >= MAX_RECEIVES:
+                self._move_to_dlq(queue, message)
                 continue
             message.receives.append(Receive(f"{message.id}.r{self._next()}", now))
-            self.given[message.receives[-1].handle] = (queue.worker, message.body)
+            self.delivered[message.receives[-1].handle] = (queue.worker, message.body)
             message.visible_at = now + queue.visibility
             received.append(message)
         return received
 
-    def _bury(self, queue: Queue, message: Message) -> None:
-        assert queue.dead is not None
-        self.scheduler.say(f"{message.id} moves to {queue.dead.name}")
+    def _move_to_dlq(self, queue: Queue, message: Message) -> None:
+        assert queue.dlq is not None
+        self.scheduler.log(f"{message.id} moves to {queue.dlq.name}")
         queue.messages.remove(message)
         message.history, message.receives = message.receives, []
         message.visible_at = self.scheduler.now
-        queue.dead.messages.append(message)
-        self.on_dead(queue, message)
+        queue.dlq.messages.append(message)
+        self.on_dead_lettered(queue, message)
 
     def delete(self, queue: Queue, message: Message, handle: str) -> None:
-        """Delete by handle; one that is not the latest may do nothing."""
+        """Delete a message. A handle that is not the latest may have no effect."""
         if message not in queue.messages:
             return
         if message.receives[-1].handle != handle and self.scheduler.random.random() < 0.5:
-            self.scheduler.say(f"{message.id} is not deleted: {handle} is stale")
+            self.scheduler.log(f"{message.id} is not deleted: {handle} is stale")
             return
         if self.faults.strikes(Fault.RESURRECTED):
-            message.receives[-1].excuse = "a copy came back"
+            message.receives[-1].excuse = "it reappeared after its deletion"
             message.visible_at = self.scheduler.now + self.scheduler.random.choice((0, 1, 60, 400))
             return
         queue.messages.remove(message)
-        self.scheduler.say(f"{message.id} is deleted from {queue.name}")
+        self.scheduler.log(f"{message.id} is deleted from {queue.name}")
         self.on_deleted(queue, message)
 
-    # -- the product's side -------------------------------------------------------------------------------------------
+    # -- for the product -----------------------------------------------------------------------------------------------
 
     def change_message_visibility_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
-        """ChangeMessageVisibilityBatch."""
+        """Change visibility timeouts, as ChangeMessageVisibilityBatch does."""
         queue = self._queue(QueueUrl)
         self._check(0 < len(Entries) <= 10, "a batch of 1 to 10 entries")
         Entries = sorted(Entries, key=lambda one: str(one["ReceiptHandle"]))  # noqa: N806  # their order means nothing
@@ -188,14 +190,14 @@ class Sqs:
             if refused is None:
                 successful.append({"Id": entry["Id"]})
             else:
-                self.scheduler.say(f"refused for {entry['ReceiptHandle']}: {refused}")
+                self.scheduler.log(f"refused for {entry['ReceiptHandle']}: {refused}")
                 failed.append({"Id": entry["Id"], "Code": refused, "SenderFault": True})
         self._after("ChangeMessageVisibility")
         return {"Successful": successful, "Failed": failed}
 
     def _change(self, queue: Queue, handle: str, seconds: int) -> str | None:
         now = self.scheduler.now
-        self._check(0 <= seconds <= LONGEST, f"a visibility of {seconds} s")
+        self._check(0 <= seconds <= MAX_VISIBILITY_SECONDS, f"a visibility of {seconds} s")
         message = queue.by_handle(handle)
         if message is None:
             return "InvalidParameterValue"
@@ -207,13 +209,13 @@ class Sqs:
         latest = message.receives[-1]
         if latest.handle != handle and self.scheduler.random.random() < 0.5:
             return "ReceiptHandleIsInvalid"
-        if now - latest.at + seconds > LONGEST:
+        if now - latest.at + seconds > MAX_VISIBILITY_SECONDS:
             return "InvalidParameterValue"
         message.visible_at = now + seconds
         return None
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
-        """SendMessageBatch."""
+        """Send messages, as SendMessageBatch does."""
         queue = self._queue(QueueUrl)
         self._check(0 < len(Entries) <= 10, "a batch of 1 to 10 entries")
         for entry in Entries:
@@ -234,7 +236,7 @@ class Sqs:
         return {"Successful": successful, "Failed": failed}
 
     def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
-        """GetQueueAttributes: approximate counts, as SQS calls them."""
+        """Return approximate counts, as GetQueueAttributes does."""
         queue = self._queue(QueueUrl)
         self._before(f"GetQueueAttributes of {queue.name}")
         count = 0 if self.faults.strikes(Fault.DEPTH_WRONG) else len(queue.messages)
@@ -246,7 +248,7 @@ class Sqs:
 
     def _check(self, holds: bool, what: str) -> None:
         if not holds:
-            self.scheduler.fail(f"SQS was asked for what it refuses: {what}")
+            self.scheduler.fail(f"SQS rejects this call: {what}")
 
     def _before(self, what: str) -> None:
         self.scheduler.point(what)
@@ -260,13 +262,13 @@ class Sqs:
 
 
 def failed(operation: str, code: str) -> ClientError:
-    """What boto3 raises when a service fails on its side."""
+    """Return boto3's error for a failure of the service."""
     answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 503}}
     return ClientError(answer, operation)
 
 
 def record(queue: Queue, message: Message) -> dict[str, Any]:
-    """A message as Lambda hands it to a function."""
+    """Return a message in the form that Lambda passes to a function."""
     return {
         "messageId": message.id,
         "receiptHandle": message.receives[-1].handle,
@@ -287,7 +289,7 @@ def _short(body: str) -> str:
     try:
         parsed = json.loads(body)
         work_id = parsed["job_id" if "job_id" in parsed else "work_id"]
-        return f"(work {work_id[-12:]}, revision {parsed['revision']}, send {parsed['send_number']})"
+        return f"(work item {work_id[-12:]}, revision {parsed['revision']}, send {parsed['send_number']})"
     except (ValueError, KeyError, TypeError):
         return f"({body[:30]}...)"
 

@@ -1,4 +1,4 @@
-"""One history: composes the product's parts with the simulated world, runs it to rest, and checks what came of it."""
+"""A simulated world: the product's components on simulated AWS services, for one history."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,49 +40,49 @@ from functions.tasks.work import run_task
 from functions.watchdog import recovery
 from functions.watchdog import uploads as watchdog_uploads
 from functions.watchdog.recovery import Watchdog
-from tools.simulation import people, scenario
+from tools.simulation import operator_actions, scenario
 from tools.simulation.aws_lambda import Function, Handler, Mapping, Schedule
 from tools.simulation.database import KEEPER, SimulatedDatabase, Store, Transactions
 from tools.simulation.faults import Fault, Faults
-from tools.simulation.ledger import Named, named
-from tools.simulation.scenario import Behaviour, Script, Storage
-from tools.simulation.scheduler import START, Greenlets, Life, Process, Scheduler
-from tools.simulation.sqs import ARN, LONGEST, URL, Message, Queue, Sqs
+from tools.simulation.ledger import WorkItemRef, work_items_in
+from tools.simulation.scenario import AttemptScript, AttemptScripts, Storage
+from tools.simulation.scheduler import START, Greenlets, Process, ProcessState, Scheduler
+from tools.simulation.sqs import ARN, MAX_VISIBILITY_SECONDS, URL, Message, Queue, Sqs
 
-WORKERS: dict[str, tuple[Worker, Callable[[str], Intake]]] = {
+HANDLERS: dict[str, tuple[Worker, Callable[[str], Intake]]] = {
     "acquisition": (acquire, files.read_event),
     "ingestion": (ingest, read_message),
     "matching": (match, read_message),
     "diagnostics": (diagnose, read_message),
     "tasks": (partial(run_task, services=Services()), read_task_message),
 }
-TOGETHER = {"matching": match_together}
-"""Of those, the ones that can do several works in one go."""
+BATCH_HANDLERS = {"matching": match_together}
+"""Workers that can process several work items together."""
 REQUEUEING = ("tasks",)
-"""Of those, the ones that have a queue for retries."""
+"""Workers with a retry queue."""
 RETRY_URLS = {worker: f"{URL}counterfoil-{worker}-retry" for worker in REQUEUEING}
-URLS = {worker: f"{URL}counterfoil-{worker}" for worker in WORKERS}
-WRONG_CLOCKS = 0.2
+URLS = {worker: f"{URL}counterfoil-{worker}" for worker in HANDLERS}
+WRONG_CLOCK_SHARE = 0.2
 """Share of the processes whose clock is wrong by an hour."""
-LOWERED_LIMIT = 0.1
-"""Share of the histories in which a release lowers the limit of attempts."""
-HUNG_DATABASE = 0.2
+LOWERED_LIMIT_SHARE = 0.1
+"""Share of the histories in which a release lowers the attempt limit."""
+HUNG_DATABASE_SHARE = 0.2
 """Share of the histories in which the database may hang."""
 UPLOAD_LOST_AFTER = timedelta(minutes=5)
-"""Shorter than the latest S3 event takes, so that some arrive after the upload was reconciled."""
+"""Shorter than the longest delay of an S3 event, so that some events arrive after reconciliation."""
 RECONCILED_WITHIN = timedelta(hours=2)
-"""By then every upload without an event has a job, whatever fails."""
-LOST_EVENTS = 0.15
-"""Share of S3 events that are lost, in every third history."""
-SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in WORKERS}
+"""Every upload without an event has a job after this time, regardless of faults."""
+LOST_EVENT_SHARE = 0.15
+"""Share of lost S3 events in every third history."""
+SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in HANDLERS}
 
 RESEND_SECONDS, VISIBILITY_TIMEOUTS = 900, 3
 """A lost message is resent after the longer of these: seconds, or visibility timeouts of its queue."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """What the simulation takes from a worker's row of the table, with fewer places, so that they are contended."""
+class SimulatedWorker:
+    """Settings of a worker, with less capacity than the product has, so that permits are contended."""
 
     timeout: int
     batch_size: int
@@ -93,93 +93,93 @@ class Row:
     reserved: int = 2
 
 
-ROWS = {
-    "acquisition": Row(timeout=120, batch_size=5, visibility=720, start_margin=30),
-    "ingestion": Row(timeout=300, batch_size=4, visibility=1800, start_margin=60),
-    "matching": Row(timeout=120, batch_size=10, visibility=720, start_margin=30, permits=4),
-    "diagnostics": Row(timeout=60, batch_size=10, visibility=360, start_margin=20),
-    "tasks": Row(timeout=120, batch_size=10, visibility=720, start_margin=30, reserved=4),
+WORKER_SETTINGS = {
+    "acquisition": SimulatedWorker(timeout=120, batch_size=5, visibility=720, start_margin=30),
+    "ingestion": SimulatedWorker(timeout=300, batch_size=4, visibility=1800, start_margin=60),
+    "matching": SimulatedWorker(timeout=120, batch_size=10, visibility=720, start_margin=30, permits=4),
+    "diagnostics": SimulatedWorker(timeout=60, batch_size=10, visibility=360, start_margin=20),
+    "tasks": SimulatedWorker(timeout=120, batch_size=10, visibility=720, start_margin=30, reserved=4),
 }
 
 
 @dataclass(eq=False)
-class Try:
-    """One attempt as the simulation saw it from inside."""
+class SimulatedAttempt:
+    """An attempt as the simulation observed it."""
 
     worker: str
     attempt: Attempt
     process: Process
     task: int
-    begun_after: int
-    """Transactions begun when it began."""
+    started_after: int
+    """Number of transactions started before the attempt."""
     at: float
-    behaviour: Behaviour
+    script: AttemptScript
     raised: BaseException | None = None
     ended: bool = False
-    by_itself: bool = True
-    """Whether it went on, or began, without the others of its batch."""
+    is_alone: bool = True
+    """Whether it started or continued without the other attempts of its batch."""
     runs: int = 0
-    """Runs without the others of its batch."""
+    """Runs without the other attempts of its batch."""
     could_run: bool = False
     """Whether there was time for another run when the last one raised."""
 
 
 @dataclass(eq=False)
 class World:
-    """Everything of one history."""
+    """Everything that belongs to one history."""
 
     seed: int
     store: Store
-    rows: dict[str, Row] = field(default_factory=lambda: dict(ROWS))
-    tries: list[Try] = field(default_factory=list)
+    workers: dict[str, SimulatedWorker] = field(default_factory=lambda: dict(WORKER_SETTINGS))
+    attempts: list[SimulatedAttempt] = field(default_factory=list)
     stalls: list[float] = field(default_factory=list)
     rematches: int = 0
-    """How many works get new data while they are worked on."""
+    """Number of work items that get new data during their attempt."""
     max_attempts: int = 3
-    """Attempts of a document: what processes that start now are configured with."""
+    """Attempt limit of documents in processes that start now."""
     bounds: dict[UUID, int] = field(default_factory=dict)
-    """How often works may be tried that say so for themselves."""
-    bad: list[tuple[Queue, Message]] = field(default_factory=list)
-    """Messages that nobody can read."""
-    strays: list[tuple[str, UUID]] = field(default_factory=list)
-    """Works that messages name and that do not exist, by worker."""
-    lost: set[Named] = field(default_factory=set)
-    """Current messages that a queue has lost and that are not resent yet."""
+    """Attempt limits of work items with their own limit."""
+    unreadable: list[tuple[Queue, Message]] = field(default_factory=list)
+    """Unreadable messages."""
+    unknown_work: list[tuple[str, UUID]] = field(default_factory=list)
+    """Work items in messages that do not exist, with their worker."""
+    lost: set[WorkItemRef] = field(default_factory=set)
+    """Current messages that a queue lost and that were not resent yet."""
     restored: set[tuple[str, UUID]] = field(default_factory=set)
-    """Works whose row is older than a message that was sent, by worker."""
+    """Work items whose row is older than a sent message, with their worker."""
     names: dict[UUID, str] = field(default_factory=dict)
     archivers: dict[Process, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Compose."""
+        """Create the components."""
         self.scheduler = Scheduler(self.seed)
         self.random = self.scheduler.random
         self.faults = Faults(self.scheduler)
         self.transactions = Transactions(self.scheduler, self.faults, self.store)
-        self.script = Script(self.random, self.scheduler, self.random.choice((0, 0, 0.2, 0.5)))
+        self.scripts = AttemptScripts(self.random, self.scheduler, self.random.choice((0, 0, 0.2, 0.5)))
         self.storage = Storage(self.scheduler, self.faults)
         self._events = Random(f"events of {self.seed}")  # noqa: S311  # of its own: stored seeds stay the same histories
         self.uploads_without_event = 0
-        """Uploads that the watchdog counted, because their S3 event was lost."""
-        self._lost_events = LOST_EVENTS if self._events.random() < 1 / 3 else 0
+        """Uploads that the watchdog counted because their S3 event was lost."""
+        self._lost_events = LOST_EVENT_SHARE if self._events.random() < 1 / 3 else 0
         self.rematches = self.random.choice((0, 0, 0, 1, 2))
         self.lease = self.random.choice((120, 40))
         short = self.random.random() < 0.2
-        for worker, row in self.rows.items():
-            self.rows[worker] = replace(
+        for worker, row in self.workers.items():
+            self.workers[worker] = replace(
                 row, permits=self.random.choice((1, 2, row.permits)), visibility=60 if short else row.visibility
             )
         queues = {
             worker: Queue(self.scheduler, worker, row.visibility, Queue(self.scheduler, worker, 60 if short else 360))
-            for worker, row in self.rows.items()
+            for worker, row in self.workers.items()
         }
         retries = [
-            Queue(self.scheduler, worker, self.rows[worker].visibility, queues[worker].dead, "-retry")
+            Queue(self.scheduler, worker, self.workers[worker].visibility, queues[worker].dlq, "-retry")
             for worker in REQUEUEING
         ]
         self.sqs = Sqs(self.scheduler, self.faults, queues, retries)
         self.scheduler.at_point = self._strike
-        self.functions = {worker: self._function(worker, row) for worker, row in self.rows.items()}
+        self.functions = {worker: self._function(worker, row) for worker, row in self.workers.items()}
         self.functions["dead_letters"] = Function(
             self.scheduler, self.faults, "dead_letters", 60, 6, self._dead_letters
         )
@@ -187,7 +187,7 @@ class World:
         self.mappings = self._mappings(queues.values())
         self.scheduler.actions = [(mapping.can_poll, mapping.poll) for mapping in self.mappings]
         self._schedule = Schedule(self.scheduler, self.functions["watchdog"], self._watchdog_due)
-        self.scheduler.before_time_passes = [self._messages_show, self.transactions.pass_time, self._schedule.pass_time]
+        self.scheduler.before_time_passes = [self._next_visible, self.transactions.pass_time, self._schedule.pass_time]
         self.scheduler.after_time_passed = [
             self.transactions.time_passed,
             self._schedule.time_passed,
@@ -197,85 +197,85 @@ class World:
         ]
         self._due_at: tuple[int, float] = (-1, inf)
         chance = Random(f"{self.seed}/limit")  # noqa: S311  # its own, so that older seeds keep their histories
-        if chance.random() < LOWERED_LIMIT:
+        if chance.random() < LOWERED_LIMIT_SHARE:
             self.lower_limit(chance.uniform(0, 4000))
-        if Random(f"{self.seed}/hung").random() < HUNG_DATABASE:  # noqa: S311  # its own, as above
+        if Random(f"{self.seed}/hung").random() < HUNG_DATABASE_SHARE:  # noqa: S311  # its own, as above
             self.faults.ensure(Fault.HUNG, 0)
         self.ended_at = 0
-        """Lines of the history; what the checks do is none of it."""
+        """Number of events before the checks, which are not part of the history."""
 
     def _mappings(self, queues: Iterable[Queue]) -> list[Mapping]:
-        """The event source mappings of all queues and of the dead-letter queues of `queues`."""
+        """Return the event source mappings of all queues and their dead-letter queues."""
         found = [
             Mapping(
                 self.sqs, self.faults, queue, self.functions[queue.worker],
-                batch_size=self.rows[queue.worker].batch_size,
-                maximum_concurrency=self.rows[queue.worker].maximum_concurrency,
+                batch_size=self.workers[queue.worker].batch_size,
+                maximum_concurrency=self.workers[queue.worker].maximum_concurrency,
             )
             for queue in self.sqs.feeding
         ]  # fmt: skip
         for queue in queues:
-            assert queue.dead is not None
+            assert queue.dlq is not None
             function = self.functions["dead_letters"]
-            found.append(Mapping(self.sqs, self.faults, queue.dead, function, batch_size=10, maximum_concurrency=2))
+            found.append(Mapping(self.sqs, self.faults, queue.dlq, function, batch_size=10, maximum_concurrency=2))
         return found
 
     def lower_limit(self, at: float) -> None:
-        """Have a release replace every idle process at this time and allow one attempt less."""
+        """Deploy a release at this time that replaces idle processes and allows one attempt less."""
 
         def release() -> None:
             self.scheduler.sleep(at)
             self.max_attempts -= 1
-            self.scheduler.say(f"a release allows {self.max_attempts} attempts")
+            self.scheduler.log(f"a release allows {self.max_attempts} attempts")
             for function in self.functions.values():
                 function.replace_idle()
 
         self.scheduler.spawn("release", release)
 
-    # -- the product's parts ------------------------------------------------------------------------------------------
+    # -- the product's components --------------------------------------------------------------------------------------
 
     def _settings(self, worker: str) -> Settings:
-        row = self.rows[worker]
+        row = self.workers[worker]
         return _settings(worker, row.timeout, row.permits, row.start_margin, self.lease, self.max_attempts)
 
-    def _function(self, worker: str, row: Row) -> Function:
+    def _function(self, worker: str, row: SimulatedWorker) -> Function:
         def start(process: Process) -> Handler:
             process.clock_ahead = self._clock_error(process)
             settings = self._settings(worker)
             database = SimulatedDatabase(self.transactions, process)
-            work, read = WORKERS[worker]
+            work, read = HANDLERS[worker]
 
-            def alone(attempt: TenantAttempt) -> Outcome:
-                return self._work(worker, work, process, attempt)
+            def single(attempt: TenantAttempt) -> Outcome:
+                return self._handle(worker, work, process, attempt)
 
-            def together(connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
-                return self._work_together(worker, process, connection, attempts)
+            def batch(connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
+                return self._handle_batch(worker, process, connection, attempts)
 
             consumer = Consumer(
                 settings,
-                BatchWorker(alone, together) if worker in TOGETHER else alone,
+                BatchWorker(single, batch) if worker in BATCH_HANDLERS else single,
                 database=database,
                 outbox=self.outbox(database),
                 visibility=Visibility(*(urls[worker] for urls in (URLS, RETRY_URLS) if worker in urls)),
                 read=read,
-                concurrency=Protecting(self, process),
+                concurrency=ProtectionCheck(self, process),
             )
             return consumer.handle
 
         return Function(self.scheduler, self.faults, worker, row.timeout, row.reserved, start)
 
     def outbox(self, database: SimulatedDatabase) -> Outbox:
-        """The outbox as a process of this world has it."""
+        """Return the outbox of a process."""
         return Outbox(database, URLS, RETRY_URLS, random=self.random.random)
 
     def _clock_error(self, process: Process) -> timedelta:
-        """Error of a process's clock. One in five is far off."""
+        """Return the clock error of a process. One in five is wrong by an hour."""
         chance = Random(f"{self.seed}/{process.name}")  # noqa: S311  # its own, so that older seeds keep their histories
-        return timedelta(seconds=chance.choice((-3600, 3600))) if chance.random() < WRONG_CLOCKS else timedelta()
+        return timedelta(seconds=chance.choice((-3600, 3600))) if chance.random() < WRONG_CLOCK_SHARE else timedelta()
 
     def _dead_letters(self, process: Process) -> Handler:
         process.clock_ahead = self._clock_error(process)
-        function = object.__new__(dead_letters._Function)  # its parts, on simulated connections
+        function = object.__new__(dead_letters._Function)  # its components, on simulated connections
         function.settings = _keeper_settings()
         database = SimulatedDatabase(self.transactions, process, KEEPER)
         others = dict.fromkeys(REQUEUEING, RequeuePolicy())
@@ -291,7 +291,7 @@ class World:
 
         def handle(_event: dict[str, Any], _context: Any) -> Any:
             recovered = watchdog.run()
-            self.scheduler.say(str(recovered))
+            self.scheduler.log(str(recovered))
             self._reconcile_uploads(database)
 
         return handle
@@ -309,62 +309,64 @@ class World:
                 is_queue_empty=lambda: not self.sqs.queues["acquisition"].messages,
             )
         except CounterfoilError as error:
-            self.scheduler.say(f"uploads are not listed: {error}")
+            self.scheduler.log(f"uploads are not listed: {error}")
         else:
-            self.scheduler.say(f"{created} uploads without an event")
+            self.scheduler.log(f"created jobs for {created} uploads without an event")
 
-    # -- one try ------------------------------------------------------------------------------------------------------
+    # -- attempts ------------------------------------------------------------------------------------------------------
 
-    def _work(self, worker: str, work: Worker, process: Process, attempt: TenantAttempt) -> Outcome:
+    def _handle(self, worker: str, work: Worker, process: Process, attempt: TenantAttempt) -> Outcome:
         scheduler, task = self.scheduler, self.scheduler.current
         assert task is not None
-        behaviour = self.script.next(worker, attempt.work_id)
-        overlaps = any(not other.ended and other.attempt.work_id == attempt.work_id for other in self.tries)
-        if overlaps and behaviour.seconds == 0 and self.random.random() < 0.7:
-            behaviour = replace(behaviour, seconds=self.random.choice((10, 45, 90)))
-        one = self._begun(worker, process, attempt, behaviour)
-        one.runs, one.raised = one.runs + 1, None
+        script = self.scripts.next(worker, attempt.work_id)
+        overlaps = any(not other.ended and other.attempt.work_id == attempt.work_id for other in self.attempts)
+        if overlaps and script.seconds == 0 and self.random.random() < 0.7:
+            script = replace(script, seconds=self.random.choice((10, 45, 90)))
+        record = self._start_attempt(worker, process, attempt, script)
+        record.runs, record.raised = record.runs + 1, None
         self._count_permits(worker, process)
         if worker == "matching" and self.rematches > 0 and self.random.random() < 0.3:
             self.rematches -= 1
-            people.redrive(self, (worker, attempt.work_id))
+            operator_actions.start_revision(self, (worker, attempt.work_id))
         scheduler.point(
-            f"try {attempt.number} of {worker} {self.name(attempt.work_id)}, revision {attempt.revision}, "
-            f"token {attempt.token}: {_told(behaviour)}"
+            f"attempt {attempt.number} of {worker} {self.name(attempt.work_id)}, revision {attempt.revision}, "
+            f"token {attempt.token}: {_describe_script(script)}"
         )
         try:
-            outcome = self._carried_out(work, attempt, behaviour)
+            outcome = self._run_attempt(work, attempt, script)
         except BaseException as error:
-            one.raised = error
+            record.raised = error
             deadline = attempt.deadline
-            stopped = deadline.cancelled.is_set() or deadline.superseded.is_set() or process.life is Life.DEAD
-            one.could_run = not stopped and deadline.remaining() > 0
-            scheduler.say(f"raises {type(error).__name__}")
+            stopped = deadline.cancelled.is_set() or deadline.superseded.is_set() or process.state is ProcessState.DEAD
+            record.could_run = not stopped and deadline.remaining() > 0
+            scheduler.log(f"raises {type(error).__name__}")
             raise
         finally:
-            one.ended = True
+            record.ended = True
         return _with_note(outcome, worker, attempt)
 
-    def _begun(
-        self, worker: str, process: Process, attempt: Attempt, behaviour: Behaviour, *, by_itself: bool = True
-    ) -> Try:
-        """A try that begins now, or goes on by itself after one together with others."""
+    def _start_attempt(
+        self, worker: str, process: Process, attempt: Attempt, script: AttemptScript, *, is_alone: bool = True
+    ) -> SimulatedAttempt:
+        """Record an attempt that starts, or that continues alone after its batch."""
         task = self.scheduler.current
         assert task is not None
-        for one in self.tries:
-            if one.attempt is attempt:
-                one.task, one.behaviour, one.ended, one.by_itself = task.number, behaviour, False, by_itself
-                return one
-        at = self.transactions.begun, self.scheduler.now
-        self.tries.append(Try(worker, attempt, process, task.number, *at, behaviour, by_itself=by_itself))
-        return self.tries[-1]
+        for record in self.attempts:
+            if record.attempt is attempt:
+                record.task, record.script, record.ended, record.is_alone = task.number, script, False, is_alone
+                return record
+        at = self.transactions.started, self.scheduler.now
+        self.attempts.append(SimulatedAttempt(worker, attempt, process, task.number, *at, script, is_alone=is_alone))
+        return self.attempts[-1]
 
     def _count_permits(self, worker: str, process: Process) -> None:
-        running = [other for other in self.tries if other.process is process and not other.ended]
-        if len(running) > self.rows[worker].permits:
-            self.scheduler.fail(f"{len(running)} tries run at once in {process.name}, past its permits")
+        running = [other for other in self.attempts if other.process is process and not other.ended]
+        if len(running) > self.workers[worker].permits:
+            self.scheduler.fail(
+                f"{len(running)} attempts run concurrently in {process.name}, which exceeds its permits"
+            )
 
-    def _work_together(
+    def _handle_batch(
         self,
         worker: str,
         process: Process,
@@ -373,47 +375,51 @@ class World:
     ) -> dict[UUID, Effects]:
         if self.random.random() < 0.3:
             return {}  # so that many attempts still run alone
-        tries = [self._begun(worker, process, attempt, Behaviour(), by_itself=False) for attempt in attempts]
+        simulated = [
+            self._start_attempt(worker, process, attempt, AttemptScript(), is_alone=False) for attempt in attempts
+        ]
         self._count_permits(worker, process)
-        self.scheduler.point(f"tries of {worker} {', '.join(self.name(one.work_id) for one in attempts)} together")
+        self.scheduler.point(
+            f"attempts of {worker} {', '.join(self.name(record.work_id) for record in attempts)} together"
+        )
         try:
-            effects = TOGETHER[worker](connection, attempts)
+            effects = BATCH_HANDLERS[worker](connection, attempts)
         finally:
-            for one in tries:
-                one.ended = True
+            for record in simulated:
+                record.ended = True
         for attempt in attempts:
             if attempt.work_id in effects:
                 _note(connection, worker, attempt)
         if self.random.random() < 0.1:
-            raise ServiceUnavailableError("It is spoiled by one of them")
+            raise ServiceUnavailableError("One of the work items fails the batch")
         return effects
 
-    def _carried_out(self, work: Worker, attempt: TenantAttempt, behaviour: Behaviour) -> Outcome:
-        if not behaviour.late:
-            self._take_time(attempt, behaviour)
-        if behaviour.deferred_for is not None:
-            raise self.script.deferral(behaviour.deferred_for)
-        if behaviour.error is not None and not behaviour.after_work:
-            raise behaviour.error()
+    def _run_attempt(self, work: Worker, attempt: TenantAttempt, script: AttemptScript) -> Outcome:
+        if not script.waits_after_work:
+            self._wait(attempt, script)
+        if script.deferred_for is not None:
+            raise self.scripts.deferral(script.deferred_for)
+        if script.error is not None and not script.after_work:
+            raise script.error()
         outcome = work(attempt)
-        if behaviour.late:
-            self._take_time(attempt, behaviour)
-        if behaviour.error is not None:
-            raise behaviour.error()
+        if script.waits_after_work:
+            self._wait(attempt, script)
+        if script.error is not None:
+            raise script.error()
         return outcome
 
-    def _take_time(self, attempt: Attempt, behaviour: Behaviour) -> None:
-        if behaviour.seconds == 0:
+    def _wait(self, attempt: Attempt, script: AttemptScript) -> None:
+        if script.seconds == 0:
             return
-        if behaviour.deaf:
-            self.scheduler.sleep(behaviour.seconds)
+        if script.ignores_cancel:
+            self.scheduler.sleep(script.seconds)
             return
         deadline = attempt.deadline
-        self.scheduler.wait(lambda: deadline.cancelled.is_set() or deadline.superseded.is_set(), behaviour.seconds)
+        self.scheduler.wait(lambda: deadline.cancelled.is_set() or deadline.superseded.is_set(), script.seconds)
         deadline.check()
 
     def loses_event(self) -> bool:
-        """Draw the loss of an S3 event."""
+        """Return whether an S3 event is lost."""
         return self._events.random() < self._lost_events
 
     def count_uploads_without_event(self, values: dict[metrics.Metric, float]) -> None:
@@ -421,12 +427,12 @@ class World:
         self.uploads_without_event += int(values[metrics.Metric.UPLOADS_WITHOUT_EVENT])
 
     def name(self, work_id: UUID) -> str:
-        """How the history calls a work."""
+        """Return the name of a work item in the history."""
         return self.names.get(work_id, f"...{str(work_id)[-12:]}")
 
-    # -- the world ----------------------------------------------------------------------------------------------------
+    # -- the world -----------------------------------------------------------------------------------------------------
 
-    def _stand_still(self) -> None:
+    def _record_stall(self) -> None:
         self.stalls.append(self.scheduler.now)
         self.faults.locked_until = self.scheduler.now + IDLE_SECONDS
 
@@ -437,10 +443,10 @@ class World:
         if self.faults.strikes(Fault.KILL):
             self.scheduler.kill(task.process, f"at {what}")
         if self.faults.strikes(Fault.STALL):
-            self._stand_still()
+            self._record_stall()
             self.scheduler.sleep(random.choice((0.1, 3, 15, 70, 130, 250, 400)))
         if self.faults.strikes(Fault.PAUSE):
-            self._stand_still()
+            self._record_stall()
             seconds = random.choice((20, self.lease + 5, self.lease + 30, 200))
             task.process.paused_until = self.scheduler.now + seconds
             if random.random() < 0.7:
@@ -448,12 +454,12 @@ class World:
         if self.faults.strikes(Fault.FAIL_OVER):
             self.faults.lasting_until = self.scheduler.now + random.choice((1, 20, 120, 600))
 
-    def _messages_show(self, nearest: float) -> float:
+    def _next_visible(self, nearest: float) -> float:
         shows = [queue.next_visible() for queue in self.sqs.by_name.values()]
         return min([nearest, *(at for at in shows if at is not None)])
 
     def _watchdog_due(self) -> float:
-        """When, at the earliest, the watchdog would find something to do, as far as the database tells now."""
+        """Return the earliest time at which the watchdog has something to do."""
         if self._due_at[0] != self.transactions.writes:
             row = self.store.admin.execute(_DUE).fetchone()
             assert row is not None
@@ -465,7 +471,7 @@ class World:
         return min([self._due_at[1], *self.resends_due().values()])
 
     def _lose_message(self) -> None:
-        """Lose a message of work that has a row.
+        """Lose a message of an existing work item.
 
         In most cases another message then keeps a queue of its worker busy for hours.
         """
@@ -473,7 +479,7 @@ class World:
         if not queue.messages or not self.faults.strikes(Fault.MESSAGE_LOST):
             return
         message = self.random.choice(queue.messages)
-        names = named(queue.worker, message.body)
+        names = work_items_in(queue.worker, message.body)
         rows = self._rows(queue.worker, [name[1] for name in names])
         if not names or len(rows) < len(names):
             return
@@ -481,22 +487,22 @@ class World:
         for row, name in zip(rows, names, strict=True):
             if name[2:] >= row[1:]:
                 self.lost.add((queue.worker, *row))
-        self.scheduler.say(f"{queue.name} loses {message.id}")
+        self.scheduler.log(f"{queue.name} loses {message.id}")
         if self.random.random() < 0.7:
             others = [other for other in self.sqs.feeding if other.worker == queue.worker]
-            self.put_stray(self.random.choice(others), delay=LONGEST)
+            self.put_unknown_work(self.random.choice(others), delay=MAX_VISIBILITY_SECONDS)
 
     def _lose_transaction(self) -> None:
         """Lose the transaction that sent a message, so that its row is older.
 
-        The message that the row still names was acknowledged after that transaction.
+        The message that the row refers to was acknowledged after that transaction.
         """
         queue = self.random.choice(tuple(self.sqs.by_name.values()))
         idle = [message for message in queue.messages if message.visible_at <= self.scheduler.now]
         if not idle or not self.faults.strikes(Fault.TRANSACTION_LOST):
             return
         message = self.random.choice(idle)
-        names = named(queue.worker, message.body)
+        names = work_items_in(queue.worker, message.body)
         rows = self._rows(queue.worker, [name[1] for name in names])
         if "send_number" not in message.body or rows != [name[1:] for name in names]:
             return
@@ -504,36 +510,36 @@ class World:
         body[self.random.choice(("revision", "send_number"))] += 1
         message.body = json.dumps(body)
         self.restored.add(names[0][:2])
-        self.scheduler.say(f"{message.id} is newer than its row")
+        self.scheduler.log(f"{message.id} is newer than its row")
 
     def _rows(self, worker: str, ids: list[UUID]) -> list[tuple[Any, ...]]:
-        """Id, revision and send number of works, in the order of `ids`."""
+        """Return id, revision and send number of work items, in the order of `ids`."""
         rows = self.store.admin.execute(KINDS[worker].sql(_NUMBERS), [ids]).fetchall()
         return sorted(rows, key=lambda row: ids.index(row[0]))
 
-    def put_stray(self, queue: Queue, delay: float = 0) -> None:
-        """Put a message about deleted work into a queue."""
+    def put_unknown_work(self, queue: Queue, delay: float = 0) -> None:
+        """Put a message of a deleted work item into a queue."""
         stray = work.Message(work_id=UUID(int=self.random.getrandbits(128), version=4), revision=1, send_number=0)
-        self.strays.append((queue.worker, stray.work_id))
+        self.unknown_work.append((queue.worker, stray.work_id))
         body = scenario.task_body(stray) if queue.worker == "tasks" else stray.model_dump_json()
         self.sqs.put(queue, body, delay)
 
-    def resends_due(self) -> dict[Named, float]:
-        """When the watchdog must resend each lost message that its work still waits for, in virtual seconds."""
-        due: dict[Named, float] = {}
+    def resends_due(self) -> dict[WorkItemRef, float]:
+        """Return when the watchdog must resend each lost message, in virtual seconds."""
+        due: dict[WorkItemRef, float] = {}
         for worker in {name[0] for name in self.lost}:
             ids = [name[1] for name in self.lost if name[0] == worker]
             rows = self.store.admin.execute(KINDS[worker].sql(_SENT), {"worker": worker, "ids": ids}).fetchall()
             for id_, revision, send_number, since, waited in rows:
-                patience = max(RESEND_SECONDS, VISIBILITY_TIMEOUTS * self.rows[worker].visibility)
+                patience = max(RESEND_SECONDS, VISIBILITY_TIMEOUTS * self.workers[worker].visibility)
                 due[worker, id_, revision, send_number] = (
                     since - START + max(timedelta(seconds=patience), waited)
                 ).total_seconds()
         return {name: due[name] for name in self.lost & due.keys()}
 
     def run(self) -> None:
-        """Run to rest."""
-        with _product_in(self):
+        """Run until all work items are finished."""
+        with _patch_product(self):
             try:
                 self.scheduler.run()
             finally:
@@ -542,8 +548,8 @@ class World:
                 self.scheduler.close()
 
 
-class Protecting(Greenlets):
-    """Concurrency of a consumer's process, which looks whether messages are protected before anything waits."""
+class ProtectionCheck(Greenlets):
+    """Concurrency of a process that checks the protection of its messages before each wait."""
 
     def __init__(self, world: World, process: Process) -> None:
         super().__init__(world.scheduler, process)
@@ -551,34 +557,36 @@ class Protecting(Greenlets):
         self._own = process
 
     def begin(self, name: str, function: Callable[[], None]) -> None:
-        """Start a task, if the machine has a thread for it."""
+        """Start a task, unless the machine has no more threads."""
         if self._world.faults.strikes(Fault.NO_THREAD):
             raise RuntimeError("can't start new thread")
         super().begin(name, function)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait; a batch must not, before it has asked for the protection of all its messages."""
+        """Wait. Fails the history if messages of the batch are still unprotected."""
         task = self._world.scheduler.current
         if task is not None and task.name.endswith("/main") and timeout > 0 and not predicate():
             exposed = [handle for handle in self._own.handles if handle not in self._world.sqs.protected]
             if exposed:
-                self._world.scheduler.fail(f"{self._own.name} waits before it has protected {', '.join(exposed)}")
+                self._world.scheduler.fail(f"{self._own.name} waits before protecting {', '.join(exposed)}")
         return super().wait_for(predicate, timeout)
 
 
-def _told(behaviour: Behaviour) -> str:
-    if behaviour.deferred_for is not None:
-        return f"deferred for {behaviour.deferred_for} s"
-    told = (
-        f"{behaviour.seconds} s" + (" after its work" if behaviour.late else "") + (", deaf" if behaviour.deaf else "")
+def _describe_script(script: AttemptScript) -> str:
+    if script.deferred_for is not None:
+        return f"deferred for {script.deferred_for} s"
+    text = (
+        f"{script.seconds} s"
+        + (" after the work" if script.waits_after_work else "")
+        + (", ignores cancel" if script.ignores_cancel else "")
     )
-    if behaviour.error is None:
-        return told
-    return f"{told}, {type(behaviour.error()).__name__} {'after' if behaviour.after_work else 'before'} its work"
+    if script.error is None:
+        return text
+    return f"{text}, {type(script.error()).__name__} {'after' if script.after_work else 'before'} the work"
 
 
 def _with_note(outcome: Outcome, worker: str, attempt: Attempt) -> Outcome:
-    """The same outcome, whose effects leave a trace in the ledger."""
+    """Return the outcome with effects that are recorded in the ledger."""
     effects = outcome.effects
 
     def noted(connection: Any) -> Any:
@@ -622,13 +630,13 @@ def _keeper_settings() -> Settings:
     return _CACHED["keeper",]
 
 
-def _unmeasured(*_values: Any, **_dimensions: str) -> None:
-    """Metrics of a simulated world are nobody's."""
+def _discard_metrics(*_values: Any, **_dimensions: str) -> None:
+    """Discard metrics."""
 
 
 @contextmanager
-def _product_in(world: World) -> Iterator[None]:
-    """The product's seams, turned to this world."""
+def _patch_product(world: World) -> Iterator[None]:
+    """Replace the product's clients and clocks with those of this world."""
     clients = {"sqs": world.sqs, "s3": world.storage}
 
     def monotonic() -> float:
@@ -643,15 +651,15 @@ def _product_in(world: World) -> Iterator[None]:
     with (
         mock.patch.object(aws, "client", clients.__getitem__),
         mock.patch.object(db, "monotonic", monotonic),
-        mock.patch.object(metrics, "record", _unmeasured),
-        mock.patch.object(recovery, "record", _unmeasured),
+        mock.patch.object(metrics, "record", _discard_metrics),
+        mock.patch.object(recovery, "record", _discard_metrics),
         mock.patch.object(watchdog_uploads, "record", world.count_uploads_without_event),
         mock.patch.object(watchdog_uploads, "within", lambda _seconds, call: call()),
         mock.patch.object(watchdog_uploads, "PAGE", 1),
         mock.patch.object(watchdog_uploads, "PAGES", 1),
         mock.patch.object(parsers, "read", scenario.file_text),
         mock.patch.object(dead_letters, "function", archiver),
-        mock.patch.object(matcher, "CACHE", Documents()),  # what an earlier history left there would be read no more
+        mock.patch.object(matcher, "CACHE", Documents()),  # must not keep documents of an earlier history
     ):
         yield
 

@@ -1,6 +1,5 @@
-"""`counterfoil train`: learns match weights from labelled sets.
+"""`counterfoil train`: learns match weights from labeled sets.
 
-`candidates` finds the pairs that matching would weigh, with the truth about them; `regression` fits bits to their
-levels, beginning from `start`, which is what is thought of a level before any has been seen; `learning` puts a file of
-weights together.
+`candidate_pairs` finds the pairs that matching would score, with their labels. `logistic_regression` fits the bits of
+their levels, starting with the values in `priors`. `learning` creates a weights file.
 """

@@ -1,4 +1,4 @@
-"""`counterfoil train`: learn match weights from labelled sets, and say how far they are to be trusted."""
+"""`counterfoil train`: learn match weights from labeled sets and measure them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,72 +14,70 @@ from cli.output import Checklist, aside, print_json
 from counterfoil.documents.matching.score import FOUND
 from counterfoil.errors import PermanentError
 from tools.evaluation.labeled_set import read_set
-from tools.training.candidates import Tenant, tenants
-from tools.training.file import shipped, write_weights
-from tools.training.learning import held_out, learn, left_out, recalibrated
-from tools.training.reviewed import enough, reviewed
+from tools.training.candidate_pairs import Tenant, tenants
+from tools.training.learning import cross_validate, fit_weights, hold_out_metrics, recalibrate
+from tools.training.review_labels import count_decided_pairs, reviewed_tenants
+from tools.training.weights_file import shipped, write_weights
 
 
 class NothingToLearnError(PermanentError):
     """Labels are missing."""
 
 
-def train(  # one for each option
+def train(  # one parameter per option
     context: typer.Context,
     directories: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="DIR", exists=True, file_okay=False, help="Folders with documents.jsonl and edges.csv; or several."
-        ),
+        typer.Argument(metavar="DIR", exists=True, file_okay=False, help="Folders with documents.jsonl and edges.csv."),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="FILE", dir_okay=False, help="Where the weights are written.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", dir_okay=False, help="Output file for the weights.")],
     from_reviews: Annotated[
-        bool, typer.Option("--from-reviews", help="Learn from what people decided in the local cloud, too.")
+        bool, typer.Option("--from-reviews", help="Also learn from reviewers' decisions in the local cloud.")
     ] = False,
     check: Annotated[
         bool,
-        typer.Option(help="Measure each tenant with weights learned from the others: as long again for each."),
+        typer.Option(help="Measure on held-out data. For folders, this repeats the learning for each tenant."),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Learn match weights from labeled sets of documents.
 
-    Every pair of documents that a key leads to is compared; logistic regression fits to each level of agreement the
-    bits that tell true pairs from others, beginning from what is thought of it without labels. Probabilities are
-    calibrated on tenants that were left out. With --check the figures are those of tenants left out.
+    Every pair of documents that a blocking key finds is compared. Logistic regression fits a weight for each level of
+    agreement, starting with a prior. Probabilities are calibrated on held-out tenants. With --check, the figures are
+    measured on held-out tenants.
 
-    With --from-reviews the pairs that people confirmed or rejected are labels as well. Without any folder only the
-    calibration is learned from them, and the weights stay as they are: people decide what is in doubt, which does not
-    tell how often documents belong together. Documents that name a number and others have a calibration each; one that
-    people have decided too little about stays as it is. With --check its error is measured on decisions left out.
+    With --from-reviews, pairs that reviewers confirmed or rejected are labels as well. Without a folder, only the
+    calibration is learned from them and the weights stay the same, because reviewers only see ambiguous matches.
+    Documents with and without a reference number have separate calibrations, and a calibration with too few decisions
+    stays the same. With --check, its error is measured on held-out decisions.
     """
     if not directories and not from_reviews:
-        raise UsageError("Name folders with labelled documents, or learn --from-reviews.")
+        raise UsageError("Give folders with labeled documents, or --from-reviews.")
     if not out.parent.is_dir():
-        raise UsageError(f"There is no folder {out.parent} to write the weights to.")
+        raise UsageError(f"The folder {out.parent} does not exist.")
     steps = Checklist()
     figures: dict[str, Any] = {}
     with steps.shown():
-        steps.begin("Read")
+        steps.begin("Read documents")
         found = _tenants(directories or ())
         if from_reviews:
-            decided = reviewed(Cloud.at(place_of(context.obj)))
-            figures["decided_pairs"] = enough(shipped(), decided)
+            decided = reviewed_tenants(Cloud.at(place_of(context.obj)))
+            figures["decided_pairs"] = count_decided_pairs(shipped(), decided)
             found += decided
-        steps.begin("Learn")
-        weights = learn(found) if directories else recalibrated(shipped(), found)
+        steps.begin("Learn weights")
+        weights = fit_weights(found) if directories else recalibrate(shipped(), found)
         write_weights(out, weights)
         figures |= {"version": weights["version"], "tenants": len(found)}
         if not directories:
             known = shipped()
             figures["calibrated"] = [name for name in FOUND.values() if weights[name] != known[name]]
         if check and directories and len(found) > 1:
-            steps.begin("Check on tenants left out")
-            figures |= asdict(held_out(found))
+            steps.begin("Measure on held-out tenants")
+            figures |= asdict(hold_out_metrics(found))
         elif check and not directories:
-            steps.begin("Check on decisions left out")
-            figures |= asdict(left_out(shipped(), found))
+            steps.begin("Measure on held-out decisions")
+            figures |= asdict(cross_validate(shipped(), found))
     print_json(figures) if as_json else _show(figures)
 
 
@@ -97,12 +95,12 @@ def _plain(value: Any) -> str:
 def _tenants(directories: Sequence[Path]) -> list[Tenant]:
     found: list[Tenant] = []
     for directory in directories:
-        labelled = read_set(directory)
-        if not labelled.edges:
-            message = f"{directory} has no edges.csv, so nothing says which of its documents belong together."
+        labeled = read_set(directory)
+        if not labeled.edges:
+            message = f"{directory} has no labels: edges.csv is missing or empty."
             raise NothingToLearnError(message)
-        found += tenants(labelled)
+        found += tenants(labeled)
     if directories and not any(True for tenant in found for _ in tenant.pairs()):
-        message = "No number, party or article leads from one of their documents to another: nothing to learn from."
+        message = "The documents have no candidate pairs, so the weights cannot be learned."
         raise NothingToLearnError(message)
     return found

@@ -1,4 +1,4 @@
-"""Learn match weights from labelled tenants, and say how well they hold where nothing was learned."""
+"""Learns match weights from labeled tenants and measures them on held-out data."""
 
 import random
 from collections import defaultdict
@@ -12,60 +12,60 @@ from uuid import UUID
 
 from counterfoil.documents.matching.compare import Feature, Length, Level, Number, compare
 from counterfoil.documents.matching.score import FOUND, PRIOR, Weights, chances, parse, probability, score, using
-from tools.training import start
-from tools.training.candidates import Group, Pair, Tenant
-from tools.training.regression import Case, Coefficient, fit
+from tools.training import priors
+from tools.training.candidate_pairs import Group, Pair, Tenant
+from tools.training.logistic_regression import Coefficient, Observation, fit
 
 _GENERAL, _FOUND, _KINDS = 1.0, 1.0, 3.0
-"""Penalties: how much must be seen before a weight leaves what was thought of it; before one by how a pair was found
-leaves the general one; before one by kinds of documents leaves both."""
+"""Penalties of a weight for leaving its prior, for a deviation by how a pair was found, and for a deviation by document
+types."""
 _CONTRADICTION, _LEAST = -4.0, -1.0
-"""What was thought to contradict so much stays a contradiction of so much, whatever a small set shows."""
+"""A level with a prior at most this low is a contradiction and keeps negative bits, even if a small set disagrees."""
 _COLLISIONS = {Length.SHORT: 1.0, Length.MEDIUM: 0.5, Length.LONG: 0.2}
-"""How often a number that a child names is borne by a stranger, too, in a large archive: weights of made-up pairs."""
+"""Probability that an unrelated document in a large archive has the same number: weights of generated pairs."""
 _BINS = 10
-_LEAST_SAID = 0.05
-"""Bits: what a kind of pair adds less than is not worth a line of the file."""
-_MOST = 30.0
-"""Bits: beyond, a sum says no more for the calibration."""
+_MIN_BITS = 0.05
+"""Smaller deviations by document types are omitted from the file, in bits."""
+_MAX_BITS = 30.0
+"""Limit of the bits that the calibration distinguishes."""
 
 _PLAIN = dict.fromkeys(FOUND, (0.0, 1.0))
-"""A calibration that changes nothing."""
-LEAST, LEAST_OF_AN_ANSWER = 50, 10
-"""Questions that a calibration is learned anew from, and of those with one answer: fewer teach chance."""
+"""The identity calibration."""
+MIN_CASES, MIN_CASES_PER_ANSWER = 50, 10
+"""Minimum number of cases to learn a calibration from, in total and per answer."""
 _FOLDS = 5
 
 _Seen = tuple[bool, str, str, tuple[Level, ...]]
 
 
 @dataclass(frozen=True)
-class Held:
-    """How weights did on tenants that they were not learned from."""
+class HoldOutMetrics:
+    """Quality of weights on tenants that they were not learned from."""
 
     decisions: int
     calibration_error: float
-    """Expected calibration error (Naeini, Cooper, Hauskrecht 2015) of the chance of the best candidate, in 10 bins."""
-    surprise: float
-    """Mean bits of surprise at the truth about a pair (cross-entropy)."""
+    """Expected calibration error (Naeini, Cooper, Hauskrecht 2015) of the best candidate's probability, in 10 bins."""
+    log_loss: float
+    """Mean cross-entropy of the pairs, in bits."""
 
 
-class Question(NamedTuple):
-    """What is asked about the candidates of one document: is it any of them?"""
+class CalibrationCase(NamedTuple):
+    """The best candidate's score for a document, and whether any candidate is a match."""
 
     child: UUID
     named: bool
-    """Whether the document names the number of the best candidate: which calibration answers."""
+    """Whether the document refers to the best candidate's number, which selects the calibration."""
     bits: float
-    """Of the best candidate."""
+    """Score of the best candidate."""
     true: bool
 
 
 @dataclass(frozen=True)
 class Recalibration:
-    """How a calibration did on questions that it was not learned from, beside the one before it.
+    """Quality of a calibration on held-out cases, compared with the previous calibration.
 
-    The errors are expected calibration errors in 10 bins, of the chance that any candidate is a partner. The questions
-    are in 5 parts, all of one document in one, and each part is answered with what was learned from the others.
+    The errors are expected calibration errors in 10 bins, of the probability that any candidate matches. The cases are
+    split into 5 folds by document. Each fold is predicted with a calibration that was learned from the others.
     """
 
     decisions: int
@@ -73,79 +73,83 @@ class Recalibration:
     calibration_error: float
 
 
-def learn(tenants: Sequence[Tenant]) -> dict[str, Any]:
-    """The contents of a file of weights. Deterministic.
+def fit_weights(tenants: Sequence[Tenant]) -> dict[str, Any]:
+    """Return the contents of a weights file. Deterministic.
 
-    Where there are several tenants, the calibration is learned from each with weights learned from the others.
+    With several tenants, the calibration is learned on each of them with weights learned from the others.
     """
     found = _weights(tenants, _PLAIN)
-    calibration = _calibrate(_apart(tenants) if len(tenants) > 1 else [(parse(_finished(found)), tenants)])
-    return _finished({name: {**found[name], "calibration": list(calibration[named])} for named, name in FOUND.items()})
+    calibration = _calibrate(_leave_one_out(tenants) if len(tenants) > 1 else [(parse(_with_version(found)), tenants)])
+    return _with_version(
+        {name: {**found[name], "calibration": list(calibration[named])} for named, name in FOUND.items()}
+    )
 
 
-def recalibrated(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> dict[str, Any]:
-    """A file of weights with the bits that are known, and calibrations learned anew, beginning from what they were.
+def recalibrate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> dict[str, Any]:
+    """Return a weights file with the same weights and new calibrations.
 
-    One that there are too few questions for (`taught`) stays as it is.
+    A calibration with too few cases (`sufficient_cases`) stays the same.
     """
     weights = parse(known)
-    calibration = _fitted(taught(asked(weights, tenants)), weights.calibration)
-    return _finished({name: {**known[name], "calibration": list(calibration[named])} for named, name in FOUND.items()})
+    calibration = _fit_calibration(sufficient_cases(calibration_cases(weights, tenants)), weights.calibration)
+    return _with_version(
+        {name: {**known[name], "calibration": list(calibration[named])} for named, name in FOUND.items()}
+    )
 
 
-def taught(questions: Iterable[Question]) -> list[Question]:
-    """The questions of those calibrations that there are enough questions for, with either answer."""
-    found: dict[bool, list[Question]] = {named: [] for named in FOUND}
-    for one in questions:
-        found[one.named].append(one)
+def sufficient_cases(cases: Iterable[CalibrationCase]) -> list[CalibrationCase]:
+    """Return the cases of calibrations that have enough cases of each answer."""
+    found: dict[bool, list[CalibrationCase]] = {named: [] for named in FOUND}
+    for case in cases:
+        found[case.named].append(case)
     return [
-        one
+        case
         for several in found.values()
-        if len(several) >= LEAST and min(counted(several)) >= LEAST_OF_AN_ANSWER
-        for one in several
+        if len(several) >= MIN_CASES and min(count_answers(several)) >= MIN_CASES_PER_ANSWER
+        for case in several
     ]
 
 
-def counted(questions: Iterable[Question]) -> tuple[int, int]:
-    """How many questions have the answer yes, and how many no."""
-    answers = [one.true for one in questions]
+def count_answers(cases: Iterable[CalibrationCase]) -> tuple[int, int]:
+    """Return the number of positive and negative cases."""
+    answers = [case.true for case in cases]
     return sum(answers), len(answers) - sum(answers)
 
 
-def left_out(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> Recalibration:
-    """How well calibrations hold that are learned as `recalibrated` learns them, on questions that were left out."""
+def cross_validate(known: Mapping[str, Any], tenants: Sequence[Tenant]) -> Recalibration:
+    """Measure calibrations learned as in `recalibrate` on held-out cases."""
     weights = parse(known)
-    questions = taught(asked(weights, tenants))
-    before = [(_chance(weights.calibration, one), one.true) for one in questions]
+    cases = sufficient_cases(calibration_cases(weights, tenants))
+    before = [(_chance(weights.calibration, case), case.true) for case in cases]
     after = []
     for fold in range(_FOLDS):
-        calibration = _fitted([one for one in questions if _fold(one) != fold], weights.calibration)
-        after += [(_chance(calibration, one), one.true) for one in questions if _fold(one) == fold]
-    return Recalibration(len(questions), calibration_error(before), calibration_error(after))
+        calibration = _fit_calibration([case for case in cases if _fold(case) != fold], weights.calibration)
+        after += [(_chance(calibration, case), case.true) for case in cases if _fold(case) == fold]
+    return Recalibration(len(cases), calibration_error(before), calibration_error(after))
 
 
-def _fold(question: Question) -> int:
-    return int(sha256(question.child.bytes).hexdigest(), 16) % _FOLDS
+def _fold(case: CalibrationCase) -> int:
+    return int(sha256(case.child.bytes).hexdigest(), 16) % _FOLDS
 
 
-def _chance(calibration: Mapping[bool, tuple[float, float]], question: Question) -> float:
-    added, times = calibration[question.named]
-    return probability(added + times * question.bits)
+def _chance(calibration: Mapping[bool, tuple[float, float]], case: CalibrationCase) -> float:
+    added, times = calibration[case.named]
+    return probability(added + times * case.bits)
 
 
-def held_out(tenants: Sequence[Tenant]) -> Held:
-    """How weights do on each tenant that were learned from all others."""
+def hold_out_metrics(tenants: Sequence[Tenant]) -> HoldOutMetrics:
+    """Measure weights on each tenant after learning them from the other tenants."""
     seen: list[tuple[float, bool]] = []
-    surprise: list[float] = []
+    losses: list[float] = []
     for number, left in enumerate(tenants):
-        with using(parse(learn([*tenants[:number], *tenants[number + 1 :]]))):
+        with using(parse(fit_weights([*tenants[:number], *tenants[number + 1 :]]))):
             seen += [_best(group) for group in left.groups()]
-            surprise += [_surprise(pair) for pair in left.pairs()]
-    return Held(len(seen), calibration_error(seen), sum(surprise) / len(surprise))
+            losses += [_log_loss(pair) for pair in left.pairs()]
+    return HoldOutMetrics(len(seen), calibration_error(seen), sum(losses) / len(losses))
 
 
 def calibration_error(seen: Collection[tuple[float, bool]]) -> float:
-    """The mean distance between chance and truth, by tenths of chance; 0 where nothing was seen."""
+    """Return the mean distance between probability and truth in 10 bins; 0 without data."""
     if not seen:
         return 0.0
     bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
@@ -157,13 +161,13 @@ def calibration_error(seen: Collection[tuple[float, bool]]) -> float:
 
 
 def _best(group: Group) -> tuple[float, bool]:
-    """The chance of the best of a group's candidates, and whether it is a partner."""
+    """Return the probability of a group's best candidate, and whether it is a match."""
     found = chances([score(group.child, other, group.claims.get(other.id, ())) for other in group.candidates])
     first = max(range(len(found)), key=lambda index: found[index])
     return found[first], group.candidates[first].id in group.true
 
 
-def _surprise(pair: Pair) -> float:
+def _log_loss(pair: Pair) -> float:
     chance = probability(score(pair.child, pair.parent, pair.claims).total)
     return -log2(chance if pair.true else 1.0 - chance)
 
@@ -172,19 +176,19 @@ def _surprise(pair: Pair) -> float:
 
 
 def _weights(tenants: Sequence[Tenant], calibration: Mapping[bool, tuple[float, float]]) -> dict[str, Any]:
-    thought = start.bits()
-    seen = _seen(tenants)
-    beforehand: dict[Hashable, Coefficient] = {
+    prior_bits = priors.bits()
+    seen = _count_levels(tenants)
+    known_priors: dict[Hashable, Coefficient] = {
         level: Coefficient(bits, _GENERAL, _LEAST if bits <= _CONTRADICTION and level != PRIOR else None)
-        for level, bits in thought.items()
+        for level, bits in prior_bits.items()
     }
     for named, child, parent, levels in seen:
         for level in (PRIOR, *levels):
-            highest = 0.0 if beforehand[level].highest is not None else None
-            beforehand.setdefault((named, level), Coefficient(0.0, _FOUND, highest))
-            beforehand.setdefault((named, child, parent, level), Coefficient(0.0, _KINDS, highest))
-    cases = [
-        Case(
+            upper_bound = 0.0 if known_priors[level].upper_bound is not None else None
+            known_priors.setdefault((named, level), Coefficient(0.0, _FOUND, upper_bound))
+            known_priors.setdefault((named, child, parent, level), Coefficient(0.0, _KINDS, upper_bound))
+    observations = [
+        Observation(
             {
                 name: 1.0
                 for level in (PRIOR, *levels)
@@ -195,30 +199,30 @@ def _weights(tenants: Sequence[Tenant], calibration: Mapping[bool, tuple[float, 
         )
         for (named, child, parent, levels), (count, true) in seen.items()
     ]
-    found = fit(cases, beforehand)
+    found = fit(observations, known_priors)
     kinds = sorted({(named, child, parent) for named, child, parent, _ in seen})
     return {
         name: {
             "calibration": list(calibration[named]),
-            "general": _nested({level: found[level] + found.get((named, level), 0.0) for level in thought}),
+            "general": _by_feature({level: found[level] + found.get((named, level), 0.0) for level in prior_bits}),
             "particular": {
-                f"{child}>{parent}": _nested(
+                f"{child}>{parent}": _by_feature(
                     {
                         level: bits
-                        for level in thought
-                        if abs(bits := found.get((named, child, parent, level), 0.0)) >= _LEAST_SAID
+                        for level in prior_bits
+                        if abs(bits := found.get((named, child, parent, level), 0.0)) >= _MIN_BITS
                     }
                 )
-                for found_so, child, parent in kinds
-                if found_so == named
+                for is_named, child, parent in kinds
+                if is_named == named
             },
         }
         for named, name in FOUND.items()
     }
 
 
-def _seen(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]:
-    """How often each combination of levels was seen, and how often it was true."""
+def _count_levels(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]:
+    """Count how often each combination of levels was seen, and how often it was a match."""
     count: dict[_Seen, float] = defaultdict(float)
     true: dict[_Seen, float] = defaultdict(float)
     for tenant in tenants:
@@ -227,7 +231,7 @@ def _seen(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]:
             key = (compared.named, pair.child.kind, pair.parent.kind, compared.levels)
             count[key] += 1
             true[key] += pair.true
-        for pair in tenant.strangers(random.Random(tenant.name)):  # noqa: S311  # a sample that can be repeated
+        for pair in tenant.unrelated_pairs(random.Random(tenant.name)):  # noqa: S311  # a sample that can be repeated
             levels = compare(pair.child, pair.parent).levels
             length = Length.of(pair.child.named[pair.parent.kind][0].length)
             collided = Level.of(Feature.NUMBER, Number.SAME, length)
@@ -236,15 +240,15 @@ def _seen(tenants: Iterable[Tenant]) -> dict[_Seen, tuple[float, float]]:
     return {key: (count[key], true[key]) for key in count}
 
 
-def _nested(bits: Mapping[Level, float]) -> dict[str, dict[str, float]]:
+def _by_feature(bits: Mapping[Level, float]) -> dict[str, dict[str, float]]:
     nested: dict[str, dict[str, float]] = {}
     for level in sorted(bits):
         nested.setdefault(level.feature, {})[level.code] = round(bits[level], 2)
     return nested
 
 
-def _finished(found: Mapping[str, Any]) -> dict[str, Any]:
-    """With a version: two files of the same weights have the same."""
+def _with_version(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Add a version, which is a hash of the weights."""
     digest = sha256(dumps(found, sort_keys=True).encode()).hexdigest()
     return {"version": f"weights-{digest[:12]}", **found}
 
@@ -252,16 +256,16 @@ def _finished(found: Mapping[str, Any]) -> dict[str, Any]:
 # -- calibration ----------------------------------------------------------------------------------------------------
 
 
-def _apart(tenants: Sequence[Tenant]) -> list[tuple[Weights, list[Tenant]]]:
-    """Each tenant, with weights learned from all others."""
+def _leave_one_out(tenants: Sequence[Tenant]) -> list[tuple[Weights, list[Tenant]]]:
+    """Return each tenant with the weights learned from the others."""
     return [
-        (parse(_finished(_weights([*tenants[:number], *tenants[number + 1 :]], _PLAIN))), [left])
+        (parse(_with_version(_weights([*tenants[:number], *tenants[number + 1 :]], _PLAIN))), [left])
         for number, left in enumerate(tenants)
     ]
 
 
-def asked(weights: Weights, tenants: Iterable[Tenant]) -> list[Question]:
-    """The questions that the groups of these tenants answer, with the bits that these weights give."""
+def calibration_cases(weights: Weights, tenants: Iterable[Tenant]) -> list[CalibrationCase]:
+    """Return the calibration cases of these tenants, scored with these weights."""
     found = []
     with using(weights):
         for group in (group for tenant in tenants for group in tenant.groups()):
@@ -270,25 +274,29 @@ def asked(weights: Weights, tenants: Iterable[Tenant]) -> list[Question]:
                 key=lambda item: item.total,
             )
             any_true = any(other.id in group.true for other in group.candidates)
-            found.append(Question(group.child.id, best.named, max(-_MOST, min(_MOST, best.total)), any_true))
+            found.append(
+                CalibrationCase(group.child.id, best.named, max(-_MAX_BITS, min(_MAX_BITS, best.total)), any_true)
+            )
     return found
 
 
 def _calibrate(parts: Iterable[tuple[Weights, Sequence[Tenant]]]) -> dict[bool, tuple[float, float]]:
-    return _fitted([one for weights, tenants in parts for one in asked(weights, tenants)], _PLAIN)
+    return _fit_calibration(
+        [case for weights, tenants in parts for case in calibration_cases(weights, tenants)], _PLAIN
+    )
 
 
-def _fitted(
-    questions: Iterable[Question], expected: Mapping[bool, tuple[float, float]]
+def _fit_calibration(
+    cases: Iterable[CalibrationCase], expected: Mapping[bool, tuple[float, float]]
 ) -> dict[bool, tuple[float, float]]:
-    cases: dict[bool, list[Case]] = {named: [] for named in FOUND}
-    for one in questions:
-        cases[one.named].append(Case({"added": 1.0, "times": one.bits}, 1.0, float(one.true)))
-    return {named: _platt(found, *expected[named]) for named, found in cases.items()}
+    observations: dict[bool, list[Observation]] = {named: [] for named in FOUND}
+    for case in cases:
+        observations[case.named].append(Observation({"added": 1.0, "times": case.bits}, 1.0, float(case.true)))
+    return {named: _platt(found, *expected[named]) for named, found in observations.items()}
 
 
-def _platt(cases: Sequence[Case], added: float, times: float) -> tuple[float, float]:
-    if not cases:
+def _platt(observations: Sequence[Observation], added: float, times: float) -> tuple[float, float]:
+    if not observations:
         return added, times
-    found = fit(cases, {"added": Coefficient(added, 0.1), "times": Coefficient(times, 10.0)})
+    found = fit(observations, {"added": Coefficient(added, 0.1), "times": Coefficient(times, 10.0)})
     return round(found["added"], 3), round(found["times"], 3)

@@ -1,8 +1,8 @@
-"""Invented firms whose VAT ids, register numbers and IBANs carry valid check digits.
+"""Invented companies whose VAT ids, register numbers and IBANs have valid check digits.
 
-Check digits come from python-stdnum where it can compute them, else from drawing until its validation accepts the
-number. Mail addresses end in `.example` (RFC 2606), and telephone numbers use ranges kept free for fiction where a
-country has one. Their names and addresses are made of the words in `countries.toml`.
+python-stdnum computes the check digits. Where it can only validate, numbers are drawn until one is valid. Mail
+addresses end in `.example` (RFC 2606). Telephone numbers use ranges reserved for fiction, where a country has one.
+`countries.toml` contains the words for names and addresses.
 """
 
 import tomllib
@@ -20,18 +20,18 @@ from stdnum.iso7064 import mod_11_10
 from stdnum.it import iva
 from stdnum.nl import bsn
 
-from tools.sample_generator.model import Firm
-from tools.sample_generator.trades import Trade
+from tools.sample_generator.catalog import ProductLine
+from tools.sample_generator.model import Company
 
 EU_COUNTRIES = frozenset({"DE", "FR", "IT", "NL"})
 LANGUAGES = {"DE": "de", "FR": "fr", "IT": "it", "NL": "nl", "GB": "en", "CH": "de"}
 CURRENCIES = {"DE": "EUR", "FR": "EUR", "IT": "EUR", "NL": "EUR", "GB": "GBP", "CH": "CHF"}
-_COLOURS = ((23, 78, 121), (122, 31, 45), (28, 100, 72), (92, 61, 130), (165, 82, 20), (48, 63, 84), (0, 105, 120))
+_COLORS = ((23, 78, 121), (122, 31, 45), (28, 100, 72), (92, 61, 130), (165, 82, 20), (48, 63, 84), (0, 105, 120))
 
 
 @dataclass(frozen=True)
 class Country:
-    """Where invented firms of one country are at home. A place is (postal code, city)."""
+    """Name parts and addresses of a country's companies. A place is (postal code, city)."""
 
     stems: tuple[str, ...]
     streets: tuple[str, ...]
@@ -54,33 +54,38 @@ _COUNTRIES = {
 }
 
 
-class FirmRegistry:
-    """Founds firms of which no two share a name stem, an address or a number."""
+class CompanyRegistry:
+    """Creates companies with distinct name stems, addresses and numbers."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._stems = {code: rng.sample(country.stems, len(country.stems)) for code, country in _COUNTRIES.items()}
-        self._colours = rng.sample(_COLOURS, len(_COLOURS))
+        self._colors = rng.sample(_COLORS, len(_COLORS))
         self._founded = 0
 
-    def supplier(self, trade: Trade) -> Firm:
-        """Found a supplier of this trade."""
-        stem = self._stems[trade.country].pop()
-        return self._found(trade.country, stem, f"{trade.prefix} {stem} {trade.suffix}".strip(), trade.claim)
+    def supplier(self, product_line: ProductLine) -> Company:
+        """Create a supplier of this product line."""
+        stem = self._stems[product_line.country].pop()
+        return self._found(
+            product_line.country,
+            stem,
+            f"{product_line.prefix} {stem} {product_line.suffix}".strip(),
+            product_line.claim,
+        )
 
-    def buyer(self, country: str) -> Firm:
-        """Found a manufacturer of this country: a tenant of the sample."""
+    def buyer(self, country: str) -> Company:
+        """Create a manufacturer in this country, which is a tenant of the sample."""
         stem = self._stems[country].pop()
         return self._found(country, stem, _COUNTRIES[country].buyer_name.format(stem=stem), "")
 
-    def _found(self, code: str, stem: str, name: str, claim: str) -> Firm:
+    def _found(self, code: str, stem: str, name: str, claim: str) -> Company:
         rng, country = self._rng, _COUNTRIES[code]
         self._founded += 1
         postal_code, city = rng.choice(country.places)
         street, house = rng.choice(country.streets), str(rng.randint(1, 148))
         vat_id, registration_id = _NUMBERS[code](rng)
         mailbox = {"de": "rechnung", "fr": "facturation", "it": "fatture", "nl": "facturen", "en": "accounts"}
-        return Firm(
+        return Company(
             name=name,
             short_name=stem,
             street=f"{house} {street}" if country.house_number_first else f"{street} {house}",
@@ -96,13 +101,13 @@ class FirmRegistry:
             phone=country.phone.format(n=rng.randint(10, 99)),
             bank=country.bank.format(city=city),
             iban=_iban(code, rng),
-            colour=self._colours[self._founded % len(self._colours)],
+            color=self._colors[self._founded % len(self._colors)],
             claim=claim,
         )
 
 
 def slug(text: str) -> str:
-    """Return the text in lower-case ASCII letters and hyphens, as host names and tenant slugs want it."""
+    """Return the text in lower-case ASCII letters and hyphens, for host names and tenant slugs."""
     digraphs: dict[str, str | int | None] = {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"}
     german = text.lower().translate(str.maketrans(digraphs))
     plain = unicodedata.normalize("NFKD", german).encode("ascii", "ignore").decode("ascii")
@@ -169,14 +174,14 @@ def _iban(country: str, rng: Random) -> str:
 
 
 def _french_account(rng: Random) -> str:
-    """A RIB: bank, branch, account, and the key that makes the whole divisible by 97."""
+    """Return a RIB: bank, branch, account, and a key that makes the number divisible by 97."""
     bank, branch, account = _digits(rng, 5), _digits(rng, 5), _digits(rng, 11)
     key = 97 - (89 * int(bank) + 15 * int(branch) + 3 * int(account)) % 97
     return f"{bank}{branch}{account}{key:02d}"
 
 
 def _italian_account(rng: Random) -> str:
-    """A BBAN whose first letter, the CIN, checks the rest: odd places weigh by a table, even ones by their value."""
+    """Return a BBAN. Its first letter, the CIN, is a check character for the other characters."""
     number = _digits(rng, 22)
     odd = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
     total = sum(odd[int(digit)] if place % 2 == 0 else int(digit) for place, digit in enumerate(number))
@@ -184,7 +189,7 @@ def _italian_account(rng: Random) -> str:
 
 
 def _dutch_account(rng: Random) -> str:
-    """A bank code that no bank has, and ten digits that pass the eleven test."""
+    """Return an unassigned bank code and ten digits that pass the eleven test."""
     while True:
         number = "0" + _digits(rng, 9)
         if sum((10 - place) * int(digit) for place, digit in enumerate(number)) % 11 == 0:

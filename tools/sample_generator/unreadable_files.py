@@ -1,6 +1,6 @@
-"""Files that are no readable documents: damaged, locked, unsafe, incomplete, or of a kind that is not read.
+"""Unreadable files: damaged, encrypted, unsafe, incomplete, or of an unsupported type.
 
-Each function returns the bytes of one file. The damaged ones begin as proper documents.
+Each function returns the bytes of one file. The damaged ones start as valid documents.
 """
 
 import re
@@ -14,7 +14,7 @@ from tools.sample_generator.model import Document
 from tools.sample_generator.pdf import write_hybrid, write_page
 from tools.sample_generator.ubl import write_ubl
 
-_SCANNED_SCALE = 100 / 72  # to 100 dots an inch
+_SCANNED_SCALE = 100 / 72  # 100 dpi
 _STOCK_LIST = """<?xml version="1.0" encoding="UTF-8"?>
 <StockTaking xmlns="urn:example:warehouse:stock-taking:1" date="{day}">
   <Bin id="A-01"><Counted unit="C62">{first}</Counted></Bin>
@@ -29,15 +29,15 @@ Die leeren Gitterboxen (Stück: {boxes}) stehen hinter Tor 3. Grüße, Jörg
 
 
 def truncated_pdf(document: Document) -> bytes:
-    """Return a hybrid PDF whose end is missing, as after a broken transfer: no cross-reference table, no catalogue."""
+    """Return a truncated hybrid PDF without a cross-reference table or catalog."""
     whole = write_hybrid(document)
     return whole[: len(whole) * 2 // 5]
 
 
 def scanned_pdf(document: Document) -> bytes:
-    """Return a PDF of a picture of the paper, without text, as a scanner makes it."""
-    with pypdfium2.PdfDocument(write_page(document)) as paper:
-        picture = paper[0].render(scale=_SCANNED_SCALE, grayscale=True).to_pil()
+    """Return a PDF with an image of the document and no text, as from a scanner."""
+    with pypdfium2.PdfDocument(write_page(document)) as pdf:
+        picture = pdf[0].render(scale=_SCANNED_SCALE, grayscale=True).to_pil()
     scan = FPDF(format="A4")
     scan.set_creation_date(datetime.combine(document.issued, time(8), UTC))
     scan.add_page()
@@ -46,12 +46,12 @@ def scanned_pdf(document: Document) -> bytes:
 
 
 def locked_pdf(document: Document) -> bytes:
-    """Return a PDF that opens with a password only."""
+    """Return an encrypted PDF."""
     return write_page(document, password="nur für Befugte")  # noqa: S106 - the point of the file is that nobody has it
 
 
 def pdf_without_pages() -> bytes:
-    """Return a well-formed PDF with a page tree of no pages."""
+    """Return a valid PDF without pages."""
     objects = (b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [] /Count 0 >>")
     content, offsets = b"%PDF-1.7\n", []
     for number, body in enumerate(objects, 1):
@@ -63,7 +63,7 @@ def pdf_without_pages() -> bytes:
 
 
 def xml_with_doctype(document: Document) -> bytes:
-    """Return an invoice with a document type declaration and an entity, which a careful reader refuses."""
+    """Return an invoice with a DOCTYPE and an external entity, which a safe parser rejects."""
     text = write_ubl(document).decode()
     declaration, rest = text.split("\n", 1)
     doctype = '<!DOCTYPE Invoice [<!ENTITY supplier SYSTEM "file:///etc/hostname">]>'
@@ -72,7 +72,7 @@ def xml_with_doctype(document: Document) -> bytes:
 
 
 def xml_without_number(document: Document) -> bytes:
-    """Return an invoice that states no invoice number."""
+    """Return an invoice without an invoice number."""
     return re.sub(rb"\n  <cbc:ID>[^<]*</cbc:ID>", b"", write_ubl(document), count=1)
 
 
@@ -83,22 +83,22 @@ def xml_cut_off(document: Document) -> bytes:
 
 
 def xml_in_wrong_encoding(document: Document) -> bytes:
-    """Return an invoice that says UTF-8 and is Latin-1: its accents are no valid UTF-8."""
+    """Return an invoice that claims UTF-8 but contains Latin-1."""
     text = write_ubl(document).decode().replace("</cbc:Note>", " Größe geprüft.</cbc:Note>", 1)
     return text.encode("latin-1", errors="replace")
 
 
 def stock_list(rng: Random) -> bytes:
-    """Return well-formed XML of a vocabulary that is no business document."""
+    """Return well-formed XML that is not a business document."""
     day = f"2025-0{rng.randint(1, 9)}-1{rng.randint(0, 9)}"
     return _STOCK_LIST.format(day=day, first=rng.randint(1, 90), second=rng.randint(1, 90)).encode()
 
 
 def note(rng: Random) -> bytes:
-    """Return a plain text."""
+    """Return a plain text file."""
     return _NOTE.format(hall=rng.randint(1, 9), hour=rng.randint(7, 17), boxes=rng.randint(2, 30)).encode()
 
 
 def noise(rng: Random) -> bytes:
-    """Return bytes of no known kind."""
+    """Return random bytes of an unknown file type."""
     return b"\x93CFX\x00\x01" + rng.randbytes(rng.randint(800, 4000))

@@ -1,6 +1,6 @@
-"""What is thought of a level before any pair has been seen, in bits: where learning begins, and what it falls back on.
+"""Priors of all levels of agreement, in bits.
 
-Estimates of log2(m / u), rounded: how much more often true pairs show a level than other candidates do.
+Estimates of log2(m / u), rounded: how much more often matching pairs show a level than other candidates do.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from counterfoil.documents.matching.compare import (
 from counterfoil.documents.matching.score import PRIOR
 
 _PRIOR = -4.0
-"""Candidates that share a key are partners about once in twenty."""
+"""About one in twenty candidates that share a key is a match."""
 _IDENTITY = dict(zip(Identity, (8.0, 3.0, -9.0, 6.0, -3.0), strict=True))
 _NAME = dict(zip(PartyName, (5.0, 0.0, 3.0, 2.0, -2.0, -6.0), strict=True))
 _MOST = 9.0
 _COMMON = 0.3
-"""Share of an agreement's bits that the buyer keeps: a tenant's own name is on most of its documents."""
+"""Share of the bits that an agreement of the buyer keeps, because the tenant's own name is on most of its documents."""
 _DATE = dict(zip(Timing, (-10.0, -4.0, -3.0, 0.0, 2.0, 1.5, -1.0, -4.0, -7.0, -6.0, 1.0, -2.0), strict=True))
 _LINES = {
     Share.NONE: (-5.0, -7.0, -9.0),
@@ -37,13 +37,13 @@ _LINES = {
     Share.MOST: (None, None, 0.0),
     Share.ALL: (2.0, 4.0, 6.0),
 }
-"""Bits for one, two and several lines."""
+"""Bits for one, two and several line items."""
 _REMAINING = dict(zip(Remaining, (4.0, 1.0, -5.0, -8.0), strict=True))
 _TOTAL = dict(zip(Total, (5.0, 5.0, 4.0, -2.0, 0.0, 0.0), strict=True))
 
 
 def bits() -> dict[Level, float]:
-    """Every level that a comparison can come to, with the bits that it begins with."""
+    """Return every level that a comparison can produce, with its prior."""
     return dict(_levels()) | {PRIOR: _PRIOR}
 
 
@@ -95,7 +95,7 @@ def _parties() -> Iterator[tuple[Level, float]]:
 
 
 def _party(identity: float, name: float) -> float:
-    """An identifier is the party, whatever its name looks like: the name adds half, and hardly takes away."""
+    """Combine identifier and name. With the same identifier, the name has little influence."""
     if identity >= _IDENTITY[Identity.SAME_IDENTIFIER]:
         return min(_MOST, identity + (name / 2 if name > 0 else max(name / 6, -1.0)))
     return min(_MOST, identity + name)

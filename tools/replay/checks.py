@@ -1,4 +1,4 @@
-"""What must hold after a replay, held against what was found. Pure."""
+"""Compares the results of a replay with the expected ones. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tools.replay.evidence import Record, most_at_once
+from tools.replay.log_records import Record, max_concurrent
 
 
 @dataclass(frozen=True)
 class Document:
-    """What the database says of one document after a replay."""
+    """State of a document in the database after a replay."""
 
     id: UUID
     is_child: bool
@@ -19,19 +19,19 @@ class Document:
     last_page: int | None
     number: str | None
     ingestion: str | None
-    """State of its ingestion; None for a cover page, which nobody reads."""
+    """Status of its ingestion, or None for a cover page, which is not ingested."""
     matching: str | None
     attempts: int
-    """Attempts of ingestion and matching together."""
+    """Attempts of ingestion and matching."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """Everything that was found after a replay."""
+class ReplayData:
+    """Results of a replay."""
 
     documents: Sequence[Document]
     records: Sequence[Record]
-    """Of ingestion and matching, for these documents."""
+    """Log records of ingestion and matching."""
     dead_letters: int
     notifications: int
     queued: Mapping[str, int]
@@ -40,18 +40,18 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Truth:
-    """What was in the file."""
+class ExpectedDocuments:
+    """Documents in the file."""
 
     invoices: Mapping[str, tuple[int, int]]
-    """The first and the last page of each, by its number."""
+    """First and last page of each invoice, by number."""
     covers: int
-    """Pages that belong to none of them."""
+    """Number of cover pages."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must hold."""
+    """One check with its result."""
 
     name: str
     expected: str
@@ -60,27 +60,27 @@ class Check:
 
     @classmethod
     def equal(cls, name: str, expected: object, found: object) -> "Check":
-        """It holds when both read the same."""
+        """Return a check that passes if both values have the same text."""
         return cls(name, str(expected), str(found), str(expected) == str(found))
 
     @classmethod
     def at_most(cls, name: str, bound: int, found: int) -> "Check":
-        """It holds when the number found does not exceed the bound."""
+        """Return a check that passes if the found number is at most `bound`."""
         return cls(name, f"at most {bound}", str(found), found <= bound)
 
     @property
     def record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The check as a JSON object."""
         return {"name": self.name, "expected": self.expected, "found": self.found, "holds": self.holds}
 
 
-def checks(found: Found, truth: Truth, gate: int) -> list[Check]:
-    """All that must hold after this file went through a gate of this size."""
-    return [*_documents(found, truth), *_messages(found, len(truth.invoices)), *_work(found, gate)]
+def run_checks(found: ReplayData, expected: ExpectedDocuments, gate: int) -> list[Check]:
+    """Run all checks. `gate` is the concurrency limit."""
+    return [*_documents(found, expected), *_messages(found, len(expected.invoices)), *_work(found, gate)]
 
 
-def _documents(found: Found, truth: Truth) -> Iterator[Check]:
-    numbers = list(truth.invoices)
+def _documents(found: ReplayData, expected: ExpectedDocuments) -> Iterator[Check]:
+    numbers = list(expected.invoices)
     count = len(numbers)
     parents = [document for document in found.documents if not document.is_child]
     parts = [document for document in found.documents if document.is_child]
@@ -88,19 +88,17 @@ def _documents(found: Found, truth: Truth) -> Iterator[Check]:
     done = sum(document.ingestion == document.matching == "succeeded" for document in children)
     yield Check.equal(
         "documents",
-        f"1 parent, {count} children, {truth.covers} cover pages",
+        f"1 parent, {count} children, {expected.covers} cover pages",
         f"{len(parents)} parent, {len(children)} children, {len(parts) - len(children)} cover pages",
     )
     yield Check.equal("parent ingested", "succeeded", ", ".join(str(one.ingestion) for one in parents))
     yield Check.equal("children ingested and matched", count, done)
-    yield Check.equal(
-        "each invoice once, by its number", _set(numbers, numbers), _set([c.number for c in children], numbers)
-    )
-    right = sum((c.first_page, c.last_page) == truth.invoices.get(str(c.number)) for c in children)
-    yield Check.equal("each with its own pages", f"{count} of {count}", f"{right} of {count}")
+    yield Check.equal("each invoice number once", _set(numbers, numbers), _set([c.number for c in children], numbers))
+    right = sum((c.first_page, c.last_page) == expected.invoices.get(str(c.number)) for c in children)
+    yield Check.equal("each invoice with its own pages", f"{count} of {count}", f"{right} of {count}")
 
 
-def _messages(found: Found, count: int) -> Iterator[Check]:
+def _messages(found: ReplayData, count: int) -> Iterator[Check]:
     lines = Counter((record.worker, record.work_id) for record in found.records)
     received = Counter(record.receives for record in found.records)
     waiting = {name: number for name, number in found.queued.items() if number}
@@ -111,26 +109,30 @@ def _messages(found: Found, count: int) -> Iterator[Check]:
         "outcomes", f"succeeded ({everything})", _words(Counter(record.outcome for record in found.records))
     )
     yield Check.equal(
-        "work done twice", "none", _none([f"{worker} {work}" for (worker, work), n in lines.items() if n > 1])
+        "work items processed twice",
+        "none",
+        _none([f"{worker} {work}" for (worker, work), n in lines.items() if n > 1]),
     )
-    begun = sum(document.attempts for document in found.documents)
-    yield Check.equal("attempts begun", everything, begun)
+    started = sum(document.attempts for document in found.documents)
+    yield Check.equal("attempts started", everything, started)
     yield Check.equal(
         "messages left in queues and dead-letter queues", "none", _none([f"{n} in {q}" for q, n in waiting.items()])
     )
     yield Check.equal("dead letters", 0, found.dead_letters)
-    yield Check.equal("notifications of failures", 0, found.notifications)
+    yield Check.equal("failure notifications", 0, found.notifications)
 
 
-def _work(found: Found, gate: int) -> Iterator[Check]:
+def _work(found: ReplayData, gate: int) -> Iterator[Check]:
     ingested = [record for record in found.records if record.worker == "ingestion"]
     disorder = [record.message_id for record in found.records if not record.is_in_order]
-    most = most_at_once(ingested)
-    yield Check.equal("protected, then permitted, then claimed, then done", "every message", _all_but(disorder))
-    yield Check.at_most("ingestions at once, by the workers' logs", gate, most)
-    yield Check.at_most("downloads at once, by S3", gate, found.downloads_at_once)
+    most = max_concurrent(ingested)
+    yield Check.equal("protected, permitted, claimed, finished in order", "every message", _all_but(disorder))
+    yield Check.at_most("concurrent ingestions in the workers' logs", gate, most)
+    yield Check.at_most("concurrent downloads in S3", gate, found.downloads_at_once)
     full = min(gate, len(ingested))
-    yield Check("the gate was full, so that messages had to wait", f"{full} at once", f"{most} at once", most >= full)
+    yield Check(
+        "concurrency limit reached, so messages waited", f"{full} concurrent", f"{most} concurrent", most >= full
+    )
 
 
 def _words(counts: Mapping[Any, int]) -> str:
@@ -145,8 +147,8 @@ def _all_but(found: Sequence[str]) -> str:
     return f"all but {', '.join(found)}" if found else "every message"
 
 
-def _set(found: Sequence[str | None], wanted: Sequence[str]) -> str:
-    """How many of the wanted there are, and what else."""
-    had, want = Counter(map(str, found)), Counter(wanted)
-    missing, extra = (want - had).total(), (had - want).total()
-    return f"{len(wanted) - missing} of {len(wanted)}" + (f", and {extra} more" if extra else "")
+def _set(found: Sequence[str | None], expected: Sequence[str]) -> str:
+    """Count the expected numbers that were found, and the additional ones."""
+    actual, required = Counter(map(str, found)), Counter(expected)
+    missing, extra = (required - actual).total(), (actual - required).total()
+    return f"{len(expected) - missing} of {len(expected)}" + (f", and {extra} more" if extra else "")

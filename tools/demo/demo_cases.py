@@ -1,4 +1,4 @@
-"""The sample's cases on their way through a local cloud: uploaded and mailed, watched, and held against their truth."""
+"""The cases of the sample in a local cloud: uploaded or mailed, watched, and compared."""
 
 import time
 from collections import Counter
@@ -22,26 +22,26 @@ from cli.local.tenants import Tenant, add_tenant, remove_destination
 from cli.local.uploads import POLL_SECONDS, of_tenant, upload
 from counterfoil.documents.upload_list import State, Upload
 from counterfoil.webhooks.destinations import NewDestination
-from tools.demo.receiver import Handler, Inbox, Receiver
-from tools.demo.verdict import Deviation
+from tools.demo.sample_check import Mismatch
+from tools.demo.webhook_receiver import Handler, Inbox, Receiver
 from tools.sample_generator.cases import Case, Cases, generate_cases
 
 Name = tuple[str, str]
 """Type and number of a document."""
 _RECEIVER = "receiver"
-"""Name of the webhook of the cases' tenant."""
+"""Name of the tenant's webhook."""
 _EITHER = "one of the two"
-"""Which of two copies is called the duplicate is decided by their arrival, which is nobody's to say here."""
+"""Replaces the number of a duplicate, because the order of arrival decides which copy is the duplicate."""
 
 
 class _Quiet(Handler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its parent's name
-        """Say nothing: the demo says what came."""
+        """Log nothing, because the demo prints the results."""
 
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
-    """The sample receiver of webhooks at a port of this machine, until the block ends."""
+    """Run the sample webhook receiver on a local port."""
     inbox = Inbox(":memory:")
     receiver = Receiver(("127.0.0.1", 0), [], inbox)
     receiver.RequestHandlerClass = _Quiet
@@ -57,8 +57,8 @@ def receiving() -> Iterator[Receiver]:
 
 
 @dataclass
-class CasesRun:
-    """The cases in one cloud, for a tenant of its own whose results go to a receiver."""
+class DemoCases:
+    """The cases in a cloud, with their own tenant and webhook receiver."""
 
     cloud: Cloud
     cases: Cases
@@ -67,8 +67,8 @@ class CasesRun:
     keys: set[str]
 
     @classmethod
-    def begun(cls, cloud: Cloud, seed: int, slug: str, folder: Path, receiver: Receiver) -> "CasesRun":
-        """Add the tenant with its address and its webhook, write the files, upload them and store the mails.
+    def start(cls, cloud: Cloud, seed: int, slug: str, folder: Path, receiver: Receiver) -> "DemoCases":
+        """Add the tenant with its mail address and webhook, then upload the files and store the mails.
 
         Call `end` when the receiver stops.
         """
@@ -87,31 +87,31 @@ class CasesRun:
         return cls(cloud, cases, tenant, receiver, set(keys))
 
     def end(self) -> None:
-        """Remove the webhook, so that no delivery waits for a receiver that has stopped."""
+        """Remove the webhook, so that no delivery waits for a stopped receiver."""
         remove_destination(self.cloud, self.tenant, _RECEIVER)
 
-    def watch(self, seconds: float) -> "Found":
-        """Wait until every document, every cluster and every delivery of a cluster is done.
+    def watch(self, seconds: float) -> "CaseResults":
+        """Wait until all documents, clusters and deliveries are finished.
 
         Raises:
-            CommandError: something is not, after `seconds`.
+            CommandError: some are unfinished after `seconds`.
         """
         deadline = time.monotonic() + seconds
         while True:
             found = [one for one in of_tenant(self.cloud, self.tenant) if one.key in self.keys]
             open_ = sum(not one.state.is_final for one in found)
-            waiting = self._waiting() if not open_ and {one.key for one in found} == self.keys else 1
-            if not open_ and not waiting:
+            pending = self._waiting() if not open_ and {one.key for one in found} == self.keys else 1
+            if not open_ and not pending:
                 return self._found(found)
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"After {seconds:.0f} s {open_} of the cases' documents and {waiting} of their clusters are not "
-                    "done; --timeout gives them longer."
+                    f"After {seconds:.0f} s, {open_} of the cases' documents and {pending} of their clusters are "
+                    "unfinished. Try a longer --timeout."
                 )
             time.sleep(POLL_SECONDS)
 
     def _waiting(self) -> int:
-        """Clusters that are to be computed or told of."""
+        """Return the number of clusters that wait for their diagnostics or delivery."""
         with self.cloud.database.tenant(self.tenant.id) as connection:
             rows = connection.execute(
                 """
@@ -122,37 +122,37 @@ class CasesRun:
             ).fetchall()
         return int(rows[0][0])
 
-    def _found(self, found: Sequence[Upload]) -> "Found":
+    def _found(self, found: Sequence[Upload]) -> "CaseResults":
         ids = {one.cluster_id for one in found if one.state is State.SUCCEEDED and one.cluster_id is not None}
         auth = SignedIn(self.cloud, "demo")
         with httpx.Client(base_url=self.cloud.api_url, auth=auth, timeout=PATIENCE) as client:
             shown = {id_: read(Api(client), str(id_)) for id_ in sorted(ids)}
-        told = {
+        received = {
             body["subject_id"]: body["data"] for body in self.receiver.inbox.results() if body["event"] == "cluster"
         }
         states = sum(body["event"] == "document" for body in self.receiver.inbox.results())
-        return Found(found, shown, told, states)
+        return CaseResults(found, shown, received, states)
 
 
 @dataclass(frozen=True)
-class Found:
-    """What became of the cases."""
+class CaseResults:
+    """Results of the cases."""
 
     documents: Sequence[Upload]
     clusters: Mapping[UUID, Cluster]
-    told: Mapping[str, Mapping[str, Any] | None]
-    """What the receiver was told last of each cluster."""
-    states: int
-    """Documents whose state it has been told so far."""
+    received: Mapping[str, Mapping[str, Any] | None]
+    """Latest result that the receiver got for each cluster."""
+    document_states: int
+    """Number of documents whose status the receiver got."""
 
     def cluster_of(self, case: Case) -> Cluster | None:
-        """The cluster that the case's first document is in."""
-        wanted = case.papers[0].name
-        return next((one for one in self.clusters.values() if wanted in _names(one)), None)
+        """Return the cluster of the case's first document."""
+        first = case.documents[0].name
+        return next((one for one in self.clusters.values() if first in _names(one)), None)
 
     @property
     def parts(self) -> int:
-        """Documents that were cut out of the file of many and succeeded."""
+        """Number of documents that were split off the large file and succeeded."""
         return sum(one.state is State.SUCCEEDED and " Rechnungen " in one.file for one in self.documents)
 
 
@@ -161,48 +161,48 @@ def _names(cluster: Cluster) -> Counter[Name]:
 
 
 def open_codes(cluster: Cluster) -> set[Name]:
-    """Number and code of what somebody has to look at."""
+    """Return number and code of the open variances."""
     variances = cluster["comparison"]["variances"] if cluster["comparison"] is not None else ()
     return {
-        _placed(one["number"], one["code"])
+        _number_and_code(one["number"], one["code"])
         for one in variances
         if not one["within_tolerance"] and one["settled_by"] is None
     }
 
 
-def _placed(number: str, code: str) -> Name:
+def _number_and_code(number: str, code: str) -> Name:
     return (_EITHER if code == "duplicate_invoice" else number, code)
 
 
-def deviations(cases: Cases, found: Found) -> list[Deviation]:
-    """Everything in which what was found is not what the cases' truth says; empty where nothing is."""
-    told = [one for case in cases.cases for one in _of_case(case, found)]
+def mismatches(cases: Cases, found: CaseResults) -> list[Mismatch]:
+    """Return all differences between the results and the expected ones."""
+    result = [one for case in cases.cases for one in _of_case(case, found)]
     failed = [one for one in found.documents if one.state is State.FAILED]
-    told += [Deviation("cases", [one.file], "no failure", f"{one.state}: {one.note}") for one in failed]
+    result += [Mismatch("cases", [one.file], "no failure", f"{one.state}: {one.note}") for one in failed]
     for id_, cluster in found.clusters.items():
         outcome = None if cluster["comparison"] is None else cluster["comparison"]["outcome"]
-        heard = (found.told.get(str(id_)) or {}).get("outcome")
-        if heard != outcome:
+        received = (found.received.get(str(id_)) or {}).get("outcome")
+        if received != outcome:
             files = [one["file_name"] for one in documents_of(cluster)]
-            told.append(Deviation("cases", files, f"the result for the receiver: {outcome}", f"it received: {heard}"))
-    return told
+            result.append(
+                Mismatch("cases", files, f"the result for the receiver: {outcome}", f"it received: {received}")
+            )
+    return result
 
 
-def _of_case(case: Case, found: Found) -> Iterator[Deviation]:
-    files = [f"{paper.document.kind} {paper.document.number}" for paper in case.papers]
+def _of_case(case: Case, found: CaseResults) -> Iterator[Mismatch]:
+    files = [f"{item.document.kind} {item.document.number}" for item in case.documents]
     cluster = found.cluster_of(case)
     if cluster is None:
-        yield Deviation("cases", files, f"a cluster: {case.title}", "none")
+        yield Mismatch("cases", files, f"a cluster: {case.title}", "none")
         return
-    names = Counter(paper.name for paper in case.papers)
+    names = Counter(item.name for item in case.documents)
     if _names(cluster) != names:
-        yield Deviation(
-            "cases", files, "one cluster of these", ", ".join(name_of(one) for one in documents_of(cluster))
-        )
-    expected = {_placed(paper.document.number, code) for paper in case.papers for code in paper.wrong}
+        yield Mismatch("cases", files, "one cluster of these", ", ".join(name_of(one) for one in documents_of(cluster)))
+    expected = {_number_and_code(item.document.number, code) for item in case.documents for code in item.codes}
     if open_codes(cluster) != expected:
-        yield Deviation("cases", files, _words(expected), _words(open_codes(cluster)))
+        yield Mismatch("cases", files, _words(expected), _words(open_codes(cluster)))
 
 
 def _words(codes: set[Name]) -> str:
-    return ", ".join(f"{code} of {number}" for number, code in sorted(codes)) or "nothing wrong"
+    return ", ".join(f"{code} of {number}" for number, code in sorted(codes)) or "no variances"

@@ -1,4 +1,4 @@
-"""What people do to work while a history runs: they want it done anew, or not any more."""
+"""Actions of operators and users during a history: start a new revision, cancel a task."""
 
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -13,7 +13,7 @@ from tools.simulation.scheduler import Process
 if TYPE_CHECKING:
     from tools.simulation.world import World
 
-_REDRIVABLE = """
+_CAN_START = """
 SELECT 'acquisition', id FROM acquisition_job WHERE status = 'failed' AND tenant_id IS NOT NULL
 UNION ALL SELECT 'ingestion', id FROM ingestion_job WHERE status = 'failed'
 UNION ALL SELECT 'matching', id FROM document WHERE matching_revision > 0 AND structured_data IS NOT NULL
@@ -23,38 +23,38 @@ ORDER BY 1, 2
 """
 
 
-def redrive(world: "World", work: tuple[str, UUID] | None = None) -> None:
-    """A new revision of a work, by a person or by new data: whatever its state."""
+def start_revision(world: "World", work: tuple[str, UUID] | None = None) -> None:
+    """Start a new revision of a work item in any state, as an operator or new data does."""
     process = Process("operator", mortal=False)
     database = SimulatedDatabase(world.transactions, process)
 
-    def act() -> None:
-        rows = [work] if work is not None else world.store.admin.execute(_REDRIVABLE).fetchall()
+    def run() -> None:
+        rows = [work] if work is not None else world.store.admin.execute(_CAN_START).fetchall()
         if not rows:
             return
         worker, work_id = rows[int(world.random.random() * len(rows))]
-        world.scheduler.say(f"a new revision of {worker} {world.name(work_id)} is wanted")
+        world.scheduler.log(f"an operator starts a new revision of {worker} {world.name(work_id)}")
         try:
             with database.tenant(scenario.TENANT) as connection:
                 sends = begin(connection, worker, [work_id], world.scheduler.clock())
             world.outbox(database).send(sends)
         except CounterfoilError as error:
-            world.scheduler.say(f"it is refused: {error}")
+            world.scheduler.log(f"rejected: {error}")
 
-    world.scheduler.spawn("redrive", act, process)
+    world.scheduler.spawn("new revision", run, process)
 
 
-def cancel(world: "World", task_id: UUID) -> None:
-    """Somebody does not want a task any more, whatever its state."""
+def cancel_task(world: "World", task_id: UUID) -> None:
+    """Cancel a task in any state, as its user does."""
     process = Process("user", mortal=False)
     database = SimulatedDatabase(world.transactions, process)
 
-    def act() -> None:
-        world.scheduler.say(f"{world.name(task_id)} is not wanted any more")
+    def run() -> None:
+        world.scheduler.log(f"the user cancels {world.name(task_id)}")
         try:
             with database.tenant(scenario.TENANT) as connection:
                 tasks.cancel(connection, task_id, world.scheduler.clock(), "its user")
         except CounterfoilError as error:
-            world.scheduler.say(f"it is refused: {error}")
+            world.scheduler.log(f"rejected: {error}")
 
-    world.scheduler.spawn("cancellation", act, process)
+    world.scheduler.spawn("cancellation", run, process)

@@ -1,4 +1,4 @@
-"""Files of match weights, as `counterfoil train` writes them."""
+"""Files of match weights, as written by `counterfoil train`."""
 
 import json
 from collections.abc import Mapping
@@ -12,29 +12,29 @@ from counterfoil.errors import PermanentError
 
 
 class InvalidWeightsError(PermanentError):
-    """A file holds no match weights."""
+    """The file does not contain match weights."""
 
 
 def write_weights(path: Path, found: Mapping[str, Any]) -> None:
-    """Write a file of weights, a level on each line, so that two can be compared."""
+    """Write a weights file with one level per line, so that files can be compared."""
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def shipped() -> dict[str, Any]:
-    """The contents of the file that comes with matching."""
+    """Return the contents of the shipped weights file."""
     text = resources.files(matching).joinpath("weights.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
 
 def read_weights(path: Path) -> Weights:
-    """Read one.
+    """Read a weights file.
 
     Raises:
-        InvalidWeightsError: it is none.
+        InvalidWeightsError: the file is not a weights file.
     """
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"{path} holds no match weights: write such a file with `counterfoil train`."
+        message = f"{path} is not a weights file. Create one with `counterfoil train`."
         raise InvalidWeightsError(message) from error

@@ -1,4 +1,4 @@
-"""Words of documents and file names, by language, read from `wording.toml`."""
+"""Labels of documents and file names by language, read from `labels.toml`."""
 
 import tomllib
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from tools.sample_generator.model import Kind
 
 
 @dataclass(frozen=True)
-class Words:
-    """The wording of one language. `titles` head a paper and begin the name of its file."""
+class Labels:
+    """Labels of one language. `titles` are used as headings and in file names."""
 
     titles: Mapping[Kind, str]
     number: str
@@ -36,7 +36,7 @@ class Words:
     intra_community: str
     export: str
     freight: str
-    cost_centre: str
+    cost_center: str
     thanks: str
     credit_reason: str
     copy: str
@@ -47,12 +47,12 @@ class Words:
     separator: str
 
 
-def _words(section: Mapping[str, Any]) -> Words:
+def _words(section: Mapping[str, Any]) -> Labels:
     titles = dict(zip(Kind, section["titles"], strict=True))
-    return Words(**{**section, "titles": titles, "columns": tuple(section["columns"])})
+    return Labels(**{**section, "titles": titles, "columns": tuple(section["columns"])})
 
 
-WORDS: Mapping[str, Words] = {
+LABELS: Mapping[str, Labels] = {
     language: _words(section)
-    for language, section in tomllib.loads(Path(__file__).with_name("wording.toml").read_text("utf-8")).items()
+    for language, section in tomllib.loads(Path(__file__).with_name("labels.toml").read_text("utf-8")).items()
 }

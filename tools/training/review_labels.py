@@ -1,8 +1,7 @@
-"""Pairs that people decided about, as labels to learn from.
+"""Reviewers' decisions as labels.
 
-Of all other pairs of these documents nobody knows whether they are true, so nothing is learned from those. People
-decide what was in doubt: that says much about which doubts are right, and little about how often candidates are
-partners at all.
+All other pairs of these documents are unlabeled, so nothing is learned from them. Reviewers decide ambiguous matches.
+Their decisions show which of these are right, but not how often candidates match in general.
 """
 
 from collections import defaultdict
@@ -13,23 +12,23 @@ from uuid import UUID
 from cli.local.cloud import Cloud
 from cli.local.tenants import list_tenants
 from counterfoil.db import Connection
-from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching import keys as blocking_keys
 from counterfoil.documents.matching import sql
 from counterfoil.documents.matching.normalise import KINDS, Document, document
 from counterfoil.documents.matching.rules import ends, is_parent
 from counterfoil.documents.matching.score import parse
 from counterfoil.documents.matching.sql import Lookup
 from counterfoil.errors import PermanentError
-from tools.training.candidates import Group, Pair, Tenant
-from tools.training.learning import LEAST, LEAST_OF_AN_ANSWER, asked, counted, taught
+from tools.training.candidate_pairs import Group, Pair, Tenant
+from tools.training.learning import MIN_CASES, MIN_CASES_PER_ANSWER, calibration_cases, count_answers, sufficient_cases
 
 
 class TooFewDecisionsError(PermanentError):
-    """People have not decided enough to learn from."""
+    """There are too few reviewed pairs to learn from."""
 
 
-class Reviewed(Tenant):
-    """Of one tenant, the pairs that people decided about."""
+class ReviewedTenant(Tenant):
+    """The reviewed pairs of one tenant."""
 
     def __init__(
         self,
@@ -38,10 +37,10 @@ class Reviewed(Tenant):
         decided: Mapping[frozenset[UUID], bool],
         claims: Mapping[UUID, Collection[UUID]],
     ) -> None:
-        """`decided` says of pairs whether they belong together; those of kinds that never do are left out.
+        """Take `decided`, which maps pairs to their labels. Pairs of types that never match are skipped.
 
-        `claims` says of a document which others name it: what they leave of it is evidence, as it is when matching
-        decides. Those of which people said that they do not belong to it are no claims.
+        `claims` maps a document to the documents that refer to it. The quantities that they leave are evidence, as in
+        matching. Claims that reviewers rejected are ignored.
         """
         super().__init__(name, (), ())
         known = {one.id: one for one in documents}
@@ -66,11 +65,11 @@ class Reviewed(Tenant):
         )
 
     def pairs(self) -> Iterator[Pair]:
-        """Those that people decided about."""
+        """Yield the reviewed pairs."""
         yield from self.decided
 
     def groups(self) -> Iterator[Group]:
-        """The candidates of one kind that people decided about for one child."""
+        """Yield the reviewed candidates of each child, grouped by document type."""
         found: dict[tuple[UUID, str], list[Pair]] = defaultdict(list)
         for pair in self.decided:
             found[pair.child.id, pair.parent.kind].append(pair)
@@ -80,29 +79,29 @@ class Reviewed(Tenant):
             yield Group(pairs[0].child, tuple(pair.parent for pair in pairs), true, claims)
 
 
-def enough(known: Mapping[str, Any], tenants: Sequence[Reviewed]) -> int:
-    """How many pairs people decided about, if they teach anything to these weights.
+def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTenant]) -> int:
+    """Return the number of reviewed pairs, if they are enough to learn from.
 
     Raises:
-        TooFewDecisionsError: for no calibration there are enough. All candidates of a document that are of one kind are
-            one question: to reject fifty of one document teaches as little as to reject one.
+        TooFewDecisionsError: no calibration has enough cases. All candidates of a document that have the same type
+            count as one case, so fifty rejections for one document count once.
     """
-    questions = asked(parse(known), tenants)
-    if not taught(questions):
+    questions = calibration_cases(parse(known), tenants)
+    if not sufficient_cases(questions):
         by_number, by_content = (
-            "{} confirmed and {} rejected".format(*counted(one for one in questions if one.named is named))
+            "{} confirmed and {} rejected".format(*count_answers(one for one in questions if one.named is named))
             for named in (True, False)
         )
         message = (
-            f"People have decided about too few documents to learn from: {by_number} of those that name a number, "
-            f"{by_content} of others. It takes {LEAST} of one sort, {LEAST_OF_AN_ANSWER} of each verdict among them; "
-            "all candidates of a document count as one. Decide more with counterfoil review."
+            f"There are too few reviewed documents to learn from: {by_number} of those with a reference number, "
+            f"{by_content} of others. One kind needs {MIN_CASES}, including {MIN_CASES_PER_ANSWER} of each decision. "
+            "All candidates of a document count as one. Review more with counterfoil review."
         )
         raise TooFewDecisionsError(message)
     return sum(len(tenant.decided) for tenant in tenants)
 
 
-# The last decision about a pair is what stands.
+# The last decision about a pair counts.
 _DECIDED = """
 SELECT DISTINCT ON (document_a_id, document_b_id) document_a_id, document_b_id, verdict = 'confirmed'
 FROM match_decision ORDER BY document_a_id, document_b_id, id DESC
@@ -113,8 +112,8 @@ WHERE id = ANY(%(ids)s) AND type = ANY(%(kinds)s) AND structured_data IS NOT NUL
 """
 
 
-def reviewed(cloud: Cloud) -> list[Reviewed]:
-    """Every tenant of which people decided about pairs."""
+def reviewed_tenants(cloud: Cloud) -> list[ReviewedTenant]:
+    """Return all tenants with reviewed pairs."""
     found = []
     for tenant in list_tenants(cloud):
         with cloud.database.tenant(tenant.id) as connection:
@@ -124,19 +123,19 @@ def reviewed(cloud: Cloud) -> list[Reviewed]:
     return found
 
 
-def read_decided(connection: Connection, tenant_id: UUID, name: str) -> Reviewed:
-    """The decisions of the transaction's tenant."""
+def read_decided(connection: Connection, tenant_id: UUID, name: str) -> ReviewedTenant:
+    """Read the decisions of the transaction's tenant."""
     decided = {frozenset((a, b)): true for a, b, true in connection.execute(_DECIDED)}
     known = _read(connection, {id_ for pair in decided for id_ in pair})
-    keys = {one.id: keyed.waiting(one) for one in known}
+    keys = {one.id: blocking_keys.waiting(one) for one in known}
     most = sql.MAX_HOLDERS
-    wanted = dict.fromkeys(frozenset().union(*keys.values()), most + 1)
-    holders = sql.holders(connection, Lookup(tenant_id, wanted))
+    limits = dict.fromkeys(frozenset().union(*keys.values()), most + 1)
+    holders = sql.holders(connection, Lookup(tenant_id, limits))
     found = {key: ids for key, ids in holders.items() if len(ids) <= most}
     claims = {id_: {other for key in led for other in found.get(key, ())} - {id_} for id_, led in keys.items()}
-    there = {one.id for one in known}
-    known += _read(connection, {id_ for ids in claims.values() for id_ in ids} - there)
-    return Reviewed(name, known, decided, claims)
+    read_ids = {one.id for one in known}
+    known += _read(connection, {id_ for ids in claims.values() for id_ in ids} - read_ids)
+    return ReviewedTenant(name, known, decided, claims)
 
 
 def _read(connection: Connection, ids: Collection[UUID]) -> list[Document]:

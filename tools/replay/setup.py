@@ -1,7 +1,6 @@
-"""Sets the stage for a replay on the local cloud, and puts everything back, however the replay ends.
+"""Prepares the local cloud for a replay, and always restores it.
 
-Nothing of it could touch a real account: settings are those of the local cloud's own emulator, and a queue anywhere
-else is refused.
+Real accounts are never changed: the settings are those of the local cloud's emulator, and other queues are rejected.
 """
 
 import json
@@ -16,56 +15,56 @@ from counterfoil.aws import errors_mapped
 
 WORKER = "ingestion"
 _DEPLOYED_TIMES = 6
-"""A deployed queue hides a message for at least this many time-outs of its function."""
+"""Minimum ratio of a deployed queue's visibility timeout to its function's timeout."""
 
 
 @dataclass(frozen=True)
-class Way:
-    """One of the two ways to bound how much is worked on at once."""
+class ReplayMode:
+    """A way to limit concurrent work."""
 
     name: str
     batch_size: int
     maximum_concurrency: int
-    """Of the mapping: batches at once."""
+    """Concurrent batches of the mapping."""
     invocations: int
-    """Of the function at once, as its reserved concurrency bounds them."""
+    """Concurrent invocations of the function, limited by its reserved concurrency."""
     permits: int
-    """Records at once inside an invocation."""
+    """Concurrent records in one invocation."""
 
 
-def ways(gate: int) -> tuple[Way, Way]:
-    """One record for each of `gate` invocations; and ten records for one invocation with `gate` permits.
+def replay_modes(gate: int) -> tuple[ReplayMode, ReplayMode]:
+    """Return both modes: one record per invocation, and ten records in one invocation.
 
-    No mapping takes a MaximumConcurrency of 1. The emulator's poller, unlike AWS's, asks no queue for more than the
-    function has room for, so here its reserved concurrency can hold it to one invocation.
+    The minimum MaximumConcurrency of a mapping is 2. Unlike AWS, the emulator's poller receives no more messages than
+    the function has capacity for. So the reserved concurrency limits it to one invocation.
     """
     return (
-        Way("one message for each invocation", 1, gate, gate, 1),
-        Way("ten messages for one invocation", 10, 2, 1, gate),
+        ReplayMode("one message for each invocation", 1, gate, gate, 1),
+        ReplayMode("ten messages for one invocation", 10, 2, 1, gate),
     )
 
 
 @contextmanager
-def staged(cloud: Cloud, way: Way, s3_endpoint: str) -> Iterator[None]:
-    """Ingestion in this way, with another endpoint for S3, during the block.
+def replay_environment(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
+    """Configure ingestion for this mode and another S3 endpoint.
 
     Raises:
-        CommandError: its queue is not empty, or not the local cloud's.
+        CommandError: its queue is not empty or not in the local cloud.
     """
     _check_idle(cloud)
-    with _mapped(cloud, way), _configured(cloud, way, s3_endpoint):
+    with _mapped(cloud, mode), _configured(cloud, mode, s3_endpoint):
         yield
 
 
 def queue_url(cloud: Cloud) -> str:
-    """The URL of ingestion's queue.
+    """Return the URL of ingestion's queue.
 
     Raises:
-        CommandError: it is not the local cloud's: its visibility must stay as it was deployed.
+        CommandError: it is not in the local cloud, so its visibility timeout must not change.
     """
     url = cloud.outputs["IngestionQueueUrl"]
     if not url.startswith(f"{cloud.state.emulator.endpoint}/"):
-        raise CommandError("The queue is not one of the local cloud; a replay changes no other's visibility.")
+        raise CommandError("The queue is not one of the local cloud. A replay changes no other queue.")
     return url
 
 
@@ -74,11 +73,11 @@ def _check_idle(cloud: Cloud) -> None:
     with errors_mapped():
         found = cloud.client("sqs").get_queue_attributes(QueueUrl=queue_url(cloud), AttributeNames=names)["Attributes"]
     if any(int(number) for number in found.values()):
-        raise CommandError("There is work in the ingestion queue: wait until 'counterfoil status' shows none.")
+        raise CommandError("The ingestion queue is not empty. Wait until 'counterfoil status' shows no pending work.")
 
 
 @contextmanager
-def _mapped(cloud: Cloud, way: Way) -> Iterator[None]:
+def _mapped(cloud: Cloud, mode: ReplayMode) -> Iterator[None]:
     functions, mapping = cloud.client("lambda"), cloud.outputs["IngestionMappingId"]
     with errors_mapped():
         before = functions.get_event_source_mapping(UUID=mapping)
@@ -88,7 +87,7 @@ def _mapped(cloud: Cloud, way: Way) -> Iterator[None]:
             functions.update_event_source_mapping(UUID=mapping, BatchSize=batch_size, ScalingConfig=scaling)
 
     try:
-        change(way.batch_size, {"MaximumConcurrency": way.maximum_concurrency})
+        change(mode.batch_size, {"MaximumConcurrency": mode.maximum_concurrency})
         yield
     finally:
         with processes.uninterrupted():
@@ -96,24 +95,24 @@ def _mapped(cloud: Cloud, way: Way) -> Iterator[None]:
 
 
 @contextmanager
-def _configured(cloud: Cloud, way: Way, s3_endpoint: str) -> Iterator[None]:
+def _configured(cloud: Cloud, mode: ReplayMode, s3_endpoint: str) -> Iterator[None]:
     functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
     with errors_mapped():
         before: dict[str, str] = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         reserved = functions.get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions")
-    worker = json.dumps({**json.loads(before["WORKER"]), "permits": way.permits})
-    staged_ = {**before, "WORKER": worker, "AWS_ENDPOINT_URL_S3": s3_endpoint}
+    worker = json.dumps({**json.loads(before["WORKER"]), "permits": mode.permits})
+    changed = {**before, "WORKER": worker, "AWS_ENDPOINT_URL_S3": s3_endpoint}
 
     def change(environment: dict[str, str], concurrency: int | None) -> None:
         with errors_mapped():
             functions.update_function_configuration(FunctionName=name, Environment={"Variables": environment})
-            if concurrency is None:  # as the emulator has it after a deployment
+            if concurrency is None:  # the emulator's default after a deployment
                 functions.delete_function_concurrency(FunctionName=name)
             else:
                 functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=concurrency)
 
     try:
-        change(staged_, way.invocations)
+        change(changed, mode.invocations)
         yield
     finally:
         with processes.uninterrupted():
@@ -121,11 +120,11 @@ def _configured(cloud: Cloud, way: Way, s3_endpoint: str) -> Iterator[None]:
 
 
 @contextmanager
-def lowered(cloud: Cloud, visibility: int) -> Iterator[None]:
-    """Ingestion's queue with this visibility, in seconds, during the block.
+def lower_visibility(cloud: Cloud, visibility: int) -> Iterator[None]:
+    """Lower the visibility timeout of ingestion's queue to these seconds.
 
     Raises:
-        CommandError: it is not the local cloud's, or was not deployed with a visibility that loses nothing.
+        CommandError: the queue is not in the local cloud, or its current visibility timeout is too short.
     """
     sqs, url = cloud.client("sqs"), queue_url(cloud)
     name = cloud.outputs["IngestionFunctionName"]
@@ -133,7 +132,7 @@ def lowered(cloud: Cloud, visibility: int) -> Iterator[None]:
         deployed = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])["Attributes"]
         timeout = cloud.client("lambda").get_function_configuration(FunctionName=name)["Timeout"]
     if int(deployed["VisibilityTimeout"]) < _DEPLOYED_TIMES * timeout:
-        raise CommandError("The queue's visibility is not as it is deployed: run 'counterfoil down', then 'up'.")
+        raise CommandError("The queue's visibility timeout is not the deployed one. Run 'counterfoil down', then 'up'.")
     try:
         with errors_mapped():
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(visibility)})

@@ -1,4 +1,4 @@
-"""Trades and articles of the invented suppliers, read from `trades.toml`."""
+"""Product lines and articles of the invented suppliers, read from `catalog.toml`."""
 
 import tomllib
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ ORDINARY_ARTICLES = 7
 
 @dataclass(frozen=True)
 class Article:
-    """One article of a price list; `price` is per `basis` units."""
+    """An article of a price list. `price` is per `basis` units."""
 
     description: str
     unit: str
@@ -20,8 +20,8 @@ class Article:
 
 
 @dataclass(frozen=True)
-class Trade:
-    """A branch of business in one country, with the words that its firms' names are made of."""
+class ProductLine:
+    """Articles of an industry in one country, with parts of its companies' names."""
 
     country: str
     prefix: str
@@ -34,7 +34,7 @@ def _article(description: str, unit: str, price: str, basis: int, reduced: bool 
     return Article(description, unit, Decimal(price), Decimal(basis), reduced)
 
 
-TRADES = tuple(
-    Trade(**{**trade, "articles": tuple(_article(*row) for row in trade["articles"])})
-    for trade in tomllib.loads(Path(__file__).with_name("trades.toml").read_text("utf-8"))["trades"]
+PRODUCT_LINES = tuple(
+    ProductLine(**{**product_line, "articles": tuple(_article(*row) for row in product_line["articles"])})
+    for product_line in tomllib.loads(Path(__file__).with_name("catalog.toml").read_text("utf-8"))["trades"]
 )

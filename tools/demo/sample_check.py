@@ -1,4 +1,4 @@
-"""Compares what became of a sample's files with the sample's own truth. Pure."""
+"""Compares the results of sample files with their ground truth. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,21 +9,21 @@ from uuid import UUID
 from counterfoil.documents.upload_list import State, Upload
 from tools.sample_generator import Sample, SampleFile
 
-STATE_OF_TRUTH = {
+EXPECTED_STATES = {
     "succeeded": State.SUCCEEDED,
     "skipped": State.KEPT,
     "failed": State.FAILED,
     "seen-again": State.SEEN_AGAIN,
 }
-"""The states of documents by the words of the sample's truth."""
+"""Document states by the sample's names."""
 
 Found = Mapping[tuple[str, str], Upload]
-"""What became of each file, by the sample's tenant and the file's name."""
+"""Upload of each file, by the sample's tenant and the file's name."""
 
 
 @dataclass(frozen=True)
-class Deviation:
-    """A file, or several, that did not become what the truth says."""
+class Mismatch:
+    """One or several files with an unexpected result."""
 
     tenant: str
     files: Sequence[str]
@@ -32,35 +32,35 @@ class Deviation:
 
     @property
     def record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Mismatch as a JSON object."""
         return {"tenant": self.tenant, "files": list(self.files), "expected": self.expected, "found": self.found}
 
 
-def deviations(sample: Sample, found: Found) -> list[Deviation]:
-    """Everything in which `found` deviates from the truth: states, types, numbers, clusters; empty where nothing does.
+def mismatches(sample: Sample, found: Found) -> list[Mismatch]:
+    """Return all mismatches of states, types, numbers and clusters.
 
-    Of two files with the same bytes in one tenant, either may become the document: they are looked at together.
+    Files of a tenant with the same bytes are compared together, because any of them may become the document.
     """
     same: dict[tuple[str, str], list[SampleFile]] = defaultdict(list)
     for file in sample.files:
         same[file.tenant, file.sha256].append(file)
-    told = [deviation for files in same.values() for deviation in _of_files(files, found)]
-    return [*told, *(one for tenant in sample.tenants for one in _of_clusters(sample, tenant, found))]
+    result = [mismatch for files in same.values() for mismatch in _of_files(files, found)]
+    return [*result, *(one for tenant in sample.tenants for one in _of_clusters(sample, tenant, found))]
 
 
-def _of_files(files: Sequence[SampleFile], found: Found) -> Iterator[Deviation]:
+def _of_files(files: Sequence[SampleFile], found: Found) -> Iterator[Mismatch]:
     tenant, names = files[0].tenant, [file.name for file in files]
-    expected = Counter(STATE_OF_TRUTH[file.truth.state] for file in files)
+    expected = Counter(EXPECTED_STATES[file.truth.state] for file in files)
     seen = [found[tenant, name] for name in names if (tenant, name) in found]
     states = Counter(upload.state for upload in seen)
     if states != expected:
         notes = "; ".join(upload.note for upload in seen if upload.note)
-        yield Deviation(tenant, names, _words(expected), _words(states) + (f" ({notes})" if notes else ""))
+        yield Mismatch(tenant, names, _words(expected), _words(states) + (f" ({notes})" if notes else ""))
     for upload in seen:
         truth = files[0].truth
         if upload.state is State.SUCCEEDED and (upload.type, upload.number) != (truth.type, truth.number):
             read_as = f"{upload.type} {upload.number}"
-            yield Deviation(tenant, [upload.file], f"{truth.type} {truth.number}", read_as)
+            yield Mismatch(tenant, [upload.file], f"{truth.type} {truth.number}", read_as)
 
 
 def _words(states: Counter[State]) -> str:
@@ -68,8 +68,8 @@ def _words(states: Counter[State]) -> str:
     return ", ".join(state if alone else f"{count} {state}" for state, count in states.items()) or "nothing"
 
 
-def _of_clusters(sample: Sample, tenant: str, found: Found) -> Iterator[Deviation]:
-    """Clusters are compared as sets of contents."""
+def _of_clusters(sample: Sample, tenant: str, found: Found) -> Iterator[Mismatch]:
+    """Compare clusters as sets of contents."""
     names = {file.sha256: file.name for file in sample.files if file.tenant == tenant and file.truth.same_as is None}
     truth: dict[str, set[str]] = defaultdict(set)
     for file in sample.files:
@@ -82,7 +82,7 @@ def _of_clusters(sample: Sample, tenant: str, found: Found) -> Iterator[Deviatio
     true = {frozenset(members) for members in truth.values()}
     for members in sorted(true - {frozenset(one) for one in clusters.values()}, key=sorted):
         meeting = [sorted(names[one] for one in cluster) for cluster in clusters.values() if cluster & members]
-        yield Deviation(tenant, sorted(names[one] for one in members), "one cluster of these", _sets(meeting))
+        yield Mismatch(tenant, sorted(names[one] for one in members), "one cluster of these", _sets(meeting))
 
 
 def _sets(clusters: Iterable[Sequence[str]]) -> str:

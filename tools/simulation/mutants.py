@@ -1,4 +1,4 @@
-"""Broken twins of the engine, each without one of its rules: a simulation that is worth its name catches every one."""
+"""Mutants of the engine, each without one of its rules. The simulation must detect all of them."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,31 +28,31 @@ from functions.watchdog import uploads as watchdog_uploads
 from tools.simulation import scenario
 from tools.simulation.database import SimulatedDatabase
 from tools.simulation.faults import Fault
-from tools.simulation.ledger import named
+from tools.simulation.ledger import work_items_in
 from tools.simulation.world import World
 
 
 @dataclass(frozen=True)
-class Twin:
-    """One rule broken."""
+class Mutant:
+    """An engine without one of its rules."""
 
     name: str
     caught_by: str
-    """The violation that the simulation reports, as a regular expression."""
-    broken: Callable[[], Any] = ExitStack
-    """A context in which the engine is broken."""
+    """Regular expression for the violation that the simulation reports."""
+    patch: Callable[[], Any] = ExitStack
+    """Context manager that removes the rule."""
     prepare: Callable[[World], None] = lambda _world: None
-    """What is broken about the world around it."""
+    """Changes the world around the engine."""
     caught_at: int = 1
-    """Seed of a history that catches it, as long as the simulation draws the same histories. Saves a search for one."""
+    """Seed of a history that detects the mutant, which saves a search. Update it if histories change."""
 
 
 def _without(module: Any, name: str, *changes: tuple[str, str]) -> Any:
-    """A statement of a module, changed; every change must find its text."""
+    """Patch a statement of a module. Raises if a text to replace is missing."""
     statement = getattr(module, name)
     for old, new in changes:
         if old not in statement:
-            message = f"{module.__name__}.{name} does not say {old!r} any more"
+            message = f"{module.__name__}.{name} no longer contains {old!r}"
             raise AssertionError(message)
         statement = statement.replace(old, new)
     return mock.patch.object(module, name, statement)
@@ -66,11 +66,11 @@ def _all(*contexts: Any) -> Iterator[None]:
         yield
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+# -- batches -----------------------------------------------------------------------------------------------------------
 
 
 class _NotYet(Visibility):
-    """Protects nothing until a record is about to start."""
+    """Protects no messages until a record is about to start."""
 
     def __init__(self, real: Visibility) -> None:
         self._real = real
@@ -87,7 +87,7 @@ class _NotYet(Visibility):
 
 
 class _PermitFirst(batch.Batch):
-    """A message is protected when its permit has come."""
+    """Protects a message only when a permit is free."""
 
     def process(self) -> list[tuple[Any, ...]]:
         real = self._consumer.visibility
@@ -104,14 +104,14 @@ class _PermitFirst(batch.Batch):
 
 
 class _DeletesAll(batch.Batch):
-    """Whatever became of a message, it is deleted in the end."""
+    """Deletes every message, regardless of its outcome."""
 
     def _conclude(self, record: Received, verdict: Verdict, claim: Claim | None = None) -> Any:
         return super()._conclude(record, replace(verdict, acknowledged=True), claim)
 
 
 class _AcknowledgesStale(batch.Batch):
-    """A stale try takes its message along."""
+    """Acknowledges the message of a stale attempt."""
 
     def _conclude(self, record: Received, verdict: Verdict, claim: Claim | None = None) -> Any:
         if verdict.outcome == "stale":
@@ -120,7 +120,7 @@ class _AcknowledgesStale(batch.Batch):
 
 
 class _SkipsEarly(batch.Batch):
-    """What comes before its time is not for this consumer, and is gone."""
+    """Drops a message that arrives early."""
 
     _is_starting = False
 
@@ -140,7 +140,7 @@ class _SkipsEarly(batch.Batch):
 
 
 class _SendsLater(batch.Batch):
-    """Retries are sent when the messages that failed are known to be gone: at the next invocation."""
+    """Sends retries in the next invocation, after the failed messages were deleted."""
 
     unsent: ClassVar[list[Send]] = []
 
@@ -153,7 +153,7 @@ class _SendsLater(batch.Batch):
     def park_failed(
         connection: Any, kind: WorkKind, claim: Claim, *, error: str, due: datetime, **_now: datetime
     ) -> Any:
-        """The state without its message."""
+        """Write the status without its message."""
         values = {"id": claim.message.work_id, "token": claim.token, "error": error, "due": due}
         row = connection.execute(kind.sql(sql._PARK_FAILED), values).fetchone()
         if row is None:
@@ -164,7 +164,7 @@ class _SendsLater(batch.Batch):
 
 
 class _ChargesAtOnce(batch.Batch):
-    """An attempt that found PostgreSQL unavailable is charged at once."""
+    """Counts an attempt that found PostgreSQL unavailable without a second run."""
 
     def _run(self, attempt: Attempt) -> Outcome:
         return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
@@ -174,7 +174,7 @@ def _batches(broken: type[batch.Batch]) -> Callable[[], Any]:
     return lambda: mock.patch.object(consumer, "Batch", broken)
 
 
-# -- retries ----------------------------------------------------------------------------------------------------------
+# -- retries -----------------------------------------------------------------------------------------------------------
 
 
 def _sends_later() -> Any:
@@ -183,7 +183,7 @@ def _sends_later() -> Any:
 
 
 class _Forks(settlement.Settlement):
-    """The new message is on its way before anything says that the old one is not needed any more."""
+    """Sends the new message before the settlement that replaces the old one."""
 
     def failed(self, record: Received, claim: Claim, error: BaseException) -> Verdict:
         now = self._clock()
@@ -197,7 +197,7 @@ class _Forks(settlement.Settlement):
         return super().failed(record, claim, error)
 
 
-_ACT = """
+_CLAIM_UNCHECKED = """
 UPDATE {table} SET {status} = 'in-progress', {attempts} = {attempts} + 1, {claim_token} = nextval('claim_token'),
     {claimed_at} = %(now)s, {lease_expires_at} = %(lease)s, {next_attempt_at} = NULL
 WHERE id = %(id)s RETURNING {attempts}, {claim_token}
@@ -205,7 +205,7 @@ WHERE id = %(id)s RETURNING {attempts}, {claim_token}
 
 
 class _ChecksThenActs(claims.Claims):
-    """Whether work is free is asked first; that it is taken is written down afterwards."""
+    """Checks whether the work item is free in one transaction and claims it in the next."""
 
     def claim(self, wanted: Mapping[Message, Intake], *, take_over: bool) -> dict[Message, Claim]:
         with self._database.delivery() as connection:
@@ -227,13 +227,13 @@ class _ChecksThenActs(claims.Claims):
                     if take_over:
                         sql.note_lost(connection, self._kind, claim, now)
                     values = {"id": message.work_id, "now": now, "lease": now + self._lease}
-                    attempts, token = connection.execute(self._kind.sql(_ACT), values).fetchall()[0]
+                    attempts, token = connection.execute(self._kind.sql(_CLAIM_UNCHECKED), values).fetchall()[0]
                     found[message] = replace(claim, attempts=attempts, token=token)
         return found
 
 
 def _one_step_short() -> Any:
-    """The seed's formula, read with a count that starts at 0: the n-th retry waits base * factor ** (n - 1)."""
+    """Count from 0 in the formula: the n-th retry waits base * factor ** (n - 1)."""
     real = RequeuePolicy.wait
     return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *how: real(self, attempts - 1, *how))
 
@@ -245,69 +245,69 @@ def _other_delay(factor: float) -> Any:
 
 def _one_queue() -> Any:
     def by_queue(self: outbox.Outbox, by_worker: Mapping[str, list[Send]], _now: datetime) -> Any:
-        return [(self._queue_urls[worker], owed) for worker, owed in by_worker.items()]
+        return [(self._queue_urls[worker], messages) for worker, messages in by_worker.items()]
 
     return mock.patch.object(outbox.Outbox, "_by_queue", by_queue)
 
 
 def _counts_messages() -> Any:
-    """Every new message is taken for a retry, those for which work was only put off as well."""
+    """Count every new message as a retry, including those after a deferral."""
     counted = "jsonb_set(m.body, '{metadata,retry_count}', to_jsonb(t.send_number))"
-    envelope = f"SELECT m.id, {counted} FROM task_messages(%(ids)s) m JOIN task t USING (id)"  # our own
+    envelope = f"SELECT m.id, {counted} FROM task_messages(%(ids)s) m JOIN task t USING (id)"  # constants only
     return mock.patch.dict(work.KINDS, tasks=replace(work.KINDS["tasks"], envelope=envelope))
 
 
 def _numbered_by_attempts() -> Any:
-    """A retry's message has the number of its attempt, whatever else was sent."""
+    """Use the attempt number as send number, ignoring other sends."""
     return _without(sql, "_PARK_FAILED", ("{send_number} = {send_number} + 1", "{send_number} = {attempts}"))
 
 
 def _older_copies() -> Any:
-    """Of two messages of one revision, the one that comes first is as good as the other."""
+    """Accept any message of the current revision."""
     is_older = "WHEN (w.revision, w.send_number) < (f.revision, f.send_number) THEN 'ended'"
     return _without(sql, "_CLAIM", (is_older, "WHEN w.revision < f.revision THEN 'ended'"))
 
 
-def _much_trouble(world: World) -> None:
-    """Nearly every try fails or is put off."""
-    world.script.trouble = 0.9
+def _many_failures(world: World) -> None:
+    """Make nearly every attempt fail or defer."""
+    world.scripts.trouble = 0.9
 
 
-def _stands_still_and_is_delivered_twice(world: World) -> None:
+def _pauses_and_duplicates(world: World) -> None:
     world.faults.ensure(Fault.PAUSE, 8)
     world.faults.ensure(Fault.DELIVERED_TWICE, 8)
 
 
 def _blames_the_worker() -> Any:
-    """Work without attempts left was lost with its worker, however its last attempt ended."""
+    """Report a work item without attempts left as lost with its worker, regardless of the last outcome."""
     return mock.patch.object(settlement, "_exhausted", return_value=(sql.WORKER_LOST, "The worker ended"))
 
 
 def _process_clocks() -> Any:
-    """Each process uses its own clock."""
+    """Make each process use its own clock."""
     return mock.patch.object(DatabaseClock, "set")
 
 
 def _lowers_the_limit(world: World) -> None:
-    world.script.trouble = 0.9
+    world.scripts.trouble = 0.9
     world.lower_limit(world.random.uniform(0, 2000))
 
 
-def _forgets_the_lost() -> Any:
+def _no_lost_record() -> Any:
     return mock.patch.object(sql, "note_lost")
 
 
-# -- statements -------------------------------------------------------------------------------------------------------
+# -- statements --------------------------------------------------------------------------------------------------------
 
-_IF_OURS = " AND {claim_token} = %(token)s"
-_DRAWN = "nextval('claim_token')"
+_IF_LATEST = " AND {claim_token} = %(token)s"
+_NEXT_VALUE = "nextval('claim_token')"
 
 
 def _no_claim_token() -> Any:
     statements = ("_WAIT", "_PARK_FAILED", "_DEFER", "_FAIL")
     return _all(
         _without(sql, "_END", ("t.{claim_token} = ended.token AND ", "")),
-        *(_without(sql, name, (_IF_OURS, "")) for name in statements),
+        *(_without(sql, name, (_IF_LATEST, "")) for name in statements),
     )
 
 
@@ -318,35 +318,35 @@ def _no_lease() -> Any:
 def _attempts_as_token() -> Any:
     others = ("_PARK_UNCLAIMED", "_TAKE_ABANDONED", "_RETURN")
     return _all(
-        _without(sql, "_CLAIM", (_DRAWN, "t.{attempts} + 1")),
-        *(_without(sql, name, (_DRAWN, "{attempts}")) for name in others),
-        _without(work, "_BEGIN", (_DRAWN, "0")),
+        _without(sql, "_CLAIM", (_NEXT_VALUE, "t.{attempts} + 1")),
+        *(_without(sql, name, (_NEXT_VALUE, "{attempts}")) for name in others),
+        _without(work, "_BEGIN", (_NEXT_VALUE, "0")),
     )
 
 
 def _no_send_number() -> Any:
-    """A message names its work and revision: whatever puts work behind a new message owes the one that was sent."""
+    """Keep the send number when a new message replaces the sent one."""
     raised = ("{send_number} = {send_number} + 1", "{send_number} = {send_number}")
     return _all(*(_without(sql, name, raised) for name in ("_PARK_FAILED", "_DEFER", "_PARK_UNCLAIMED", "_RETURN")))
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- other rules -------------------------------------------------------------------------------------------------------
 
 _SHORT_SECONDS = 30
 
 
 class _ShortVisibility(settlement.Settlement):
-    """While a breaker is open, the same message comes again and again."""
+    """Defers with a short visibility timeout instead of a new message."""
 
     def _deferred(self, record: Received, claim: Claim, error: DeferredError) -> Verdict:
         if self._kind.worker == "tasks":
-            return super()._deferred(record, claim, error)  # whose messages are new ones in any case
+            return super()._deferred(record, claim, error)  # its messages are always new
         due = self._clock() + timedelta(seconds=_SHORT_SECONDS)
 
         def wait(connection: Any) -> Sequence[Any]:
             row = {"id": claim.message.work_id, "token": claim.token, "error": str(error), "due": due}
-            given_back = sql._WAIT.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")
-            if connection.execute(self._kind.sql(given_back), row).rowcount == 0:
+            returned = sql._WAIT.replace("{error} =", "{attempts} = {attempts} - 1, {error} =")
+            if connection.execute(self._kind.sql(returned), row).rowcount == 0:
                 raise StaleClaimError("A newer claim exists")
             return ()
 
@@ -354,15 +354,15 @@ class _ShortVisibility(settlement.Settlement):
             self._commit(record, claim, wait)
         except StaleClaimError as stale:
             return Verdict("stale", acknowledged=False, error=str(stale))
-        except CounterfoilError as away:
-            return self.away(record, away)
+        except CounterfoilError as error_:
+            return self.away(record, error_)
         return Verdict("deferred", acknowledged=False, visible_in=_SHORT_SECONDS, error=str(error))
 
 
 def _throttles(world: World) -> None:
-    """The gate is the reserved concurrency, and what is received beyond it is thrown back."""
+    """Limit only the reserved concurrency, so that excess receives are throttled."""
     for worker, function in world.functions.items():
-        if worker in world.rows:
+        if worker in world.workers:
             function.reserved = 1
     for mapping in world.mappings:
         mapping.maximum_concurrency = 8
@@ -379,7 +379,7 @@ def _no_second_search() -> Any:
     return mock.patch.object(matcher, "_standing", blind)
 
 
-def _no_second_search_together() -> Any:
+def _no_second_search_in_batch() -> Any:
     real = matcher._standing
 
     def blind(connection: Any, decided: Any) -> Any:
@@ -390,14 +390,14 @@ def _no_second_search_together() -> Any:
     return mock.patch.object(matcher, "_standing", blind)
 
 
-def _no_look_at_one_another() -> Any:
+def _no_comparison() -> Any:
     return mock.patch.object(matcher, "_disturbs", return_value=False)
 
 
-def _matches_apart() -> Any:
-    """Matches are committed in their own transaction before the settlement."""
+def _separate_matches() -> Any:
+    """Commit matches in their own transaction before the settlement."""
 
-    def apart(name: str) -> Any:
+    def separate(name: str) -> Any:
         real = getattr(matching, name)
 
         def write(connection: Any, decided: Any, now: datetime) -> Any:
@@ -407,7 +407,7 @@ def _matches_apart() -> Any:
 
         return mock.patch.object(matching, name, write)
 
-    return _all(apart("write"), apart("write_together"))
+    return _all(separate("write"), separate("write_together"))
 
 
 @contextmanager
@@ -415,12 +415,12 @@ def _named_by_sequencer() -> Iterator[None]:
     def job_id(upload: Upload) -> UUID:
         return uuid5(work.JOB_NAMESPACE, f"acquisition/{upload.bucket}/{upload.key}/{upload.sequencer}")
 
-    named.cache_clear()  # it holds ids of both kinds of events otherwise
+    work_items_in.cache_clear()  # the cache would hold ids of both kinds
     try:
         with mock.patch.object(Upload, "job_id", property(job_id)):
             yield
     finally:
-        named.cache_clear()
+        work_items_in.cache_clear()
 
 
 def _ignores_cursor() -> Any:
@@ -429,100 +429,112 @@ def _ignores_cursor() -> Any:
     )
 
 
-TWINS = (
-    Twin("permit before protection", "waits before it has protected", _batches(_PermitFirst)),
-    Twin("delete in finally", "lost", _batches(_DeletesAll), caught_at=4),
-    Twin("no claim token", "overwrites a newer one", _no_claim_token, caught_at=62),
-    Twin("no lease", "claimed over a live lease", _no_lease, caught_at=4),
-    Twin("attempts used as the token and reset", "overwrites a newer one", _attempts_as_token, caught_at=16),
-    Twin("throttling gate", "for nothing", prepare=_throttles, caught_at=8),
-    Twin(
+MUTANTS = (
+    Mutant("permit before protection", "waits before protecting", _batches(_PermitFirst)),
+    Mutant("delete in finally", "lost", _batches(_DeletesAll), caught_at=4),
+    Mutant("no claim token", "overwrites a newer attempt", _no_claim_token, caught_at=62),
+    Mutant("no lease", "claimed over a live lease", _no_lease, caught_at=4),
+    Mutant("attempts used as the token and reset", "overwrites a newer attempt", _attempts_as_token, caught_at=16),
+    Mutant("throttling limit", "wasted", prepare=_throttles, caught_at=8),
+    Mutant(
         "breaker by short visibility",
-        "for nothing",
+        "wasted",
         lambda: mock.patch.object(consumer, "Settlement", _ShortVisibility),
         caught_at=36,
     ),
-    Twin("edge deletion without the search again", "linked", _no_second_search, caught_at=56),
-    Twin("written together without the search again", "linked", _no_second_search_together, caught_at=200),
-    Twin("written together without comparing them", "linked", _no_look_at_one_another, caught_at=18),
-    Twin("matches committed apart from settlement", "settles no work item of matching", _matches_apart, caught_at=3),
-    Twin(
-        "stale try acknowledged",
+    Mutant("edge deletion without a second search", "linked", _no_second_search, caught_at=56),
+    Mutant("batch written without a second search", "linked", _no_second_search_in_batch, caught_at=200),
+    Mutant("batch written without a comparison", "linked", _no_comparison, caught_at=18),
+    Mutant(
+        "matches committed apart from settlement", "settles no work item of matching", _separate_matches, caught_at=3
+    ),
+    Mutant(
+        "stale attempt acknowledged",
         "lost",
         _batches(_AcknowledgesStale),
         lambda world: world.faults.ensure(Fault.PAUSE, 8),
         caught_at=319,
     ),
-    Twin("no send number", "does not rise|lost", _no_send_number, caught_at=14),
-    Twin("send after acknowledge", "lost", _sends_later, caught_at=39),
-    Twin(
+    Mutant("no send number", "does not increase|lost", _no_send_number, caught_at=14),
+    Mutant("send after acknowledge", "lost", _sends_later, caught_at=39),
+    Mutant(
         "requeue that forks",
         "is newer than its row",
         lambda: mock.patch.object(consumer, "Settlement", _Forks),
         lambda world: world.faults.ensure(Fault.LOST_BEFORE_COMMIT, 8),
         caught_at=347,
     ),
-    Twin(
+    Mutant(
         "check-then-act guard",
         "were committed 2 times",
         lambda: mock.patch.object(consumer, "Claims", _ChecksThenActs),
-        _stands_still_and_is_delivered_twice,
+        _pauses_and_duplicates,
         caught_at=80,
     ),
-    Twin(
-        "lost connection charged at once", "without a second run", _batches(_ChargesAtOnce), _much_trouble, caught_at=4
+    Mutant(
+        "lost connection counted immediately",
+        "without a second run",
+        _batches(_ChargesAtOnce),
+        _many_failures,
+        caught_at=4,
     ),
-    Twin("early message skipped", "lost", _batches(_SkipsEarly), caught_at=35),
-    Twin("older copy claimed", "taken for another message than its latest", _older_copies, caught_at=17),
-    Twin("send number from the count of attempts", "does not rise", _numbered_by_attempts, _much_trouble, caught_at=8),
-    Twin("waits one step short", "and not from", _one_step_short, caught_at=39),
-    Twin("sent after half of its wait", "too early", lambda: _other_delay(0.5), caught_at=30),
-    Twin("sent after twice its wait", "and was to wait", lambda: _other_delay(2), caught_at=39),
-    Twin("retries among first attempts", "goes to the queue of first attempts", _one_queue, caught_at=30),
-    Twin(
-        "puttings off counted as retries",
-        "says another number of attempts",
-        _counts_messages,
-        _much_trouble,
+    Mutant("early message skipped", "lost", _batches(_SkipsEarly), caught_at=35),
+    Mutant("older copy claimed", "claimed without its latest message", _older_copies, caught_at=17),
+    Mutant(
+        "send number from the count of attempts",
+        "does not increase",
+        _numbered_by_attempts,
+        _many_failures,
         caught_at=8,
     ),
-    Twin(
-        "settled attempt reported as lost", "blames a lost worker", _blames_the_worker, _lowers_the_limit, caught_at=2
+    Mutant("waits one step short", "instead of", _one_step_short, caught_at=39),
+    Mutant("sent after half of its delay", "too early", lambda: _other_delay(0.5), caught_at=30),
+    Mutant("sent after twice its delay", "s instead of", lambda: _other_delay(2), caught_at=39),
+    Mutant("retries among first attempts", "goes to the queue of first attempts", _one_queue, caught_at=30),
+    Mutant(
+        "deferrals counted as retries",
+        "has another retry count",
+        _counts_messages,
+        _many_failures,
+        caught_at=8,
     ),
-    Twin("uploads named by the sequencer", "its work was never registered", _named_by_sequencer, caught_at=2),
-    Twin("listing that ignores its cursor", "has 0 acquisition jobs", _ignores_cursor, caught_at=54),
-    Twin(
+    Mutant(
+        "settled attempt reported as lost", "reports a lost worker", _blames_the_worker, _lowers_the_limit, caught_at=2
+    ),
+    Mutant("uploads named by the sequencer", "its work item was never registered", _named_by_sequencer, caught_at=2),
+    Mutant("listing that ignores its cursor", "has 0 acquisition jobs", _ignores_cursor, caught_at=54),
+    Mutant(
         "queued events counted as lost",
-        "count as without an event",
+        "were counted as without an event",
         lambda: mock.patch.object(watchdog_uploads, "QUEUE_RETENTION", timedelta(0)),
         caught_at=2,
     ),
-    Twin("leases by process clocks", "the lease of", _process_clocks, caught_at=2),
-    Twin(
+    Mutant("leases by process clocks", "the lease of", _process_clocks, caught_at=2),
+    Mutant(
         "no deadline for the database",
         "waits for the database until Lambda ends it",
         lambda: mock.patch.object(db, "ANSWER_SECONDS", inf),
         lambda world: world.faults.ensure(Fault.HUNG, 8),
         caught_at=11,
     ),
-    Twin("lost try not told", "is written down 0 times", _forgets_the_lost, caught_at=4),
-    Twin(
+    Mutant("lost attempt not recorded", "is recorded 0 times", _no_lost_record, caught_at=4),
+    Mutant(
         "returns without an attempt counted",
         "failed without any attempt",
         lambda: _without(sql, "_RETURN", ("({attempts} > 0)::int", "1"), ("{attempts} = 0 OR ", "")),
         lambda world: world.faults.ensure(Fault.CRASHES_AT_START, 8),
         caught_at=52,
     ),
-    Twin(
+    Mutant(
         "newer message acknowledged as unknown",
         "lost",
         lambda: mock.patch.object(sql, "enqueue_current", return_value=None),
         lambda world: world.faults.ensure(Fault.TRANSACTION_LOST, 8),
         caught_at=22,
     ),
-    Twin(
+    Mutant(
         "lost message not resent to a busy queue",
-        "is not resent",
+        "is overdue for resending",
         lambda: mock.patch.object(recovery, "VISIBILITY_TIMEOUTS", 1200),
         lambda world: world.faults.ensure(Fault.MESSAGE_LOST, 4),
         caught_at=25,

@@ -1,4 +1,4 @@
-"""The pairs of a labelled set that matching would weigh, and which of them are true."""
+"""The pairs of a labeled set that matching would score, with their labels."""
 
 import random
 from collections import defaultdict
@@ -6,39 +6,39 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
-from counterfoil.documents.matching import keys as keyed
+from counterfoil.documents.matching import keys as blocking_keys
 from counterfoil.documents.matching.keys import PARENTS, SOUGHT, Key
 from counterfoil.documents.matching.normalise import KINDS, Document, Reference, document
-from tools.evaluation.labeled_set import LabelledDocument, LabelledSet
+from tools.evaluation.labeled_set import LabeledDocument, LabeledSet
 
 _NAMESPACE = UUID("5b0c2f3e-7a55-5a52-9d0e-0c1c7d5a4c11")
 
 
 class Pair(NamedTuple):
-    """A document and one that it may belong to."""
+    """A document and a possible match of it."""
 
     child: Document
     parent: Document
     true: bool
     claims: tuple[Document, ...] = ()
-    """Which other documents name the parent."""
+    """Other documents that refer to the parent."""
 
 
 class Group(NamedTuple):
-    """A child and the candidates among which it has one partner at most."""
+    """A child and candidates of which at most one matches."""
 
     child: Document
     candidates: tuple[Document, ...]
     true: frozenset[UUID]
     claims: Mapping[UUID, Sequence[Document]]
-    """By candidate, which documents name it."""
+    """Documents that refer to a candidate, by candidate."""
 
 
 class Tenant:
-    """The documents of one tenant, and the links between them that are true."""
+    """The documents of one tenant and the true links between them."""
 
     def __init__(self, name: str, documents: Collection[Document], links: Collection[frozenset[UUID]]) -> None:
-        """Take in documents; copies, which have no links of their own, are left out."""
+        """Index the documents. Duplicates are skipped, because they have no other links."""
         self.name = name
         linked: dict[UUID, set[UUID]] = defaultdict(set)
         for a, b in links:
@@ -49,20 +49,23 @@ class Tenant:
         self._documents = {one.id: one for one in documents if not _is_copy(one.id, kinds, linked)}
         self._holders: dict[Key, list[UUID]] = defaultdict(list)
         for one in self._documents.values():
-            for key in keyed.keys(one):
+            for key in blocking_keys.keys(one):
                 self._holders[key].append(one.id)
 
     def pairs(self) -> Iterator[Pair]:
-        """Every pair that a key leads to."""
+        """Yield every pair that a blocking key finds."""
         for child in self._documents.values():
             for parent in self._found(child, self._keys(child)):
                 yield Pair(child, parent, parent.id in self._linked[child.id], tuple(self._claims(parent)))
 
     def groups(self) -> Iterator[Group]:
-        """What is decided at once: the bearers of each number that a child names, or else all that it is like."""
+        """Yield the candidates of each decision.
+
+        These are the documents with a number that the child refers to, or else the similar documents.
+        """
         for child in self._documents.values():
             true = frozenset(self._linked[child.id])
-            bearers = self._found(child, keyed.numbers_named(child))
+            bearers = self._found(child, blocking_keys.numbers_named(child))
             for kind, references in child.named.items():
                 for reference in references:
                     group = tuple(other for other in bearers if other.kind == kind and _bears(other, reference))
@@ -70,14 +73,14 @@ class Tenant:
                         yield Group(child, group, true, {})
             named = {other.kind for other in bearers}
             kinds = tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT and kind not in named)
-            if kinds and (similar := self._found(child, keyed.deals(child, kinds))):
+            if kinds and (similar := self._found(child, blocking_keys.deals(child, kinds))):
                 yield Group(child, tuple(similar), true, {other.id: self._claims(other) for other in similar})
 
-    def strangers(self, rng: random.Random) -> Iterator[Pair]:
-        """Pairs of a child and a document of a kind that it names, drawn at random, none of them true.
+    def unrelated_pairs(self, rng: random.Random) -> Iterator[Pair]:
+        """Draw random pairs of a child and an unrelated document of a type that it refers to.
 
-        In a larger archive the number that a child names is borne by documents of others, too; a small set has too few
-        of those to learn from.
+        In a larger archive, unrelated documents have the same number by chance. A small set has too few of them to
+        learn from.
         """
         by_kind: dict[str, list[Document]] = defaultdict(list)
         for one in self._documents.values():
@@ -90,11 +93,11 @@ class Tenant:
                         yield Pair(child, parent, False)
 
     def _claims(self, parent: Document) -> list[Document]:
-        return self._found(parent, keyed.waiting(parent))
+        return self._found(parent, blocking_keys.waiting(parent))
 
     def _keys(self, child: Document) -> frozenset[Key]:
         kinds = tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT)
-        return keyed.numbers_named(child) | keyed.deals(child, kinds)
+        return blocking_keys.numbers_named(child) | blocking_keys.deals(child, kinds)
 
     def _found(self, child: Document, keys: Iterable[Key]) -> list[Document]:
         ids = {id_ for key in keys for id_ in self._holders.get(key, ())} - {child.id}
@@ -111,27 +114,27 @@ def _is_copy(id_: UUID, kinds: Mapping[UUID, str], linked: Mapping[UUID, set[UUI
 
 
 def id_of(name: str) -> UUID:
-    """The id here of a document that the set calls so."""
+    """Return the id of a document of the set."""
     return uuid5(_NAMESPACE, name)
 
 
-def tenants(labelled: LabelledSet) -> list[Tenant]:
-    """A labelled set, tenant by tenant."""
+def tenants(labeled: LabeledSet) -> list[Tenant]:
+    """Return the tenants of a labeled set."""
     by_name: dict[str, list[Document]] = defaultdict(list)
-    for found in labelled.documents:
+    for found in labeled.documents:
         if (read := _read(found)) is not None:
             by_name[found.tenant].append(read)
-    tenant_of = {found.id: found.tenant for found in labelled.documents}
+    tenant_of = {found.id: found.tenant for found in labeled.documents}
     links: dict[str, list[frozenset[UUID]]] = defaultdict(list)
     known = {one.id for documents in by_name.values() for one in documents}
-    for edge in labelled.edges or ():
+    for edge in labeled.edges or ():
         ends = frozenset(map(id_of, edge))
         if ends <= known:
             links[tenant_of[min(edge)]].append(ends)
     return [Tenant(name, documents, links[name]) for name, documents in sorted(by_name.items())]
 
 
-def _read(found: LabelledDocument) -> Document | None:
+def _read(found: LabeledDocument) -> Document | None:
     if found.type not in KINDS or not found.data:
         return None
     read = document(id_of(found.id), found.received_at, found.type, found.data)

@@ -1,0 +1,69 @@
+"""Expected matches: the result of matching the same documents one after another, alone."""
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from uuid import UUID
+
+from counterfoil.documents import matching
+from tools.simulation import scenario
+from tools.simulation.database import SimulatedDatabase
+from tools.simulation.scheduler import Process
+from tools.simulation.world import World
+
+DocumentRef = tuple[str, int]
+"""Name of a document's content, and its rank by id, which breaks ties between simultaneous arrivals."""
+Edges = frozenset[tuple[DocumentRef, DocumentRef]]
+
+_known: dict[tuple[DocumentRef, ...], Edges] = {}
+
+_DOCUMENTS = """
+SELECT d.id, d.content_hash, d.matching_status, EXISTS (SELECT FROM document_key k WHERE k.document_id = d.id)
+FROM document d ORDER BY d.received_at, d.id
+"""
+_FORGET = """
+DELETE FROM document_match; DELETE FROM document_key; UPDATE document SET cluster_id = NULL
+"""
+
+
+@cache
+def _names() -> dict[bytes, str]:
+    return {hashlib.sha256(content).digest(): name for name, content in scenario.document_files().items()}
+
+
+def check(world: World) -> Iterator[str]:
+    """Compare the edges of a finished history with those of matching its documents one by one.
+
+    Deletes the matches. Skips a world in which matching a document failed permanently, because the other documents may
+    have been matched before or after the failure.
+    """
+    rows = world.store.admin.execute(_DOCUMENTS).fetchall()
+    matched = [(id_, bytes(hash_)) for id_, hash_, _, has_keys in rows if has_keys]
+    if len(matched) < 2 or any(has_keys and status != "succeeded" for _, _, status, has_keys in rows):
+        return
+    places = {id_: place for place, id_ in enumerate(sorted(id_ for id_, _ in matched))}
+    documents = {id_: (_names()[hash_], places[id_]) for id_, hash_ in matched}
+    found = _edges(world, documents)
+    order = tuple(documents.values())
+    if order not in _known:
+        _known[order] = _one_by_one(world, documents)
+    for one, other in sorted(found ^ _known[order]):
+        yield f"{one[0]} and {other[0]} {'are' if (one, other) in found else 'should be'} linked, and " + (
+            "should not be" if (one, other) in found else "are not"
+        )
+
+
+def _edges(world: World, documents: dict[UUID, DocumentRef]) -> Edges:
+    rows = world.store.admin.execute("SELECT document_a_id, document_b_id FROM document_match").fetchall()
+    return frozenset((documents[a], documents[b]) for a, b in rows)
+
+
+def _one_by_one(world: World, documents: dict[UUID, DocumentRef]) -> Edges:
+    world.store.admin.execute(_FORGET, prepare=False)
+    database = SimulatedDatabase(world.transactions, Process("expected matches", mortal=False))
+    for id_ in documents:
+        decided = matching.search_and_decide(database, scenario.TENANT, id_)
+        assert isinstance(decided, matching.Decided)
+        with database.tenant(scenario.TENANT) as connection:
+            matching.write(connection, decided, world.scheduler.clock())
+    return _edges(world, documents)

@@ -1,0 +1,86 @@
+"""Logistic regression with a normal prior: the maximum a posteriori coefficients, in bits.
+
+With x the levels of a pair (and 1), w the bits, s the standard deviation of the prior around w0, it minimizes
+    -sum(log p(y | x, w)) + sum((w - w0)^2 / (2 s^2))
+by Newton's method (Hastie, Tibshirani, Friedman, The Elements of Statistical Learning, 4.4.1, with 3.4.1's penalty).
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from scipy.sparse import csr_array
+
+_MAX_ITERATIONS = 100
+_MAX_STEP = 3.0
+_TOLERANCE = 1e-7
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """Prior of a coefficient, in bits."""
+
+    expected: float = 0.0
+    penalty: float = 1.0
+    """1 / s^2, in nats."""
+    upper_bound: float | None = None
+    """Upper bound of the fitted value."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The features of an observation, its number of occurrences, and the positive ones."""
+
+    values: Mapping[Hashable, float]
+    count: float
+    true: float
+
+
+def fit(observations: Iterable[Observation], known_priors: Mapping[Hashable, Coefficient]) -> dict[Hashable, float]:
+    """Return the most probable coefficients, in bits. The default prior mean is 0."""
+    observations = list(observations)
+    if not observations:  # without data, the priors are the most probable values
+        return {
+            name: one.expected if one.upper_bound is None else min(one.expected, one.upper_bound)
+            for name, one in known_priors.items()
+        }
+    names = list(dict.fromkeys([*known_priors, *(name for case in observations for name in case.values)]))
+    index = {name: position for position, name in enumerate(names)}
+    entries = [
+        (row, index[name], value) for row, case in enumerate(observations) for name, value in case.values.items()
+    ]
+    rows, columns, values = zip(*entries, strict=True)
+    seen = csr_array((values, (rows, columns)), shape=(len(observations), len(names)))
+    count = np.array([case.count for case in observations])
+    true = np.array([case.true for case in observations])
+    priors = [known_priors.get(name, Coefficient()) for name in names]
+    expected = np.array([item.expected for item in priors]) * log(2)
+    penalty = np.array([item.penalty for item in priors])
+    upper_bound = np.array([np.inf if item.upper_bound is None else item.upper_bound * log(2) for item in priors])
+    found = _newton(seen, count, true, expected, penalty)
+    while (
+        above := found > upper_bound + _TOLERANCE
+    ).any():  # fix the coefficients at their bounds, and fit the others again
+        expected = np.where(above, upper_bound, expected)
+        penalty = np.where(above, 1e9, penalty)
+        found = _newton(seen, count, true, expected, penalty)
+    return {name: float(value) / log(2) for name, value in zip(names, found, strict=True)}
+
+
+_Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def _newton(seen: csr_array, count: _Array, true: _Array, expected: _Array, penalty: _Array) -> _Array:
+    found = expected.copy()
+    for _ in range(_MAX_ITERATIONS):
+        chance = 1.0 / (1.0 + np.exp(-np.clip(seen @ found, -40, 40)))
+        gradient = seen.T @ (count * chance - true) + penalty * (found - expected)
+        weighted = seen.multiply((count * chance * (1.0 - chance))[:, None])
+        curvature = (weighted.T @ seen).toarray() + np.diag(penalty)
+        step = np.linalg.solve(curvature, gradient)
+        longest = float(np.abs(step).max())
+        found = found - step * min(1.0, _MAX_STEP / max(longest, _TOLERANCE))
+        if longest < _TOLERANCE:
+            break
+    return found
