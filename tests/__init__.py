@@ -1,1 +1,1 @@
-"""The tests; they mirror the tree."""
+"""Tests, in folders that mirror the source tree."""

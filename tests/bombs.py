@@ -1,4 +1,4 @@
-"""Small files that take gigabytes once a parser unpacks them, for tests of limits."""
+"""Small files that unpack to gigabytes, for tests of limits."""
 
 import io
 import struct
@@ -11,7 +11,7 @@ MEBIBYTE = 1024 * 1024
 
 
 def blanks(mebibytes: int, fill: bytes = b" ") -> bytes:
-    """Return a zlib stream of one byte, repeated. Equal blocks make it quick to generate."""
+    """Return a zlib stream of a repeated byte. Equal blocks are quick to generate."""
     chunk = fill * MEBIBYTE
     deflate = zlib.compressobj(9, wbits=-15)
     block = deflate.compress(chunk) + deflate.flush(zlib.Z_FULL_FLUSH)
@@ -22,13 +22,13 @@ def blanks(mebibytes: int, fill: bytes = b" ") -> bytes:
 
 
 def _pdf(*objects: bytes) -> bytes:
-    file, places = bytearray(b"%PDF-1.7\n"), []
+    file, offsets = bytearray(b"%PDF-1.7\n"), []
     for number, body in enumerate(objects, 1):
-        places.append(len(file))
+        offsets.append(len(file))
         file += b"%d 0 obj\n%s\nendobj\n" % (number, body)
     start = len(file)
     file += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    file += b"".join(b"%010d 00000 n \n" % place for place in places)
+    file += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     file += b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, start)
     return bytes(file)
 
@@ -57,7 +57,7 @@ def pdf_in_one_stage() -> bytes:
 
 
 def pdf_with_attachments() -> bytes:
-    """About 1 MB: 40 embedded XML files of 24 MiB each, which pypdf unpacks one after another."""
+    """About 1 MB: 40 embedded XML files of 24 MiB, which pypdf unpacks in sequence."""
     count, first = 40, 5
     names = b" ".join(
         b"(%02d.xml) << /Type /Filespec /F (%02d.xml) /EF << /F %d 0 R >> >>" % (number, number, first + number)
@@ -69,7 +69,7 @@ def pdf_with_attachments() -> bytes:
 
 
 def pdf_of_words(pages: int) -> bytes:
-    """About 1 KB: pages that share a content of 95,000 words of one letter each."""
+    """About 1 KB: pages that share 95,000 words of one letter each."""
     line = b"0 -1.2 Td (" + b"a " * 500 + b") Tj "
     content = _stream(zlib.compress(b"BT /F 1 Tf 0 900 Td " + line * 190 + b" ET", 9), [b"FlateDecode"])
     kids = b" ".join(b"3 0 R" for _ in range(pages))
@@ -81,7 +81,7 @@ def pdf_of_words(pages: int) -> bytes:
 
 
 def xml_of_attributes() -> bytes:
-    """24 MiB: as many attributes as fit, each of which takes about 100 bytes in lxml's tree."""
+    """24 MiB of attributes, each of which takes about 100 bytes in lxml's tree."""
     element = b"<a " + b" ".join(b'%s=""' % _name(number) for number in range(1000)) + b"/>"
     return b"<r>" + element * (24 * MEBIBYTE // len(element)) + b"</r>"
 
@@ -103,7 +103,7 @@ def pdf_with_xml() -> bytes:
 
 
 def zip_of_blanks() -> bytes:
-    """About 1 MB: files of 50 MiB, of which each is packed just below the ratio that is refused."""
+    """About 1 MB: files of 50 MiB, each packed just below the rejected ratio."""
     content = b"<a>" + b" " * (50 * MEBIBYTE)
     noise = Random(1).randbytes(len(content) // 190)
     packed = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Circuit breakers of several processes over one database, each of which can be cut off from it."""
+"""Circuit breakers of several processes that share one database."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,15 +15,15 @@ PROBE_SECONDS = 90
 
 
 class Process(Database):
-    """The connections of one process: counted, and cut off on demand."""
+    """Database of one process, with counted transactions and failures on demand."""
 
-    away: Exception | None = None
+    failure: Exception | None = None
     transactions = 0
 
     @contextmanager
     def delivery(self, **how: Any) -> Iterator[Connection]:
-        if self.away is not None:
-            raise self.away
+        if self.failure is not None:
+            raise self.failure
         self.transactions += 1
         with super().delivery(**how) as connection:
             yield connection
@@ -36,12 +36,12 @@ class ProcessBreakers(Breakers):
 
 
 Start = Callable[..., ProcessBreakers]
-"""`start(spread=0.0, max_connections=1, failures=FAILURES)` makes the breakers of a new process."""
+"""`start(spread, max_connections, failures)` creates the breakers of a process."""
 
 
 @contextmanager
 def processes(database_url: str, clock: Callable[[], datetime]) -> Iterator[Start]:
-    """Start processes, and end them all."""
+    """Start processes, and close their databases at the end."""
     with ExitStack() as stack:
 
         def start(spread: float = 0.0, max_connections: int = 1, failures: int = FAILURES) -> ProcessBreakers:
@@ -62,5 +62,5 @@ def processes(database_url: str, clock: Callable[[], datetime]) -> Iterator[Star
 
 
 def end(guard: AbstractContextManager[None], error: BaseException | None = None) -> None:
-    """End a call that was begun by hand; the guard must keep no error to itself."""
+    """End a manually entered call; the guard must not suppress its error."""
     assert not guard.__exit__(type(error) if error else None, error, None)

@@ -1,4 +1,4 @@
-"""Certificates that nobody has signed, for servers of tests."""
+"""Self-signed certificates for test servers."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 
 def certify(path: Path, name: str) -> Path:
-    """Write a certificate for a host's name or address, with its key: to serve with, and to be trusted."""
+    """Write a self-signed certificate and its key for a host name or address."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     try:

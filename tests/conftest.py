@@ -1,4 +1,4 @@
-"""What every test may ask for: a database of its own, and no network beyond this machine."""
+"""Fixtures for all tests: a separate database for each, and no remote network."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -26,19 +26,19 @@ CLOUDS = ("tests/e2e/", "tests/e2e/console/", "tests/e2e/test_chaos.py", "tests/
 LONGEST = (*CLOUDS, "tests/tools/test_delivery_model.py", "tests/tools/simulation/test_simulation.py")
 """Tests that take longest, in this order."""
 TOGETHER = ("tests/infra/", "tests/tools/sample_generator/")
-"""Folders that one process runs: importing aws_cdk starts Node and takes 4 s, generating samples takes 5 s."""
+"""Folders that run in one process: importing aws_cdk takes 4 s, samples take 5 s."""
 _numbers = count(1)
 _resolved: dict[str, set[str]] = {}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Loopback and unix sockets only, for the fixtures of a test too."""
+    """Allow only loopback and Unix sockets, also in fixtures."""
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True, resolution_cache=_resolved)
 
 
 class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Distributes tests by file, and end-to-end tests by cloud, so that each is deployed once."""
+    """Distribute tests by file, and end-to-end tests by cloud, to deploy clouds once."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder = next((folder for folder in TOGETHER if nodeid.startswith(folder)), None)
@@ -46,18 +46,18 @@ class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
 
 
 def cloud_of(nodeid: str) -> str | None:
-    """The cloud of an end-to-end test, named by the folder or file that deploys it."""
+    """Return the folder or file that deploys the cloud of an end-to-end test."""
     return max((cloud for cloud in CLOUDS if nodeid.startswith(cloud)), key=len, default=None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCloud:
-    """Distribute in the order of collection: xdist would begin with the files that have most tests."""
+    """Keep the collection order. xdist would start with the largest files."""
     config.option.loadscopereorder = False
     return ByCloud(config, log)
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores, because end-to-end tests mostly wait for the cloud."""
+    """Return one process more than cores, because end-to-end tests mostly wait."""
     return (os.cpu_count() or 1) + 1
 
 
@@ -69,7 +69,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest tests first. At the end, the other processes would wait for them."""
+    """Run the longest tests first, so that no process waits for them at the end."""
 
     def rank(item: pytest.Item) -> int:
         scope = cloud_of(item.nodeid) or item.nodeid.split("::")[0]
@@ -80,16 +80,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """An embedded PostgreSQL 18 that forgets everything with the session."""
+    """A temporary PostgreSQL 18 server for the session."""
     with temporary_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres: Server) -> str:
-    """The name of a database with every migration applied, to be cloned."""
+    """Name of the database with all migrations, the template of clones."""
     apply(postgres.create_database(TEMPLATE), MIGRATIONS)
-    psycopg.connect(postgres.url(TEMPLATE)).close()  # writes a cache of catalogs that every clone starts with
+    psycopg.connect(postgres.url(TEMPLATE)).close()  # writes the catalog cache that clones inherit
     return TEMPLATE
 
 
@@ -102,13 +102,13 @@ def maintenance(postgres: Server) -> Iterator[Connection]:
 
 @pytest.fixture
 def empty_database(maintenance: Connection) -> Iterator[str]:
-    """The name of a new database that holds nothing."""
+    """Name of a new empty database."""
     yield from _database(maintenance, "template1")
 
 
 @pytest.fixture
 def migrated_database(clones: "Clones") -> Iterator[str]:
-    """The name of a new database with every migration applied."""
+    """Name of a new database with all migrations."""
     name = clones.take()
     yield name
     clones.drop(name)
@@ -133,9 +133,9 @@ def clones(postgres: Server, migrated_template: str) -> Iterator["Clones"]:
 
 
 class Clones:
-    """Databases created and dropped in threads, so that the next clone is created while a test runs.
+    """Create and drop databases in threads, the next clone while a test runs.
 
-    Dropping has a separate thread: PostgreSQL waits 100 ms when a connection of the test is still closing.
+    Dropping has a separate thread, because PostgreSQL waits 100 ms if a connection of the test is still closing.
     """
 
     def __init__(self, create: Callable[[], Future[str]], drop: Callable[[str], Future[None]]) -> None:
@@ -174,25 +174,25 @@ def _drop(maintenance: Connection, name: str) -> None:
 
 @pytest.fixture
 def database_url(postgres: Server, migrated_database: str) -> str:
-    """The test's database, as the functions that touch documents connect to it (counterfoil_worker)."""
+    """URL of the test's database for workers (counterfoil_worker)."""
     return postgres.url(migrated_database, "counterfoil_worker")
 
 
 @pytest.fixture
 def api_database_url(postgres: Server, migrated_database: str) -> str:
-    """The same database, as the API connects to it (counterfoil_api)."""
+    """URL of the same database for the API (counterfoil_api)."""
     return postgres.url(migrated_database, "counterfoil_api")
 
 
 @pytest.fixture
 def keeper_database_url(postgres: Server, migrated_database: str) -> str:
-    """The same database, as watchdog and dead_letters connect to it (counterfoil_keeper)."""
+    """URL of the same database for watchdog and dead_letters (counterfoil_keeper)."""
     return postgres.url(migrated_database, "counterfoil_keeper")
 
 
 @pytest.fixture
 def admin_database_url(postgres: Server, migrated_database: str) -> str:
-    """The same database, as a superuser, whom row-level security does not bind."""
+    """URL of the same database for a superuser, who bypasses row-level security."""
     return postgres.url(migrated_database)
 
 
@@ -214,7 +214,7 @@ def keeper_database(keeper_database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def admin(admin_database_url: str) -> Iterator[Connection]:
-    """A connection that sees every row of the test's database and commits each statement: to prepare and to look."""
+    """A superuser connection in autocommit mode, to create and inspect rows."""
     with psycopg.connect(admin_database_url, autocommit=True) as connection:
         yield connection
 

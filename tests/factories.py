@@ -1,4 +1,4 @@
-"""Makes the rows that tests start from: tenants, documents, people and their offers."""
+"""Create rows for tests: tenants, documents, tasks, profiles and offers."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def make_tenant(connection: Connection, slug: str = "acme") -> UUID:
-    """A tenant in an organization of its own. Returns its id."""
+    """Create a tenant with a separate organization and return its id."""
     row = connection.execute(
         """
         WITH made AS (INSERT INTO organization (name) VALUES (%(slug)s) RETURNING id)
@@ -27,7 +27,7 @@ def make_tenant(connection: Connection, slug: str = "acme") -> UUID:
 
 
 def make_source(connection: Connection, tenant_id: UUID) -> UUID:
-    """A source with the acquisition job it came by. Returns its id."""
+    """Create a source with its acquisition job and return its id."""
     job_id = uuid4()
     connection.execute(
         """
@@ -56,9 +56,9 @@ def make_document(
     received_at: datetime = NOW,
     **columns: Any,
 ) -> UUID:
-    """A document with a source of its own and content that no other document has. Returns its id.
+    """Create a document with a separate source and unique content; return its id.
 
-    `columns` sets further columns by their names, for example `matching_status="pending"`, `matching_revision=1`.
+    `columns` sets further columns by name, for example `matching_status="pending"`, `matching_revision=1`.
     """
     document_id: UUID = columns.pop("id", None) or uuid4()
     values = {
@@ -76,17 +76,17 @@ def make_document(
         "structured_data": None if structured_data is None else json.dumps(structured_data),
         **columns,
     }
-    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
-    connection.execute(f"INSERT INTO document ({names}) VALUES ({places})".encode(), values)
+    names, placeholders = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO document ({names}) VALUES ({placeholders})".encode(), values)
     return document_id
 
 
 def make_destination(
     connection: Connection, tenant_id: UUID, name: str = "office", *, url: str | None = None, **columns: Any
 ) -> UUID:
-    """A destination of clusters and documents: a webhook where it has a URL, else an export to S3. Returns its id.
+    """Create a destination of clusters and documents, and return its id.
 
-    It has no secret yet.
+    With a URL it is a webhook, otherwise an export to S3. It has no secret.
     """
     values = {
         "id": uuid4(),
@@ -99,13 +99,13 @@ def make_destination(
         "created_at": NOW,
         **columns,
     }
-    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
-    connection.execute(f"INSERT INTO destination ({names}) VALUES ({places})".encode(), values)
+    names, placeholders = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO destination ({names}) VALUES ({placeholders})".encode(), values)
     return UUID(str(values["id"]))
 
 
 def make_task(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
-    """A task of revision 1 that waits for its first try; no message is owed to it yet."""
+    """Create a pending task of revision 1 without a message, and return its id."""
     values = {
         "id": uuid4(),
         "tenant_id": tenant_id,
@@ -118,13 +118,16 @@ def make_task(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
         "revision": 1,
         **columns,
     }
-    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
-    connection.execute(f"INSERT INTO task ({names}) VALUES ({places})".encode(), values)
+    names, placeholders = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO task ({names}) VALUES ({placeholders})".encode(), values)
     return UUID(str(values["id"]))
 
 
 def make_profile(connection: Connection, tenant_id: UUID, *, external_id: UUID | None = None, **columns: Any) -> UUID:
-    """A profile in Berlin that accepts all genders and ages within 100 km. Returns the internal id."""
+    """Create a profile in Berlin and return its internal id.
+
+    It accepts all genders and ages within 100 km.
+    """
     external_id = external_id or uuid4()
     values = {
         "user_id": internal_id(tenant_id, external_id),
@@ -142,13 +145,16 @@ def make_profile(connection: Connection, tenant_id: UUID, *, external_id: UUID |
         "changed_at": NOW,
         **columns,
     }
-    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
-    connection.execute(f"INSERT INTO profile ({names}) VALUES ({places})".encode(), values)
+    names, placeholders = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO profile ({names}) VALUES ({placeholders})".encode(), values)
     return UUID(str(values["user_id"]))
 
 
 def make_held_mail(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
-    """A mail on hold because it fails DMARC, with its job, which has ended. Returns the id of its source."""
+    """Create a mail that is on hold because it fails DMARC; return its source id.
+
+    Its acquisition job has ended.
+    """
     values = {
         "id": uuid4(),
         "tenant_id": tenant_id,
@@ -176,7 +182,7 @@ def make_held_mail(connection: Connection, tenant_id: UUID, **columns: Any) -> U
 
 
 def make_pool(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
-    """A pool of the day of NOW, without people. Returns its id."""
+    """Create a pool without people for the date of NOW, and return its id."""
     rules = {"offers": 5, "candidates": 1000, "most_offered": None, "repeat_days": 30}
     values = {
         "id": uuid4(),
@@ -192,8 +198,8 @@ def make_pool(connection: Connection, tenant_id: UUID, **columns: Any) -> UUID:
         "pinned_at": NOW,
         **columns,
     }
-    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
-    connection.execute(f"INSERT INTO offer_pool ({names}) VALUES ({places})".encode(), values)
+    names, placeholders = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO offer_pool ({names}) VALUES ({placeholders})".encode(), values)
     return UUID(str(values["id"]))
 
 
@@ -205,9 +211,9 @@ def make_shard(
     pool_id: UUID | None = None,
     **columns: Any,
 ) -> UUID:
-    """A shard of revision 1 that waits for its first try, in a pool of its own where none is given. Returns its id.
+    """Create a pending shard of revision 1 and return its id.
 
-    Where it has no `users` it serves one whom nobody knows.
+    Without `pool_id` it gets a new pool, without `users` one unknown user.
     """
     values = {
         "id": uuid4(),
@@ -219,9 +225,9 @@ def make_shard(
         "revision": 1,
         **columns,
     }
-    names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    names, placeholders = ", ".join(values), ", ".join(f"%({name})s" for name in values)
     connection.execute(
-        f"INSERT INTO offer_shard ({names}, date, timezone) SELECT {places}, date, timezone FROM offer_pool "
+        f"INSERT INTO offer_shard ({names}, date, timezone) SELECT {placeholders}, date, timezone FROM offer_pool "
         "WHERE id = %(pool_id)s".encode(),
         values,
     )
@@ -229,7 +235,7 @@ def make_shard(
 
 
 def make_jobs(connection: Connection, shard_id: UUID) -> None:
-    """The jobs of a shard's users, which wait."""
+    """Create the pending jobs of a shard's users."""
     connection.execute(
         """
         INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id)

@@ -1,4 +1,4 @@
-"""Servers at fault, for the real adapters to meet: one answers whatever it is told, one cuts connections short."""
+"""Faulty servers for adapter tests: scripted HTTP responses, cut connections."""
 
 import re
 import socket
@@ -12,22 +12,22 @@ HOST = "127.0.0.1"
 
 
 def outcome(action: Callable[[], object]) -> tuple[type[BaseException] | None, str]:
-    """The class and the sentence of what `action` raises."""
+    """Return the class and the message of the exception that `action` raises."""
     try:
         action()
-    except BaseException as error:  # noqa: BLE001  # which it is is what the tests ask
+    except BaseException as error:  # noqa: BLE001  # tests compare the class
         return type(error), str(error)
     return None, ""
 
 
 def answer(status: int, body: bytes = b"", *headers: str, length: int | None = None) -> bytes:
-    """One HTTP answer, byte by byte. `length` is what it claims, where that is not its length."""
+    """Return a raw HTTP response. `length` overrides the Content-Length."""
     lines = [f"HTTP/1.1 {status} X", *headers, f"Content-Length: {len(body) if length is None else length}"]
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + body
 
 
 class Listener(ABC):
-    """Accepts connections on a port of its own, each on a thread that ends with its connection."""
+    """Accept connections on a free port, each on its own thread."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server((HOST, 0))
@@ -48,7 +48,7 @@ class Listener(ABC):
 
     @abstractmethod
     def serve(self, connection: socket.socket) -> None:
-        """Everything that is said on one connection."""
+        """Serve one connection."""
 
     def close(self) -> None:
         """End the listener and every connection."""
@@ -64,12 +64,12 @@ def _shut(end: socket.socket) -> None:
 
 
 class Answering(Listener):
-    """An HTTP server that gives `said` to whoever asks, and closes; None resets the connection."""
+    """HTTP server that sends `response` and closes; None resets the connection."""
 
-    said: bytes | None = b""
+    response: bytes | None = b""
 
     def serve(self, connection: socket.socket) -> None:
-        """Read a request and answer it. What is left unread when a connection is closed would reset it."""
+        """Read the whole request and respond. Unread data would reset the connection."""
         request, length = b"", None
         while length is None or len(request) < length:
             more = connection.recv(65_536)
@@ -79,37 +79,37 @@ class Answering(Listener):
             if length is None and (end := request.find(b"\r\n\r\n")) >= 0:
                 stated = re.search(rb"\r\ncontent-length: *(\d+)", request[: end + 4], re.IGNORECASE)
                 length = end + 4 + (int(stated[1]) if stated else 0)
-        if self.said is None:
+        if self.response is None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         else:
-            connection.sendall(self.said)
+            connection.sendall(self.response)
 
 
 class Cutting(Listener):
-    """A proxy that cuts each connection after `after` bytes of the server's. None: it only counts them."""
+    """Proxy that cuts connections after `after` server bytes; None only counts."""
 
     def __init__(self, port: int) -> None:
         self._to = port
         self.after: int | None = None
         self.speaks = threading.Event()
-        """Cleared, the server says nothing more, and its connections stay open."""
+        """When cleared, the server falls silent and its connections stay open."""
         self.speaks.set()
         self.passed = 0
-        """Bytes that the server said on the latest connection, as far as they were let through."""
+        """Bytes of the server passed on to the latest connection."""
         super().__init__()
 
     def serve(self, connection: socket.socket) -> None:
         """Pass on both directions until the cut."""
-        passed = 0  # of this connection: an earlier one may still be ending
+        passed = 0  # per connection, because an earlier one may still be closing
         with socket.create_connection((HOST, self._to)) as server:
             threading.Thread(target=self._pass_on, args=(connection, server), daemon=True).start()
-            while said := server.recv(65_536):
+            while data := server.recv(65_536):
                 if self.after is not None:
-                    said = said[: self.after - passed]
-                passed += len(said)
+                    data = data[: self.after - passed]
+                passed += len(data)
                 self.speaks.wait()
-                self.passed = passed  # before the client can read the bytes and ask for it
-                connection.sendall(said)
+                self.passed = passed  # before the client can read the bytes and this counter
+                connection.sendall(data)
                 if passed == self.after:
                     break
             _shut(connection)
@@ -117,15 +117,15 @@ class Cutting(Listener):
     @staticmethod
     def _pass_on(connection: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
-            while said := connection.recv(65_536):
-                server.sendall(said)
+            while data := connection.recv(65_536):
+                server.sendall(data)
         with suppress(OSError):
             server.shutdown(socket.SHUT_WR)
 
 
 @contextmanager
 def answering() -> Iterator[Answering]:
-    """An HTTP server that is told what to say."""
+    """Run an HTTP server with a scripted response."""
     server = Answering()
     try:
         yield server
@@ -135,7 +135,7 @@ def answering() -> Iterator[Answering]:
 
 @contextmanager
 def cutting(port: int) -> Iterator[Cutting]:
-    """A proxy before the server on `port`."""
+    """Run a proxy before the server on `port`."""
     proxy = Cutting(port)
     try:
         yield proxy

@@ -1,4 +1,4 @@
-"""Makes mails as people and their programs send them, and as SES stores them."""
+"""Create mails as mail programs write them and as SES stores them."""
 
 from collections.abc import Sequence
 from email.message import EmailMessage
@@ -12,7 +12,7 @@ LOGO = picture("PNG", (180, 60))
 SCAN = picture("PNG", (1240, 1754))
 
 Attached = tuple[str | None, bytes]
-"""File name, or None, and content."""
+"""File name (or None) and content."""
 
 
 def mail(
@@ -24,23 +24,23 @@ def mail(
     inline: Sequence[Attached] = (),
     text: str = "Guten Tag,\n\nanbei unsere Rechnung.\n",
 ) -> EmailMessage:
-    """A mail with a text in two forms, images that the text shows, and files attached to it."""
-    made = EmailMessage()
-    made["From"], made["To"], made["Subject"] = sender, to, subject
+    """Return a mail with a text in two formats, inline images and attachments."""
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = sender, to, subject
     if message_id is not None:
-        made["Message-ID"] = message_id
-    made.set_content(text)
-    made.add_alternative(f"<p>{text}</p><img src='cid:logo'>", subtype="html")
-    forms: Any = made.get_payload()
+        message["Message-ID"] = message_id
+    message.set_content(text)
+    message.add_alternative(f"<p>{text}</p><img src='cid:logo'>", subtype="html")
+    forms: Any = message.get_payload()
     for name, content in inline:
         forms[1].add_related(content, "image", "png", cid="<logo>", filename=name, disposition="inline")
     for name, content in attached:
-        made.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
-    return made
+        message.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
+    return message
 
 
 def results_of(spf: str = "pass", dkim: str = "pass", dmarc: str = "pass") -> str:
-    """The fields in which SES states the results of sender authentication."""
+    """Return the header fields with SES's results of sender authentication."""
     checked = (
         f"{spf} (spfCheck: domain of nordwind.example designates 192.0.2.17 as permitted sender) "
         "client-ip=192.0.2.17; envelope-from=buchhaltung@nordwind.example; helo=mail.nordwind.example;"
@@ -54,14 +54,14 @@ def results_of(spf: str = "pass", dkim: str = "pass", dmarc: str = "pass") -> st
 
 
 def received(
-    made: EmailMessage | bytes,
+    message: EmailMessage | bytes,
     *,
     delivered_to: str = "rechnung@acme.example",
     spam: str = "PASS",
     virus: str = "PASS",
     results: str = results_of(),
 ) -> bytes:
-    """A mail as SES stores it, with what it puts before the header."""
+    """Return a mail as SES stores it, with the header fields that SES adds."""
     head = (
         "Return-Path: <buchhaltung@nordwind.example>\r\n"
         "Received: from mail.nordwind.example (mail.nordwind.example [192.0.2.17])\r\n"
@@ -73,4 +73,4 @@ def received(
         f"{results}"
         "X-SES-RECEIPT: AEFBQUFBQUFBQUFH\r\n"
     )
-    return head.encode() + (made if isinstance(made, bytes) else made.as_bytes())
+    return head.encode() + (message if isinstance(message, bytes) else message.as_bytes())

@@ -1,4 +1,4 @@
-"""How much memory this process had at most."""
+"""Peak memory of this process and its children."""
 
 import resource
 import sys
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process had, in MiB.
+    """Return the peak memory of this process in MiB.
 
-    What getrusage says on Linux begins with the memory of whoever started the process; VmHWM is its own.
+    On Linux, getrusage includes the memory of the parent process. VmHWM does not.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -18,7 +18,7 @@ def peak_megabytes() -> float:
 
 
 def peak_megabytes_of_children() -> float:
-    """The most memory that any ended child of this process had, in MiB."""
+    """Return the highest peak memory of the ended child processes in MiB."""
     return _megabytes(resource.RUSAGE_CHILDREN)
 
 

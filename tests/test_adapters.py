@@ -1,4 +1,4 @@
-"""The real adapters before servers at fault: whatever these do, only our own errors come out, each of its class."""
+"""Adapters with faulty servers: every fault raises the right Counterfoil error."""
 
 import os
 import socket
@@ -37,8 +37,8 @@ __all__ = ["pending", "tenant"]
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_cut_at_any_byte_is_an_unavailable_database(postgres: Server, migrated_database: str) -> None:
-    """At any byte of what the server says: in a message, between two, at sign-in, in the answer to the commit."""
+def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_database: str) -> None:
+    """Cuts happen within and between messages, at sign-in and during the commit."""
     with faulty.cutting(postgres.port) as proxy:
         url = f"postgresql://counterfoil_worker@{faulty.HOST}:{proxy.port}/{migrated_database}"
 
@@ -59,11 +59,11 @@ def test_a_connection_cut_at_any_byte_is_an_unavailable_database(postgres: Serve
         with psycopg.connect(url) as connection:
             connection.execute("SELECT 1")
             signed_in = proxy.passed
-        found = {after: cut(after) for after in range(signed_in + 60, whole)}
+        outcomes = {after: cut(after) for after in range(signed_in + 60, whole)}
 
-    assert len(found) > 200
-    assert set(found.values()) == {DatabaseUnavailableError, CommitUnknownError}
-    assert found[whole - 1] is CommitUnknownError
+    assert len(outcomes) > 200
+    assert set(outcomes.values()) == {DatabaseUnavailableError, CommitUnknownError}
+    assert outcomes[whole - 1] is CommitUnknownError
 
 
 @pytest.fixture
@@ -111,18 +111,18 @@ def test_connections_probe_silent_peers(database: Database) -> None:
         assert [peer.getsockopt(socket.IPPROTO_TCP, option) for option in idle] == [5, 5, 3]
 
 
-def test_a_server_that_cannot_be_reached_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(db, "CONNECT_SECONDS", 0.2)
     database = Database("postgresql://nobody@127.0.0.1:1/nowhere")
     try:
         assert outcome(lambda: database.delivery().__enter__())[0] is DatabaseUnavailableError
     finally:
         database.close()
-    assert outcome(lambda: database.delivery().__enter__())[0] is DatabaseUnavailableError  # a pool that is closed
+    assert outcome(lambda: database.delivery().__enter__())[0] is DatabaseUnavailableError  # closed pool
 
 
 @pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
-def test_a_session_that_an_operator_ends_is_unavailable(database: Database, admin: Connection, end: str) -> None:
+def test_session_ended_by_operator_is_unavailable(database: Database, admin: Connection, end: str) -> None:
     def transact() -> None:
         with database.delivery() as connection:
             pid = connection.info.backend_pid
@@ -138,7 +138,7 @@ def end_when_asleep(admin: Connection, end: str, pid: int) -> None:
     admin.execute(f"SELECT {end}(%s)".encode(), [pid])
 
 
-def test_a_lock_that_is_not_given_is_a_conflict(
+def test_lock_timeout_raises_conflict(
     database: Database, admin_database_url: str, pending: Callable[..., Message]
 ) -> None:
     message = pending()
@@ -152,36 +152,36 @@ def test_a_lock_that_is_not_given_is_a_conflict(
         assert outcome(transact)[0] is ConflictError
 
 
-def test_a_statement_that_a_migration_or_a_proxy_made_stale_runs_again(database_url: str, admin: Connection) -> None:
-    """What psycopg runs often it prepares. That can be gone, or return other columns than it did."""
+def test_stale_prepared_statement_is_retried(database_url: str, admin: Connection) -> None:
+    """A prepared statement can be deallocated, or its columns can change."""
     admin.execute("CREATE TABLE thing (a int); GRANT SELECT ON thing TO PUBLIC")
     database = Database(database_url, max_connections=1)
-    tries: list[int] = []
+    runs: list[int] = []
 
-    def look() -> None:
-        tries.append(1)
+    def read() -> None:
+        runs.append(1)
         with database.delivery() as connection:
             connection.execute("SELECT * FROM thing").fetchall()
 
-    def forget() -> None:
+    def deallocate() -> None:
         with database.delivery() as connection:
             connection.pgconn.exec_(b"DEALLOCATE ALL")
 
     try:
-        for unsettle in (lambda: admin.execute("ALTER TABLE thing ADD b int"), forget):
+        for invalidate in (lambda: admin.execute("ALTER TABLE thing ADD b int"), deallocate):
             for _ in range(8):
-                look()
-            unsettle()
-            assert outcome(look)[0] is ConflictError
-            tries.clear()
-            retry_conflicts(look)
-            assert tries == [1]
+                read()
+            invalidate()
+            assert outcome(read)[0] is ConflictError
+            runs.clear()
+            retry_conflicts(read)
+            assert runs == [1]
     finally:
         database.close()
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "a\ud800b"])
-def test_a_text_that_postgres_cannot_hold_is_refused(database: Database, text: str) -> None:
+def test_text_unsupported_by_postgres_is_rejected(database: Database, text: str) -> None:
     def transact() -> None:
         with database.delivery() as connection:
             connection.execute("SELECT %s::text", [text])
@@ -189,8 +189,8 @@ def test_a_text_that_postgres_cannot_hold_is_refused(database: Database, text: s
     assert outcome(transact)[0] is RejectedStatementError
 
 
-def test_a_value_too_long_for_an_index_is_refused_and_not_waited_for(database: Database, tenant: UUID) -> None:
-    long = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))  # too long however it is compressed
+def test_value_too_long_for_index_is_rejected(database: Database, tenant: UUID) -> None:
+    long = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))  # too long even when compressed
 
     def transact() -> None:
         with database.delivery() as connection:
@@ -210,13 +210,15 @@ def test_a_value_too_long_for_an_index_is_refused_and_not_waited_for(database: D
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[faulty.Answering]:
-    """An endpoint for every AWS service, with the process's real clients, that says what it is told."""
+    """A fake endpoint for all AWS services, called by the real clients."""
     with faulty.answering() as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{faulty.HOST}:{server.port}")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "test")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-        monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=lambda _seconds: None))  # between botocore's tries
+        monkeypatch.setattr(
+            endpoint, "time", SimpleNamespace(sleep=lambda _seconds: None)
+        )  # between botocore's retries
         aws.client.cache_clear()
         yield server
         aws.client.cache_clear()
@@ -232,32 +234,32 @@ def json(code: str) -> bytes:
 
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | None]] = {
-    # what is said, and what S3's and SQS's calls make of it (None: an answer like any other)
+    # response, error of the S3 call, error of the SQS call (None: success)
     "closed": (b"", ServiceUnavailableError, ServiceUnavailableError),
     "reset": (None, ServiceUnavailableError, ServiceUnavailableError),
-    "no HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", ServiceUnavailableError, ServiceUnavailableError),
-    "only to be continued": (b"HTTP/1.1 100 Continue\r\n\r\n", ServiceUnavailableError, ServiceUnavailableError),
-    "cut short": (faulty.answer(200, b"abc", length=100), ServiceUnavailableError, ServiceUnavailableError),
+    "not HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", ServiceUnavailableError, ServiceUnavailableError),
+    "only 100 Continue": (b"HTTP/1.1 100 Continue\r\n\r\n", ServiceUnavailableError, ServiceUnavailableError),
+    "truncated": (faulty.answer(200, b"abc", length=100), ServiceUnavailableError, ServiceUnavailableError),
     "cut in a chunk": (
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
         ServiceUnavailableError,
         ServiceUnavailableError,
     ),
-    "a length that is none": (HEAD + b"Content-Length: x\r\n\r\n{}", ServiceUnavailableError, None),
-    "another's checksum": (
+    "an invalid length": (HEAD + b"Content-Length: x\r\n\r\n{}", ServiceUnavailableError, None),
+    "a wrong checksum": (
         faulty.answer(200, b"{}", "x-amz-checksum-crc32: AAAAAA=="),
         ServiceUnavailableError,
         None,
     ),
-    "another's date": (faulty.answer(200, b"{}", "Last-Modified: someday"), ServiceUnavailableError, None),
+    "an invalid date": (faulty.answer(200, b"{}", "Last-Modified: someday"), ServiceUnavailableError, None),
     "a list": (faulty.answer(200, b"[1]"), None, ServiceUnavailableError),
-    "no UTF-8": (faulty.answer(200, b'{"Successful": "\xff"}'), None, ServiceUnavailableError),
-    "a refusal that cannot be read": (faulty.answer(400, b"\xff"), RejectedRequestError, ServiceUnavailableError),
-    "a refusal that is a list": (faulty.answer(400, b"[1]"), RejectedRequestError, ServiceUnavailableError),
-    "redirected in a circle": (faulty.answer(301), ServiceUnavailableError, RejectedRequestError),
-    "not changed": (faulty.answer(304), RejectedRequestError, RejectedRequestError),
+    "invalid UTF-8": (faulty.answer(200, b'{"Successful": "\xff"}'), None, ServiceUnavailableError),
+    "an unreadable error": (faulty.answer(400, b"\xff"), RejectedRequestError, ServiceUnavailableError),
+    "a list as error": (faulty.answer(400, b"[1]"), RejectedRequestError, ServiceUnavailableError),
+    "a redirect": (faulty.answer(301), ServiceUnavailableError, RejectedRequestError),
+    "not modified": (faulty.answer(304), RejectedRequestError, RejectedRequestError),
     "a proxy's page": (faulty.answer(502, b"<html>"), ServiceUnavailableError, ServiceUnavailableError),
-    "too many": (faulty.answer(429), ServiceUnavailableError, ServiceUnavailableError),
+    "too many requests": (faulty.answer(429), ServiceUnavailableError, ServiceUnavailableError),
     "an error of S3": (faulty.answer(400, xml("RequestTimeout")), ServiceUnavailableError, RejectedRequestError),
     "an error of SQS": (faulty.answer(403, json("RequestThrottled")), RejectedRequestError, ServiceUnavailableError),
     "denied by S3": (faulty.answer(403, xml("AccessDenied")), RejectedRequestError, RejectedRequestError),
@@ -266,8 +268,8 @@ FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | 
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_answer_of_a_service_brings_a_foreign_error(service: faulty.Answering, fault: str) -> None:
-    service.said, of_s3, of_sqs = FAULTS[fault]
+def test_faulty_aws_responses_raise_own_errors(service: faulty.Answering, fault: str) -> None:
+    service.response, of_s3, of_sqs = FAULTS[fault]
 
     def change_visibility() -> None:
         with aws.errors_mapped():
@@ -282,21 +284,19 @@ def test_no_answer_of_a_service_brings_a_foreign_error(service: faulty.Answering
     assert "secret" not in read[1] + changed[1]
 
 
-def test_a_queue_whose_answer_cannot_be_read_leaves_its_messages_in_the_outbox(
-    service: faulty.Answering, database: Database
-) -> None:
+def test_unreadable_sqs_response_leaves_messages_in_outbox(service: faulty.Answering, database: Database) -> None:
     outbox = Outbox(database, {"matching": f"http://{faulty.HOST}:{service.port}/0/queue"}, clock=lambda: NOW)
-    service.said = faulty.answer(200, b"[1]")
+    service.response = faulty.answer(200, b"[1]")
 
     sent = outbox.send([Send(uuid4(), "matching", None, Message(work_id=uuid4(), revision=1, send_number=0), NOW)])
 
     assert sent == 0
 
 
-def test_connections_that_died_in_the_pool_cost_nothing(database: Database, admin: Connection):
-    """As after a frozen environment has slept through a fail-over: the first statement finds out, and is given anew."""
-    with database.delivery() as one, database.delivery() as other:
-        pids = [connection.info.backend_pid for connection in (one, other)]
+def test_dead_pooled_connections_are_replaced(database: Database, admin: Connection):
+    """This happens when a frozen Lambda environment sleeps through a failover."""
+    with database.delivery() as first, database.delivery() as other:
+        pids = [connection.info.backend_pid for connection in (first, other)]
     admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS dead (pid)", [pids])
     with database.delivery() as connection:
         assert connection.info.backend_pid not in pids

@@ -1,4 +1,4 @@
-"""The audit trail: a chain that does not fork, and that shows what was done to it."""
+"""Audit trail: the hash chain does not fork and reveals tampering."""
 
 import hmac
 from collections.abc import Callable
@@ -34,22 +34,22 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def record(database: Database, tenant_id: UUID) -> Record:
-    """Add an entry in a transaction of its own."""
+    """`record(operation, tenant)` adds an entry in a separate transaction."""
 
-    def add(wanted: Operation | None = None, tenant: UUID | None = None) -> int:
+    def add(change: Operation | None = None, tenant: UUID | None = None) -> int:
         with database.tenant(tenant or tenant_id) as connection:
-            return audit.record(connection, tenant or tenant_id, wanted or operation())
+            return audit.record(connection, tenant or tenant_id, change or operation())
 
     return add
 
 
 @pytest.fixture
 def verify(database: Database, tenant_id: UUID) -> Callable[[], Broken | None]:
-    def look() -> Broken | None:
+    def check() -> Broken | None:
         with database.tenant(tenant_id) as connection:
             return broken(connection, tenant_id)
 
-    return look
+    return check
 
 
 Verify = Callable[[], Broken | None]
@@ -57,7 +57,7 @@ Verify = Callable[[], Broken | None]
 
 @pytest.fixture
 def tamper(admin: Connection) -> Callable[[str], None]:
-    """Do what nobody may: as a superuser, with the triggers off."""
+    """`tamper(statement)` runs a statement as a superuser without triggers."""
 
     def act(statement: str) -> None:
         with admin.transaction():
@@ -67,24 +67,22 @@ def tamper(admin: Connection) -> Callable[[str], None]:
     return act
 
 
-def test_what_was_done_is_told_with_who_and_when_and_no_words_of_the_note(
-    record: Record, database: Database, tenant_id: UUID
-):
-    wanted = operation(
+def test_entry_records_change_without_note_text(record: Record, database: Database, tenant_id: UUID):
+    change = operation(
         note="Acme's IBAN was wrong", version_before=3, version_after=4, detail={"revision": 2, "names": ["ä", "b"]}
     )
-    record(wanted)
+    record(change)
     with database.tenant(tenant_id) as connection:
         [entry] = audit.page(connection, tenant_id, limit=20)
     assert (entry.number, entry.actor, entry.action, entry.recorded_at) == (1, "kim", "resolved", NOON)
-    assert (entry.targets, entry.version_before, entry.version_after) == (wanted.targets, 3, 4)
+    assert (entry.targets, entry.version_before, entry.version_after) == (change.targets, 3, 4)
     assert entry.detail == {"revision": 2, "names": ["ä", "b"]}
     assert entry.note_hash is not None
     assert "IBAN" not in repr(entry)
 
 
 @pytest.mark.parametrize("is_assigned", [True, False])
-def test_note_hash_is_keyed_by_the_salt(is_assigned: bool, admin: Connection, database: Database, tenant_id: UUID):
+def test_note_hash_is_keyed_by_salt(is_assigned: bool, admin: Connection, database: Database, tenant_id: UUID):
     tenant = tenant_id if is_assigned else None
     with database.tenant(tenant_id) if is_assigned else database.delivery() as connection:
         audit.record(connection, tenant, operation(note="typo"))
@@ -95,7 +93,7 @@ def test_note_hash_is_keyed_by_the_salt(is_assigned: bool, admin: Connection, da
     assert entry.note_hash == hmac.digest(salt, b"typo", "sha256")
 
 
-def test_pages_are_of_the_newest_first(record: Record, database: Database, tenant_id: UUID):
+def test_pages_start_with_newest_entries(record: Record, database: Database, tenant_id: UUID):
     for _ in range(5):
         record()
     with database.tenant(tenant_id) as connection:
@@ -104,17 +102,17 @@ def test_pages_are_of_the_newest_first(record: Record, database: Database, tenan
     assert [entry.number for entry in (*first, *second)] == [5, 4, 3, 2, 1]
 
 
-def test_what_was_done_to_one_thing_can_be_asked_for(record: Record, database: Database, tenant_id: UUID):
+def test_entries_are_filtered_by_target(record: Record, database: Database, tenant_id: UUID):
     for targets in (["a"], ["b", "c"], ["b"]):
         record(replace(operation(), targets=targets))
     with database.tenant(tenant_id) as connection:
-        found = [[one.number for one in audit.page(connection, tenant_id, limit=20, target=of)] for of in "abcd"]
+        pages = [audit.page(connection, tenant_id, limit=20, target=name) for name in "abcd"]
         before = audit.page(connection, tenant_id, limit=20, target="b", before=3)
-    assert found == [[1], [3, 2], [2], []]
+    assert [[entry.number for entry in page] for page in pages] == [[1], [3, 2], [2], []]
     assert [entry.number for entry in before] == [2]
 
 
-def test_a_chain_that_is_whole_is_found_whole(record: Record, verify: Verify, make_tenant: Callable[..., UUID]):
+def test_intact_chain_verifies(record: Record, verify: Verify, make_tenant: Callable[..., UUID]):
     assert verify() is None
     other = make_tenant("other")
     for number in range(1, 8):
@@ -123,20 +121,20 @@ def test_a_chain_that_is_whole_is_found_whole(record: Record, verify: Verify, ma
     assert verify() is None
 
 
-def test_a_moment_in_another_time_zone_is_the_same_moment(record: Record, verify: Verify, admin: Connection):
+def test_verification_ignores_time_zone(record: Record, verify: Verify, admin: Connection):
     (name,) = admin.execute("SELECT current_database()").fetchall()[0]
     record()
     admin.execute(f"ALTER DATABASE {name} SET timezone = 'Asia/Kathmandu'".encode())
     assert verify() is None
 
 
-def test_many_at_once_make_one_chain(record: Record, verify: Verify, database_url: str, tenant_id: UUID):
+def test_concurrent_entries_make_one_chain(record: Record, verify: Verify, database_url: str, tenant_id: UUID):
     many = Database(database_url, max_connections=8)
 
     def add(_: int) -> int:
         with many.tenant(tenant_id) as connection:
             number = audit.record(connection, tenant_id, operation())
-            connection.execute("SELECT txid_current()")  # something still to do, while others wait
+            connection.execute("SELECT txid_current()")  # more work while others wait
             return number
 
     with ThreadPoolExecutor(8) as pool:
@@ -146,7 +144,7 @@ def test_many_at_once_make_one_chain(record: Record, verify: Verify, database_ur
     assert verify() is None
 
 
-def test_what_is_rolled_back_leaves_no_gap(record: Record, verify: Verify, database: Database, tenant_id: UUID):
+def test_rollback_leaves_no_gap(record: Record, verify: Verify, database: Database, tenant_id: UUID):
     record()
 
     def fail() -> None:
@@ -160,7 +158,7 @@ def test_what_is_rolled_back_leaves_no_gap(record: Record, verify: Verify, datab
     assert verify() is None
 
 
-def test_what_is_nobodys_has_a_chain_of_its_own(record: Record, database: Database, tenant_id: UUID):
+def test_unassigned_entries_have_separate_chain(record: Record, database: Database, tenant_id: UUID):
     record()
     for number in (1, 2):
         with database.delivery() as connection:
@@ -174,15 +172,13 @@ def test_what_is_nobodys_has_a_chain_of_its_own(record: Record, database: Databa
 @pytest.mark.parametrize(
     "forged",
     [
-        "(3, decode(repeat('00', 32), 'hex'))",  # follows another one
+        "(3, decode(repeat('00', 32), 'hex'))",  # follows an unknown entry
         "(3, (SELECT hash FROM audit_entry WHERE number = 1))",  # forks the chain
         "(4, (SELECT hash FROM audit_entry WHERE number = 2))",  # leaves a gap
-        "(1, NULL)",  # begins anew
+        "(1, NULL)",  # starts a second chain
     ],
 )
-def test_the_database_takes_no_entry_that_does_not_follow_the_last_one(
-    forged: str, record: Record, database: Database, tenant_id: UUID
-):
+def test_database_rejects_entry_not_following_last(forged: str, record: Record, database: Database, tenant_id: UUID):
     record()
     record()
     with pytest.raises(RejectedStatementError), database.tenant(tenant_id) as connection:
@@ -203,7 +199,7 @@ def test_the_database_takes_no_entry_that_does_not_follow_the_last_one(
         "DELETE FROM audit_head",
     ],
 )
-def test_nobody_changes_an_entry_not_even_the_owner(
+def test_entries_cannot_be_changed_by_any_role(
     statement: str, role: str | None, record: Record, verify: Verify, admin: Connection
 ):
     record()
@@ -230,25 +226,25 @@ CHANGES = (
 )
 
 
-def tampered(how: str, what: str, place: int, until: int, of: str) -> list[str]:
-    """Statements that spoil the entry of a chain at `place`."""
+def tampering(how: str, what: str, place: int, until: int, where: str) -> list[str]:
+    """Return statements that tamper with the entry of a chain at `place`."""
     copied = (
         "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"
     )
     if how == "changed":
-        return [f"UPDATE audit_entry SET {what} {of} = {place}"]
+        return [f"UPDATE audit_entry SET {what} {where} = {place}"]
     if how == "taken out":
-        return [f"DELETE FROM audit_entry {of} BETWEEN {place} AND {until}"]
+        return [f"DELETE FROM audit_entry {where} BETWEEN {place} AND {until}"]
     if how == "put in":
         return [
-            f"UPDATE audit_entry SET number = number + 100 {of} >= {place}",
-            f"INSERT INTO audit_entry SELECT tenant_id, number + 1, {copied} FROM audit_entry {of} = {place - 1}",
-            f"UPDATE audit_entry SET number = number - 99 {of} > 100",
+            f"UPDATE audit_entry SET number = number + 100 {where} >= {place}",
+            f"INSERT INTO audit_entry SELECT tenant_id, number + 1, {copied} FROM audit_entry {where} = {place - 1}",
+            f"UPDATE audit_entry SET number = number - 99 {where} > 100",
         ]
-    return [  # moved behind the next one
-        f"UPDATE audit_entry SET number = 100 {of} = {place}",
-        f"UPDATE audit_entry SET number = {place} {of} = {place + 1}",
-        f"UPDATE audit_entry SET number = {place + 1} {of} = 100",
+    return [  # moved behind the next entry
+        f"UPDATE audit_entry SET number = 100 {where} = {place}",
+        f"UPDATE audit_entry SET number = {place} {where} = {place + 1}",
+        f"UPDATE audit_entry SET number = {place + 1} {where} = 100",
     ]
 
 
@@ -259,7 +255,7 @@ def tampered(how: str, what: str, place: int, until: int, of: str) -> list[str]:
     place=st.integers(2, LENGTH - 1),
     more=st.integers(0, LENGTH),
 )
-def test_what_was_changed_taken_out_put_in_or_moved_is_found(
+def test_tampering_is_detected_at_its_position(
     how: str,
     what: str,
     place: int,
@@ -272,27 +268,27 @@ def test_what_was_changed_taken_out_put_in_or_moved_is_found(
     tenant = make_tenant(str(uuid4()))
     for number in range(LENGTH):
         record(operation(note="why", version_before=1, version_after=2, detail={"revision": number}), tenant)
-    for statement in tampered(how, what, place, place + more, f"WHERE tenant_id = '{tenant}' AND number"):
+    for statement in tampering(how, what, place, place + more, f"WHERE tenant_id = '{tenant}' AND number"):
         tamper(statement)
     with database.tenant(tenant) as connection:
-        found = broken(connection, tenant)
-    assert found is not None
-    assert found.number == place
+        result = broken(connection, tenant)
+    assert result is not None
+    assert result.number == place
 
 
 @pytest.mark.parametrize(("until", "expected"), [(1, 1), (5, 1), (3, 1)])
-def test_the_first_entries_are_missed_too(
+def test_missing_first_entries_are_detected(
     until: int, expected: int, record: Record, verify: Verify, tamper: Callable[[str], None]
 ):
     for _ in range(5):
         record()
     tamper(f"DELETE FROM audit_entry WHERE number <= {until}")
-    found = verify()
-    assert found is not None
-    assert found.number == expected
+    result = verify()
+    assert result is not None
+    assert result.number == expected
 
 
-def test_an_entry_that_is_sound_by_itself_and_was_never_recorded_is_found(
+def test_forged_valid_entry_is_detected(
     record: Record, verify: Verify, tamper: Callable[[str], None], database: Database, tenant_id: UUID
 ):
     record()
@@ -304,6 +300,6 @@ def test_an_entry_that_is_sound_by_itself_and_was_never_recorded_is_found(
         f" ('{tenant_id}', 2, '{forged.recorded_at}', 'kim', 'ignored', '{{}}', '\\x{last.hash.hex()}',"
         f" '\\x{forged.rightful_hash(tenant_id).hex()}')"
     )
-    found = verify()
-    assert found is not None
-    assert found.number == 2
+    result = verify()
+    assert result is not None
+    assert result.number == 2

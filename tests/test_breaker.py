@@ -1,4 +1,4 @@
-"""A circuit breaker is one for all processes: it opens, lets one call try, closes, and never invents an outage."""
+"""Circuit breakers shared by all processes: opening, probing and closing."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -52,21 +52,21 @@ def breakers(start: Start) -> ProcessBreakers:
 
 
 def call(breakers: Breakers, error: BaseException | None = None, name: str = LLM) -> bool:
-    """One call that ends as told. Returns whether it was let through."""
-    made = False
+    """Make one call that ends with `error`; return whether it was allowed."""
+    is_allowed = False
     raised: BaseException | None = None
     try:
         with breakers.guard(name):
-            made = True
+            is_allowed = True
             if error is not None:
                 raise error
     except BaseException as outcome:  # noqa: BLE001
         raised = outcome
-    if not made:
+    if not is_allowed:
         assert isinstance(raised, BreakerOpenError)
     else:
         assert raised is error, "the guard changed the outcome of a call"
-    return made
+    return is_allowed
 
 
 def fail(breakers: Breakers, times: int = 1, retry_after: float | None = None) -> None:
@@ -80,26 +80,26 @@ def refused_until(breakers: Breakers, name: str = LLM) -> datetime:
     return refusal.value.until
 
 
-def later(clock: Clock) -> None:
-    """Let pass what a process may rely on from before."""
+def expire_cache(clock: Clock) -> None:
+    """Let the cached state of the processes expire."""
     clock.pass_(seconds=KNOWN_FOR.total_seconds())
 
 
 # Opening
 
 
-def test_the_nth_failure_in_a_row_opens_a_breaker_for_every_process(start: Start, clock: Clock) -> None:
-    one, other = start(), start()
-    fail(one, FAILURES - 1)
-    assert call(other)  # counts as an answer: see below
-    later(clock)
-    fail(one, FAILURES - 1)
+def test_nth_consecutive_failure_opens_breaker_for_all_processes(start: Start, clock: Clock) -> None:
+    first, other = start(), start()
+    fail(first, FAILURES - 1)
+    assert call(other)  # counts as a response
+    expire_cache(clock)
+    fail(first, FAILURES - 1)
     fail(other)
-    assert refused_until(one) == refused_until(other) == refused_until(start()) == clock() + timedelta(seconds=30)
+    assert refused_until(first) == refused_until(other) == refused_until(start()) == clock() + timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("answer", [None, *ANSWERS], ids=lambda answer: type(answer).__name__)
-def test_any_answer_ends_a_row_of_failures(answer: Exception | None, breakers: ProcessBreakers) -> None:
+def test_any_response_resets_failure_count(answer: Exception | None, breakers: ProcessBreakers) -> None:
     fail(breakers, FAILURES - 1)
     assert call(breakers, answer)
     fail(breakers, FAILURES - 1)
@@ -107,7 +107,7 @@ def test_any_answer_ends_a_row_of_failures(answer: Exception | None, breakers: P
 
 
 @pytest.mark.parametrize("error", NO_ANSWER, ids=lambda error: type(error).__name__)
-def test_what_says_nothing_about_the_service_counts_as_nothing(error: BaseException, breakers: ProcessBreakers) -> None:
+def test_unrelated_errors_are_not_counted(error: BaseException, breakers: ProcessBreakers) -> None:
     for _ in range(FAILURES):
         assert call(breakers, error)
     assert breakers.outages() == {}
@@ -117,13 +117,13 @@ def test_what_says_nothing_about_the_service_counts_as_nothing(error: BaseExcept
     assert LLM in breakers.outages()
 
 
-def test_breakers_of_two_services_have_nothing_to_do_with_each_other(breakers: ProcessBreakers) -> None:
+def test_breakers_of_services_are_independent(breakers: ProcessBreakers) -> None:
     fail(breakers, FAILURES)
     assert not call(breakers)
     assert call(breakers, name="webhook:example.com")
 
 
-def test_calls_that_began_before_it_opened_change_nothing_when_they_end(start: Start, clock: Clock) -> None:
+def test_calls_started_before_opening_change_nothing(start: Start, clock: Clock) -> None:
     late_failure, late_answer = start().guard(LLM), start().guard(LLM)
     late_failure.__enter__()
     late_answer.__enter__()
@@ -135,9 +135,7 @@ def test_calls_that_began_before_it_opened_change_nothing_when_they_end(start: S
     assert start().outages() == opened
 
 
-def test_a_call_that_began_in_an_earlier_outage_neither_adds_to_a_row_of_failures_nor_ends_it(
-    start: Start, clock: Clock
-) -> None:
+def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) -> None:
     failure, answer = start().guard(LLM), start().guard(LLM)
     failure.__enter__()
     answer.__enter__()
@@ -152,17 +150,17 @@ def test_a_call_that_began_in_an_earlier_outage_neither_adds_to_a_row_of_failure
     assert LLM in start().outages()
 
 
-# How long
+# Duration
 
 
-def test_refused_work_comes_back_spread_over_half_the_time(start: Start, clock: Clock) -> None:
+def test_rejected_calls_retry_spread_over_half_duration(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     opened_until = clock() + timedelta(seconds=30)
     assert refused_until(start(spread=0)) == opened_until
     assert refused_until(start(spread=0.999)) == opened_until + timedelta(seconds=15 * 0.999)
 
 
-def test_a_failed_probe_opens_it_for_twice_as_long_up_to_ten_minutes(breakers: ProcessBreakers, clock: Clock) -> None:
+def test_failed_probes_double_duration_up_to_ten_minutes(breakers: ProcessBreakers, clock: Clock) -> None:
     fail(breakers, FAILURES)
     since = clock()
     waits = []
@@ -172,12 +170,12 @@ def test_a_failed_probe_opens_it_for_twice_as_long_up_to_ten_minutes(breakers: P
         clock.now = until
         fail(breakers)
     assert waits == [30, 60, 120, 240, 480, 600, 600]
-    assert breakers.outages()[LLM].since == since  # one outage, however often it was tried
+    assert breakers.outages()[LLM].since == since  # still one outage after several probes
 
 
-def test_an_outage_of_a_year_is_still_tried_every_ten_minutes() -> None:
+def test_long_outage_is_probed_every_ten_minutes() -> None:
     assert open_for(50_000, 30.0, None) == timedelta(minutes=10)
-    assert open_for(50_000, 3600.0, None) == timedelta(hours=1)  # asked for by the setting
+    assert open_for(50_000, 3600.0, None) == timedelta(hours=1)  # required by the setting
     assert open_for(2, 0.01, None) == timedelta(seconds=0.02)
 
 
@@ -185,14 +183,14 @@ def test_an_outage_of_a_year_is_still_tried_every_ten_minutes() -> None:
     ("retry_after", "seconds"),
     [(None, 30), (0, 30), (-5, 30), (29, 30), (31, 31), (3599, 3599), (86_400, 3600), (inf, 3600), (nan, 3600)],
 )
-def test_a_longer_retry_after_is_honoured_for_an_hour_at_most(
+def test_retry_after_is_capped_at_one_hour(
     retry_after: float | None, seconds: float, breakers: ProcessBreakers, clock: Clock
 ) -> None:
     fail(breakers, FAILURES, retry_after)
     assert refused_until(breakers) == clock() + timedelta(seconds=seconds)
 
 
-def test_the_retry_after_of_a_probe_is_honoured(breakers: ProcessBreakers, clock: Clock) -> None:
+def test_retry_after_of_probe_is_honored(breakers: ProcessBreakers, clock: Clock) -> None:
     fail(breakers, FAILURES)
     clock.pass_(seconds=30)
     fail(breakers, retry_after=900)
@@ -203,43 +201,41 @@ def test_the_retry_after_of_a_probe_is_honoured(breakers: ProcessBreakers, clock
 
 
 @pytest.mark.parametrize("answer", [None, *ANSWERS], ids=lambda answer: type(answer).__name__)
-def test_a_probe_that_gets_an_answer_closes_the_breaker(answer: Exception | None, start: Start, clock: Clock) -> None:
+def test_answered_probe_closes_breaker(answer: Exception | None, start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
     assert call(start(), answer)
-    one = start()
-    fail(one, FAILURES - 1)  # the row starts afresh
-    assert call(one)
-    fail(one, FAILURES)
-    assert refused_until(one) == clock() + timedelta(seconds=30)  # and so does the doubling
+    first = start()
+    fail(first, FAILURES - 1)  # the failure count starts at zero
+    assert call(first)
+    fail(first, FAILURES)
+    assert refused_until(first) == clock() + timedelta(seconds=30)  # the duration is reset as well
 
 
-def test_while_one_call_tries_the_others_wait_a_little(start: Start, clock: Clock) -> None:
+def test_calls_during_probe_wait_briefly(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.pass_(seconds=31)
     with start().guard(LLM):
         assert refused_until(start()) == clock() + timedelta(seconds=30)
         clock.pass_(seconds=PROBE_SECONDS - 1)
-        assert refused_until(start()) == clock() + timedelta(seconds=1)  # should the prober be dead by then
+        assert refused_until(start()) == clock() + timedelta(seconds=1)  # the probe is considered lost by then
 
 
-def test_a_prober_that_dies_makes_room_for_another_whose_word_counts(start: Start, clock: Clock) -> None:
+def test_lost_probe_is_replaced_by_another(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
-    dead, heir = start(), start()
-    lost = dead.guard(LLM)
+    crashed, replacement = start(), start()
+    lost = crashed.guard(LLM)
     lost.__enter__()
-    assert not call(heir)
+    assert not call(replacement)
     clock.pass_(seconds=PROBE_SECONDS)
-    fail(heir)
-    end(lost)  # only slow, after all
+    fail(replacement)
+    end(lost)  # the first probe was only slow
     assert refused_until(start()) == clock() + timedelta(seconds=60)
 
 
 @pytest.mark.parametrize("error", NO_ANSWER, ids=lambda error: type(error).__name__)
-def test_a_probe_that_learns_nothing_leaves_its_place_to_the_next_caller(
-    error: BaseException, start: Start, clock: Clock
-) -> None:
+def test_inconclusive_probe_lets_next_caller_probe(error: BaseException, start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.pass_(seconds=30)
     assert call(start(), error)
@@ -253,7 +249,7 @@ def test_a_probe_that_learns_nothing_leaves_its_place_to_the_next_caller(
 
 
 def run_together(*functions: Callable[[], None]) -> None:
-    """Run each in a thread of its own, and raise what one of them raised."""
+    """Run each function in a thread, and raise the first error."""
     errors: list[BaseException] = []
 
     def guarded(function: Callable[[], None]) -> None:
@@ -272,37 +268,37 @@ def run_together(*functions: Callable[[], None]) -> None:
         raise errors[0]
 
 
-def test_of_all_threads_of_all_processes_exactly_one_gets_the_probe(start: Start, clock: Clock) -> None:
+def test_exactly_one_thread_gets_the_probe(start: Start, clock: Clock) -> None:
     several = [start(max_connections=3) for _ in range(3)]
     fail(several[0], FAILURES)
-    together, concluded, probes = Barrier(9), Semaphore(0), []
+    together, finished, probes = Barrier(9), Semaphore(0), []
 
-    def one(breakers: ProcessBreakers) -> None:
+    def probe(breakers: ProcessBreakers) -> None:
         together.wait(30)
         try:
             with breakers.guard(LLM):
                 probes.append(breakers)
                 for _ in range(8):
-                    assert concluded.acquire(timeout=30), "somebody else got through"
+                    assert finished.acquire(timeout=30), "another call was allowed"
                 raise ServiceUnavailableError("503")
         except BreakerOpenError:
-            concluded.release()
+            finished.release()
         except ServiceUnavailableError:
             pass
 
     for round_ in range(1, 6):
         clock.now = start().outages()[LLM].until
-        run_together(*[lambda breakers=breakers: one(breakers) for breakers in several * 3])
+        run_together(*[lambda breakers=breakers: probe(breakers) for breakers in several * 3])
         assert len(probes) == round_
 
 
-def test_failures_of_many_threads_are_each_counted_once(start: Start, admin: Connection) -> None:
+def test_concurrent_failures_are_each_counted_once(start: Start, admin: Connection) -> None:
     several = [start(max_connections=2, failures=41) for _ in range(4)]
 
-    def one(breakers: ProcessBreakers) -> None:
+    def fail_repeatedly(breakers: ProcessBreakers) -> None:
         fail(breakers, times=5)
 
-    run_together(*[lambda breakers=breakers: one(breakers) for breakers in several * 2])
+    run_together(*[lambda breakers=breakers: fail_repeatedly(breakers) for breakers in several * 2])
     assert admin.execute("SELECT failures, opened_at FROM breaker").fetchall() == [(40, None)]
     fail(several[0])
     assert not call(start())
@@ -311,16 +307,14 @@ def test_failures_of_many_threads_are_each_counted_once(start: Start, admin: Con
 # Cost
 
 
-def test_a_row_of_quick_calls_costs_one_read_and_no_write(breakers: ProcessBreakers, admin: Connection) -> None:
+def test_quick_calls_share_one_read(breakers: ProcessBreakers, admin: Connection) -> None:
     for _ in range(100):
         assert call(breakers)
     assert breakers.process.transactions == 1
     assert admin.execute("SELECT * FROM breaker").fetchall() == []
 
 
-def test_a_slow_call_costs_two_small_transactions_and_writes_nothing(
-    breakers: ProcessBreakers, admin: Connection, clock: Clock
-) -> None:
+def test_slow_call_reads_twice_without_writing(breakers: ProcessBreakers, admin: Connection, clock: Clock) -> None:
     fail(breakers)
     assert call(breakers)
     clock.pass_(seconds=10)
@@ -333,7 +327,7 @@ def test_a_slow_call_costs_two_small_transactions_and_writes_nothing(
     assert admin.execute(written).fetchone() == before
 
 
-def test_a_batch_that_is_refused_reads_the_breaker_once(breakers: ProcessBreakers) -> None:
+def test_rejected_batch_reads_breaker_once(breakers: ProcessBreakers) -> None:
     fail(breakers, FAILURES)
     before = breakers.process.transactions
     for _ in range(10):
@@ -341,19 +335,19 @@ def test_a_batch_that_is_refused_reads_the_breaker_once(breakers: ProcessBreaker
     assert breakers.process.transactions - before == 1
 
 
-def test_what_a_process_knows_is_a_second_old_at_most(start: Start, clock: Clock) -> None:
-    one, other = start(), start()
-    assert call(one)
+def test_cached_state_expires_after_one_second(start: Start, clock: Clock) -> None:
+    first, other = start(), start()
+    assert call(first)
     fail(other, FAILURES)
     clock.pass_(seconds=0.99)
-    assert call(one)
+    assert call(first)
     clock.pass_(seconds=0.01)
-    assert not call(one)
-    clock.pass_(hours=-1)  # a clock that was set back proves nothing about what is known
-    assert not call(one)
+    assert not call(first)
+    clock.pass_(hours=-1)  # a clock set back does not extend the cache
+    assert not call(first)
 
 
-def test_no_transaction_is_held_during_the_call(breakers: ProcessBreakers, admin: Connection, clock: Clock) -> None:
+def test_no_transaction_is_open_during_call(breakers: ProcessBreakers, admin: Connection, clock: Clock) -> None:
     open_transactions = """
         SELECT count(*) FROM pg_stat_activity
         WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()
@@ -368,38 +362,34 @@ def test_no_transaction_is_held_during_the_call(breakers: ProcessBreakers, admin
                 connection.execute("SELECT 1")
 
 
-# The database away
+# Unavailable database
 
 
-AWAY = [DatabaseUnavailableError("away"), ConflictError("lock time-out")]
+UNAVAILABLE = [DatabaseUnavailableError("away"), ConflictError("lock time-out")]
 
 
-@pytest.mark.parametrize("away", AWAY, ids=lambda error: type(error).__name__)
-def test_a_breaker_that_cannot_be_read_lets_the_call_through_and_counts_nothing(away: Exception, start: Start) -> None:
+@pytest.mark.parametrize("failure", UNAVAILABLE, ids=lambda error: type(error).__name__)
+def test_unreadable_breaker_allows_calls_without_counting(failure: Exception, start: Start) -> None:
     cut_off = start()
-    cut_off.process.away = away
+    cut_off.process.failure = failure
     fail(cut_off, FAILURES)
     assert call(cut_off)
-    cut_off.process.away = None
+    cut_off.process.failure = None
     fail(cut_off, FAILURES - 1)
     assert call(start())
 
 
-def test_a_breaker_that_is_known_to_be_open_stays_so_for_the_second_that_it_is_known(
-    breakers: ProcessBreakers, clock: Clock
-) -> None:
+def test_open_breaker_stays_open_while_cached(breakers: ProcessBreakers, clock: Clock) -> None:
     fail(breakers, FAILURES)
     assert not call(breakers)
-    breakers.process.away = DatabaseUnavailableError("away")
+    breakers.process.failure = DatabaseUnavailableError("away")
     assert not call(breakers)
-    later(clock)
+    expire_cache(clock)
     assert call(breakers)
 
 
 @pytest.mark.parametrize("error", [None, ServiceUnavailableError("503"), ANSWERS[0]], ids=["answer", "failure", "4xx"])
-def test_a_database_lost_during_the_call_changes_nothing_about_its_outcome(
-    error: Exception | None, start: Start, clock: Clock
-) -> None:
+def test_database_outage_does_not_change_call_outcome(error: Exception | None, start: Start, clock: Clock) -> None:
     breakers = start()
     fail(breakers, FAILURES)
     clock.pass_(seconds=30)
@@ -407,24 +397,24 @@ def test_a_database_lost_during_the_call_changes_nothing_about_its_outcome(
         if error is not None:
             stack.enter_context(pytest.raises(type(error)))
         with breakers.guard(LLM):
-            breakers.process.away = DatabaseUnavailableError("away")
+            breakers.process.failure = DatabaseUnavailableError("away")
             if error is not None:
                 raise error
-    assert not call(start())  # nobody heard the probe's answer
+    assert not call(start())  # the probe's result was lost
     clock.pass_(seconds=PROBE_SECONDS)
     assert call(start())
     assert start().outages() == {}
 
 
-def test_reading_the_outages_does_say_that_the_database_is_away(breakers: ProcessBreakers) -> None:
-    breakers.process.away = DatabaseUnavailableError("away")
+def test_reading_outages_raises_when_database_is_unavailable(breakers: ProcessBreakers) -> None:
+    breakers.process.failure = DatabaseUnavailableError("away")
     with pytest.raises(DatabaseUnavailableError):
         breakers.outages()
 
 
-def test_the_settings_say_when_a_breaker_opens(database: Database) -> None:
-    given = {"breaker_failures": "2", "breaker_open_seconds": "1000"}
-    breakers = Breakers.from_settings(Settings.model_validate(given), database)
+def test_settings_control_when_breaker_opens(database: Database) -> None:
+    values = {"breaker_failures": "2", "breaker_open_seconds": "1000"}
+    breakers = Breakers.from_settings(Settings.model_validate(values), database)
     fail(breakers, 2)
     (outage,) = breakers.outages().values()
     assert outage.until - outage.since == timedelta(seconds=1000)

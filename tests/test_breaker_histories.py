@@ -1,4 +1,4 @@
-"""Every history of calls, over several processes, is one that a model of the breaker in plain words allows."""
+"""Histories of calls over several processes match a simple model of the breaker."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ from tests.delivery.harness import Clock
 
 
 class Model:
-    """A breaker in plain words: what each call may do, and what its end means."""
+    """Simple model of a breaker: which calls it allows, and the effect of their end."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -28,7 +28,7 @@ class Model:
         self.epoch = object()
 
     def enter(self, now: datetime) -> datetime | object:
-        """The epoch of a call that is let through, or until when it is refused."""
+        """Return the epoch of an allowed call, or the time until a call is rejected."""
         if self.until is None:
             return self.epoch
         if now < self.until:
@@ -62,7 +62,7 @@ TICKS = st.sampled_from([1, 2, 29, 30, 31, 60, PROBE_SECONDS, 600, 901])
 
 
 class History(RuleBasedStateMachine):
-    """Calls in any order, with any end, at any time; compared with the model at each step."""
+    """Calls with any order, outcome and timing, compared with the model at each step."""
 
     names = (f"llm:{number}" for number in count())
 
@@ -108,37 +108,37 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.calls)
     @rule(pick=st.integers(0, 99))
     def die(self, pick: int) -> None:
-        """A process is killed in the middle of a call: nobody hears how it ended."""
+        """Kill a process during a call, so that its outcome is lost."""
         guard, _ = self.calls.pop(pick % len(self.calls))
-        self._end_unheard(guard)
+        self._end_unrecorded(guard)
 
     @invariant()
-    def the_row_says_what_the_model_says(self) -> None:
+    def row_matches_model(self) -> None:
         outage = self.processes[0].outages().get(self.name)
         assert (outage.until if outage else None) == self.model.until
 
     def teardown(self) -> None:
         for guard, _ in self.calls:
-            self._end_unheard(guard)
+            self._end_unrecorded(guard)
 
-    def _end_unheard(self, guard: AbstractContextManager[None]) -> None:
+    def _end_unrecorded(self, guard: AbstractContextManager[None]) -> None:
         for breakers in self.processes:
-            breakers.process.away = DatabaseUnavailableError("dead")
+            breakers.process.failure = DatabaseUnavailableError("dead")
         end(guard)
         for breakers in self.processes:
-            breakers.process.away = None
+            breakers.process.failure = None
 
 
-def test_every_history_of_calls_is_one_of_the_model(database_url: str) -> None:
+def test_every_history_matches_model(database_url: str) -> None:
     clock = Clock()
     with processes(database_url, clock) as start:
         several = [start() for _ in range(3)]
 
-        class OfThisDatabase(History):
+        class DatabaseHistory(History):
             def __init__(self) -> None:
                 super().__init__(several, clock)
 
         run_state_machine_as_test(
-            OfThisDatabase,
+            DatabaseHistory,
             settings=settings(max_examples=100, stateful_step_count=40, deadline=None, database=None),
         )

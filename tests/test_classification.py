@@ -1,4 +1,4 @@
-"""Every foreign error that an adapter can meet, the class that it becomes, and what the policy makes of the others."""
+"""Classification of foreign errors by adapters, and policy defaults for the rest."""
 
 import json
 import re
@@ -48,46 +48,46 @@ __all__ = ["clock", "pending", "sqs", "tenant"]
 CONFLICT = {"40P01", "40001", "55P03", "25P02", "26000"}
 UNAVAILABLE = {
     *("08000", "08001", "08003", "08004", "08006", "08007", "08P01"),  # connection
-    *("25006", "25P03", "25P04"),  # read-only, transaction time-outs
-    *("28000", "28P01", "3D000"),  # signing in
+    *("25006", "25P03", "25P04"),  # read-only, transaction timeouts
+    *("28000", "28P01", "3D000"),  # sign-in
     *("40000", "40002", "40003"),  # rolled back for other reasons
     *("53000", "53100", "53200", "53300", "53400"),  # resources
     *("55000", "55006", "55P04"),  # in use, not ready
-    *("57000", "57014", "57P01", "57P02", "57P03", "57P04", "57P05"),  # shut down, cancelled
-    *("58000", "58030", "58P01", "58P02", "58P03"),  # the system around it
-    *("XX000", "XX001", "XX002"),  # its own failures
+    *("57000", "57014", "57P01", "57P02", "57P03", "57P04", "57P05"),  # shut down, canceled
+    *("58000", "58030", "58P01", "58P02", "58P03"),  # operating system
+    *("XX000", "XX001", "XX002"),  # internal errors
 }
-"""Every other SQLSTATE is a refusal."""
+"""All other SQLSTATEs are rejections."""
 
 
 def descendants(cls: Any) -> set[Any]:
-    return {cls, *(found for child in cls.__subclasses__() for found in descendants(child))}
+    return {cls, *(descendant for child in cls.__subclasses__() for descendant in descendants(child))}
 
 
 def sqlstates() -> list[str]:
-    """Every SQLSTATE that psycopg knows."""
+    """Return every SQLSTATE that psycopg knows."""
     return sorted(
         {cls.sqlstate for cls in descendants(psycopg.Error) if isinstance(getattr(cls, "sqlstate", None), str)}
     )
 
 
-def test_every_sqlstate_that_a_real_server_raises_has_its_class(database: Database) -> None:
+def test_every_server_sqlstate_is_classified(database: Database) -> None:
     def raised(state: str) -> None:
         with database.delivery() as connection:
             connection.execute(f"DO $$BEGIN RAISE EXCEPTION 'DE02 is taken' USING ERRCODE = '{state}'; END$$".encode())
 
     states = sqlstates()
-    found = {state: outcome(lambda state=state: raised(state)) for state in states}  # type: ignore[misc]
+    outcomes = {state: outcome(lambda state=state: raised(state)) for state in states}  # type: ignore[misc]
 
     assert len(states) > 240
-    assert {state for state, (cls, _) in found.items() if cls is ConflictError} == CONFLICT
-    assert {state for state, (cls, _) in found.items() if cls is DatabaseUnavailableError} == UNAVAILABLE
-    others = {cls for state, (cls, _) in found.items() if state not in CONFLICT | UNAVAILABLE}
+    assert {state for state, (cls, _) in outcomes.items() if cls is ConflictError} == CONFLICT
+    assert {state for state, (cls, _) in outcomes.items() if cls is DatabaseUnavailableError} == UNAVAILABLE
+    others = {cls for state, (cls, _) in outcomes.items() if state not in CONFLICT | UNAVAILABLE}
     assert others == {RejectedStatementError}
-    assert all(state in text and "DE02" not in text for state, (_, text) in found.items())
+    assert all(state in text and "DE02" not in text for state, (_, text) in outcomes.items())
 
 
-def test_every_error_that_psycopg_raises_without_the_server_has_its_class() -> None:
+def test_every_client_side_psycopg_error_is_classified() -> None:
     assert psycopg_pool.PoolTimeout in descendants(psycopg.Error)
     refused = {
         *(psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.IntegrityError),
@@ -109,13 +109,13 @@ CURABLE = {
     *("ConnectionError", "ConnectTimeoutError", "EndpointConnectionError", "ProxyConnectionError", "SSLError"),
     *("IncompleteReadError", "ChecksumError", "FlexibleChecksumError", "CapacityNotAvailableError"),
     *("NoCredentialsError", "CredentialRetrievalError", "MetadataRetrievalError", "TokenRetrievalError"),
-    *("UndefinedModelAttributeError", "MissingServiceIdError", "ResponseParserError"),  # outside botocore's own tree
+    *("UndefinedModelAttributeError", "MissingServiceIdError", "ResponseParserError"),  # outside botocore's hierarchy
 }
-"""Every other class of botocore is a refusal."""
+"""All other botocore classes are rejections."""
 
 
-def made(cls: Any) -> Any:
-    """An error of one of botocore's classes, with every part of its sentence filled in."""
+def make_error(cls: Any) -> Any:
+    """Create a botocore error with all placeholders of its message filled in."""
     if issubclass(cls, botocore.ClientError):
         return cls({"Error": {"Code": "ValidationException"}}, "Call")
     names = {name for _, name, _, _ in string.Formatter().parse(getattr(cls, "fmt", "")) if name}
@@ -126,13 +126,13 @@ def made(cls: Any) -> Any:
     return cls(**dict.fromkeys(names, "secret")) if names else cls()
 
 
-def test_every_class_of_botocore_has_its_class() -> None:
+def test_every_botocore_error_is_classified() -> None:
     classes = {
         cls
         for cls in [*vars(botocore).values(), ResponseParserError]
         if isinstance(cls, type) and issubclass(cls, Exception) and not issubclass(cls, Warning)
     }
-    ours = {cls.__name__: aws.mapped(made(cls)) for cls in classes if cls.__module__.startswith("botocore")}
+    ours = {cls.__name__: aws.mapped(make_error(cls)) for cls in classes if cls.__module__.startswith("botocore")}
 
     assert len(ours) > 80
     assert {name for name, error in ours.items() if type(error) is ServiceUnavailableError} == CURABLE
@@ -163,7 +163,7 @@ CODES = {
 
 @pytest.mark.parametrize(("ours", "code"), [(cls, code) for cls, codes in CODES.items() for code in codes])
 @pytest.mark.parametrize("status", [400, 403, 409])
-def test_every_code_of_an_answer_has_its_class(ours: type[Exception], code: str, status: int) -> None:
+def test_every_aws_error_code_is_classified(ours: type[Exception], code: str, status: int) -> None:
     answered: Any = {"Error": {"Code": code, "Message": "secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     error = aws.mapped(botocore.ClientError(answered, "Call"))
 
@@ -185,14 +185,14 @@ def status_of_http(status: int) -> None:
 
 
 @pytest.mark.parametrize("answered", [status_of_aws, status_of_http])
-def test_every_status_of_an_answer_has_its_class(answered: Callable[[int], None]) -> None:
-    found = {status: outcome(lambda status=status: answered(status))[0] for status in range(300, 600)}  # type: ignore[misc]
+def test_every_http_status_is_classified(answered: Callable[[int], None]) -> None:
+    outcomes = {status: outcome(lambda status=status: answered(status))[0] for status in range(300, 600)}  # type: ignore[misc]
 
-    assert {status for status, cls in found.items() if cls is ServiceUnavailableError} == {
+    assert {status for status, cls in outcomes.items() if cls is ServiceUnavailableError} == {
         *(408, 425, 429),
         *range(500, 600),
     }
-    assert set(found.values()) == {ServiceUnavailableError, RejectedRequestError}
+    assert set(outcomes.values()) == {ServiceUnavailableError, RejectedRequestError}
 
 
 # -- pydantic ---------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_is_read_or_refused_by_its_name(name: str) -> None:
+def test_invalid_setting_is_rejected_by_name(name: str) -> None:
     for value in HOSTILE:
         cls, text = outcome(lambda value=value: Settings.from_environment({name.upper(): value}))  # type: ignore[misc]
         assert cls in {None, InvalidSettingsError}, (name, value[:20])
@@ -213,7 +213,7 @@ def test_every_setting_is_read_or_refused_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("field", Message.model_fields)
-def test_every_field_of_a_message_is_read_or_refused_by_its_name(field: str) -> None:
+def test_invalid_message_field_is_rejected_by_name(field: str) -> None:
     valid = {
         "schema_version": "1",
         "work_id": '"0190b2a4-7b1c-7000-8000-000000000001"',
@@ -230,14 +230,14 @@ def test_every_field_of_a_message_is_read_or_refused_by_its_name(field: str) -> 
         assert len(text) < 200
 
 
-def test_pydantics_errors_are_caught_in_their_adapter_only() -> None:
+def test_only_validation_module_catches_pydantic_errors() -> None:
     package = Path(counterfoil.__file__).parent
     catching = {path.name for path in package.rglob("*.py") if re.search(r"\bValidationError\b", path.read_text())}
 
     assert catching == {"validation.py"}
 
 
-def test_what_fails_its_form_is_in_no_part_of_our_error() -> None:
+def test_invalid_value_is_not_quoted_in_error() -> None:
     body = Message(work_id=uuid4(), revision=1, send_number=0).model_dump(mode="json") | {"secret": "hunter2"}
     with pytest.raises(InvalidMessageError) as refused:
         read_message(json.dumps(body))
@@ -246,14 +246,14 @@ def test_what_fails_its_form_is_in_no_part_of_our_error() -> None:
     assert refused.value.__context__ is None
 
 
-# -- what is left: the policy's default -------------------------------------------------------------------------------
+# -- policy defaults --------------------------------------------------------------------------------------------------
 
 
 class ForeignError(Exception):
     """An error that no adapter knows."""
 
 
-def test_an_unmapped_error_takes_the_policys_default() -> None:
+def test_unmapped_error_follows_policy_default() -> None:
     documents, tasks = RedeliverPolicy(), RequeuePolicy()
 
     assert documents.decide(ForeignError(), 1, 1, NOW) == Redeliver(NOW + timedelta(seconds=300))
@@ -262,11 +262,11 @@ def test_an_unmapped_error_takes_the_policys_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unknown_is_transient", "status", "reported", "letters"),
+    ("unknown_is_transient", "status", "reported", "dlq_reasons"),
     [(True, "pending", 1, []), (False, "failed", 0, ["non_retriable_error"])],
 )
 @pytest.mark.parametrize("error", [ForeignError, SystemExit, MemoryError, RecursionError])
-def test_an_unmapped_error_of_a_try_takes_the_policys_default(
+def test_unmapped_error_of_attempt_follows_policy_default(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -275,7 +275,7 @@ def test_an_unmapped_error_of_a_try_takes_the_policys_default(
     unknown_is_transient: bool,
     status: str,
     reported: int,
-    letters: list[str],
+    dlq_reasons: list[str],
     error: type[BaseException],
 ) -> None:
     bad, good = pending(), pending()
@@ -297,5 +297,5 @@ def test_an_unmapped_error_of_a_try_takes_the_policys_default(
     assert row["status"] == status
     assert error.__name__ in row["error"]
     assert "DE02" not in row["error"]
-    assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == letters
+    assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == dlq_reasons
     assert life_cycle(admin, good.work_id)["status"] == "succeeded"

@@ -1,4 +1,4 @@
-"""Lists reach PostgreSQL as they are, and transactions begin as they are asked for."""
+"""Adaptation of lists to PostgreSQL, and transaction options."""
 
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,7 @@ LISTS = st.one_of(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(LISTS)
-def test_a_list_comes_back_as_it_was(database: Database, listed: list[Any]) -> None:
+def test_list_round_trips(database: Database, listed: list[Any]) -> None:
     kinds = {bool: "bool", int: "int8", UUID: "uuid"}
     kind = kinds.get(type(listed[0]), "text") if listed else "text"
     with database.tenant(TENANT) as connection:
@@ -43,12 +43,12 @@ def test_a_list_comes_back_as_it_was(database: Database, listed: list[Any]) -> N
         ([2**63], "numeric[]"),
     ],
 )
-def test_a_list_has_the_type_of_its_elements(database: Database, listed: list[Any], kind: str) -> None:
+def test_list_has_type_of_its_elements(database: Database, listed: list[Any], kind: str) -> None:
     with database.tenant(TENANT) as connection:
         assert connection.execute("SELECT pg_typeof(%s)::text", [listed]).fetchone() == (kind,)
 
 
-def test_lists_of_every_kind_go_side_by_side(database: Database) -> None:
+def test_lists_of_different_types_can_be_combined(database: Database) -> None:
     lists: list[list[Any]] = [
         ["a"],
         [None, "a"],
@@ -62,28 +62,28 @@ def test_lists_of_every_kind_go_side_by_side(database: Database) -> None:
         ["c"],
     ]
     kinds = ["text", "text", "uuid", "text", "int8", "int8", "int8", "bool", "text", "text"]
-    wanted = ", ".join(f"%s::{kind}[]" for kind in kinds)
+    columns = ", ".join(f"%s::{kind}[]" for kind in kinds)
     with database.tenant(TENANT) as connection:
-        row = connection.execute(f"SELECT {wanted}", lists).fetchone()
+        row = connection.execute(f"SELECT {columns}", lists).fetchone()
     assert row == tuple(lists)
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\0"])
-def test_a_text_that_no_array_can_hold_is_refused(database: Database, text: str) -> None:
+def test_array_text_with_nul_is_rejected(database: Database, text: str) -> None:
     with pytest.raises(RejectedStatementError), database.tenant(TENANT) as connection:
         connection.execute("SELECT %s::text[]", [[text, "b"]])
 
 
-def test_half_a_surrogate_pair_in_a_list_is_refused(database: Database) -> None:
+def test_array_text_with_lone_surrogate_is_rejected(database: Database) -> None:
     with pytest.raises(RejectedStatementError), database.tenant(TENANT) as connection:
         connection.execute("SELECT %s::text[]", [["\ud800"]])
 
 
-def test_a_transaction_by_index_reads_no_table_as_a_whole(database: Database) -> None:
-    asked = "SELECT current_setting('enable_seqscan'), current_setting('plan_cache_mode')"
+def test_by_index_disables_sequential_scans(database: Database) -> None:
+    query = "SELECT current_setting('enable_seqscan'), current_setting('plan_cache_mode')"
     with database.tenant(TENANT, by_index=True) as connection:
-        assert connection.execute(asked).fetchone() == ("off", "force_generic_plan")
+        assert connection.execute(query).fetchone() == ("off", "force_generic_plan")
     with database.delivery(by_index=True, durable=False) as connection:
-        assert connection.execute(asked).fetchone() == ("off", "force_generic_plan")
+        assert connection.execute(query).fetchone() == ("off", "force_generic_plan")
     with database.tenant(TENANT) as connection:
-        assert connection.execute(asked).fetchone() == ("on", "auto")
+        assert connection.execute(query).fetchone() == ("on", "auto")

@@ -1,4 +1,4 @@
-"""What exists is documented, and what is documented exists."""
+"""Consistency of documentation and code."""
 
 import re
 from pathlib import Path
@@ -16,43 +16,47 @@ from counterfoil.metrics import Metric
 from counterfoil.tasks.task_type import Services, TaskType
 from infra.alarm_table import WATCHES, Scope, Watch
 from infra.worker_table import WORKERS, Row
+from tools import api_reference
 
 LOCAL_CONTEXT = {"stage", "databaseUrl", "endpoint", "timeout"}
-"""What the local cloud is told by `counterfoil up`."""
+"""Context values that `counterfoil up` sets for the local cloud."""
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PACKAGE = ROOT / "layers" / "shared" / "python" / "counterfoil"
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+DOCS = ROOT / "docs"
+OPERATIONS, DEPLOY = ((DOCS / name).read_text() for name in ("operations.md", "deploy.md"))
+RUNBOOK = {page.stem: page.read_text() for page in (DOCS / "runbook").glob("*.md") if page.stem != "README"}
+ALARMS = (DOCS / "runbook" / "README.md").read_text()
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that a Markdown viewer makes of the headings."""
+    """Return the anchors that Markdown viewers create for the headings."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_every_worker_is_in_the_readme_with_what_feeds_it_and_its_gate(row: Row) -> None:
+def test_readme_lists_every_worker_with_its_gate(row: Row) -> None:
     assert f"| `{row.name}` | {row.fed_by} | {row.does} | {row.gate or '-'} |\n" in README
 
 
-def test_the_readme_names_no_worker_that_does_not_exist() -> None:
-    table = README.split("## Workers")[1].split("##")[0]
+def test_readme_names_only_existing_workers() -> None:
+    table = README.split("## Architecture")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {row.name for row in WORKERS}
 
 
-def test_what_the_functions_take_of_the_account_and_of_the_database_is_told_in_its_numbers() -> None:
-    assert f"reserve {sum(row.reserved_concurrency for row in WORKERS)} concurrent executions" in OPERATIONS
-    assert f"{sum(row.connections for row in WORKERS)} with the table as it is" in OPERATIONS
+def test_operations_states_concurrency_and_connection_totals() -> None:
+    assert f"reserve {sum(row.reserved_concurrency for row in WORKERS)} concurrent executions" in DEPLOY
+    assert f"{sum(row.connections for row in WORKERS)} with the table as it is" in DEPLOY
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_every_alarm_has_a_page_in_the_runbook(row: Row) -> None:
-    assert {f"{row.name}-{alarm}" for alarm in row.alarms} <= anchors(OPERATIONS)
+def test_runbook_has_page_for_every_worker_alarm(row: Row) -> None:
+    assert {row.runbook_page(alarm) for alarm in row.alarms} <= RUNBOOK.keys()
 
 
 @pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.name)
-def test_every_alarm_of_the_table_has_a_section_and_a_line_that_says_when_it_goes_off(watch: Watch) -> None:
+def test_runbook_describes_every_alarm_condition(watch: Watch) -> None:
     subjects = {Scope.WORKER: "each worker", Scope.RETRIES: "each worker with a queue for retries"}
     subject = subjects.get(watch.scope, "all")
     requeued = "" if watch.requeued is None else f" (with a queue for retries: {watch.requeued:g})"
@@ -60,22 +64,37 @@ def test_every_alarm_of_the_table_has_a_section_and_a_line_that_says_when_it_goe
     how = "" if lasts == 1 else f" over {lasts} minutes" if watch.periods == 1 else f" for {lasts} minutes"
 
     line = (
-        f"| [{watch.name}](#{watch.name}) | {subject} | value > {watch.threshold:g}{requeued}{how} | {watch.severity} |"
+        f"| [{watch.name}]({watch.name}.md) | {subject} | value > {watch.threshold:g}{requeued}{how} |"
+        f" {watch.severity} |"
     )
-    assert line in OPERATIONS.splitlines()
-    assert f"\n### {watch.name}\n" in OPERATIONS
+    assert line in ALARMS.splitlines()
+    assert watch.name in RUNBOOK
 
 
-def test_the_runbook_has_no_section_about_an_alarm_that_does_not_exist() -> None:
-    sections = re.findall(r"^### (.+)$", OPERATIONS.split("## Alarms")[1], re.MULTILINE)
+def test_runbook_describes_only_existing_alarms() -> None:
+    pages = {watch.name for watch in WATCHES} | {row.runbook_page(alarm) for row in WORKERS for alarm in row.alarms}
 
-    assert set(sections) == {watch.name for watch in WATCHES} | {
-        f"{row.name}-{alarm}" for row in WORKERS for alarm in row.alarms
-    }
-    assert len(sections) == len(set(sections))
+    assert RUNBOOK.keys() == pages
 
 
-def test_the_list_of_metrics_is_what_the_code_can_emit() -> None:
+@pytest.mark.parametrize("page", RUNBOOK)
+def test_runbook_pages_have_the_same_sections(page: str) -> None:
+    assert RUNBOOK[page].startswith(f"# {page}\n")
+    assert re.findall(r"^## (.+)$", RUNBOOK[page], re.MULTILINE) == ["Meaning", "First look", "Fix", "Verify"]
+
+
+def test_api_reference_is_current() -> None:
+    assert api_reference.PAGE.read_text() == api_reference.reference()
+
+
+def test_index_lists_every_decision() -> None:
+    index = (DOCS / "adr" / "README.md").read_text()
+    pages = sorted(page.name for page in (DOCS / "adr").glob("0*.md"))
+
+    assert re.findall(r"\]\(([^)]+)\)", index) == pages
+
+
+def test_runbook_lists_exactly_the_emitted_metrics() -> None:
     table = OPERATIONS.split("## Metrics")[1].split("\n## ")[0]
 
     listed = [
@@ -84,19 +103,21 @@ def test_the_list_of_metrics_is_what_the_code_can_emit() -> None:
     assert sorted(listed) == sorted(Metric)
 
 
-STATEMENTS = re.findall(r"^```sql\n(.+?)^```", OPERATIONS, re.MULTILINE | re.DOTALL)
+STATEMENTS = [
+    statement
+    for page in RUNBOOK.values()
+    for statement in re.findall(r"^```sql\n(.+?)^```", page, re.MULTILINE | re.DOTALL)
+]
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=range(len(STATEMENTS)))
-def test_every_statement_of_the_runbook_runs_as_the_user_that_it_names(
-    statement: str, keeper_database_url: str
-) -> None:
+def test_every_runbook_statement_runs_as_keeper(statement: str, keeper_database_url: str) -> None:
     with psycopg.connect(keeper_database_url) as connection:
         connection.execute(statement.encode())
 
 
-def test_every_context_of_a_deployment_is_in_the_runbook_and_is_one() -> None:
-    section = OPERATIONS.split("### What a deployment may be told")[1].split("\n## ")[0]
+def test_runbook_lists_every_deployment_context_value() -> None:
+    section = DEPLOY.split("## Settings")[1].split("\n### ")[0]
     listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
 
     assert listed == set(re.findall(r"^\| `(\w+)` \|", infra.context.__doc__ or "", re.MULTILINE)) - LOCAL_CONTEXT
@@ -147,24 +168,24 @@ def test_example_of_an_einvoice_format_works(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(filetype, "ROOTS", ((r"\{urn:example\}Bill", "example"),))
     monkeypatch.setattr(extract, "READERS", {"example": names["read"]})
 
-    found = extract.extract_xml(b'<Bill xmlns="urn:example"><Number>17</Number><Date>2026-01-02</Date></Bill>')
+    result = extract.extract_xml(b'<Bill xmlns="urn:example"><Number>17</Number><Date>2026-01-02</Date></Bill>')
 
-    assert found.type == DocumentType.INVOICE
-    assert found.structured_data is not None
-    assert found.structured_data["invoice_number"] == "17"
-    assert found.structured_data["invoice_date"] == "2026-01-02"
+    assert result.type == DocumentType.INVOICE
+    assert result.structured_data is not None
+    assert result.structured_data["invoice_number"] == "17"
+    assert result.structured_data["invoice_date"] == "2026-01-02"
 
 
-def test_every_einvoice_format_has_a_root_and_a_reader() -> None:
+def test_every_einvoice_format_has_root_and_reader() -> None:
     formats = set(filetype.Dialect) - {filetype.Dialect.OTHER}
     assert formats == {dialect for _, dialect in filetype.ROOTS} == extract.READERS.keys()
 
 
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_link_to_a_file_or_heading_of_the_project_leads_somewhere(page: str) -> None:
+def test_every_internal_link_has_target(page: str) -> None:
     path = ROOT / page
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
         if target.startswith("http"):

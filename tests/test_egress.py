@@ -1,4 +1,4 @@
-"""Calls to addresses that tenants choose: only to what is public, and to the very address that was checked."""
+"""Calls to tenants' URLs: only public and checked addresses are called."""
 
 import socket
 import ssl
@@ -21,34 +21,34 @@ LOOPBACK = ("127.0.0.0/8",)
 
 
 class Resolver:
-    """Answers each question with the next of its answers, and remembers the questions."""
+    """Resolver with scripted answers that records its queries."""
 
     def __init__(self, *answers: Sequence[str] | Exception) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, int]] = []
+        self.queries: list[tuple[str, int]] = []
 
     def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append((host, port))
+        self.queries.append((host, port))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
-def address(*found: str, url: tuple[str, str, int] = ("https", NAME, 443), allow: Sequence[str] = ()) -> str:
-    return Egress(allow, Resolver(found)).address(*url)
+def address(*addresses: str, url: tuple[str, str, int] = ("https", NAME, 443), allow: Sequence[str] = ()) -> str:
+    return Egress(allow, Resolver(addresses)).address(*url)
 
 
-# Which addresses are public
+# Public addresses
 
 
 @pytest.mark.parametrize(
-    "of",
+    "ip",
     [
         "0.0.0.0",  # this host
         "10.0.0.1",
         "10.255.255.255",
-        "100.64.0.1",  # shared by carriers
+        "100.64.0.1",  # carrier-grade NAT
         "100.100.100.200",  # metadata of a cloud
         "127.0.0.1",
         "127.255.255.255",
@@ -94,23 +94,23 @@ def address(*found: str, url: tuple[str, str, int] = ("https", NAME, 443), allow
         "ff02::1",
     ],
 )
-def test_what_is_inside_reserved_or_made_of_another_address_is_not_public(of: str):
-    assert not is_public(of)
+def test_reserved_and_translated_addresses_are_not_public(ip: str):
+    assert not is_public(ip)
     with pytest.raises(RejectedRequestError, match="leads to no public address"):
-        address(of)
+        address(ip)
 
 
-@pytest.mark.parametrize("of", ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450::1"])
-def test_the_internet_is_public(of: str):
-    assert is_public(of)
-    assert address(of) == of
+@pytest.mark.parametrize("ip", ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450::1"])
+def test_internet_address_is_public(ip: str):
+    assert is_public(ip)
+    assert address(ip) == ip
 
 
-def test_of_several_addresses_a_public_one_is_called():
+def test_public_address_is_chosen_among_several():
     assert address("10.0.0.1", "8.8.8.8", "127.0.0.1") == "8.8.8.8"
 
 
-# Which addresses may be called
+# Allowed addresses
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_of_several_addresses_a_public_one_is_called():
         (("https", NAME, 5432), "at port 5432"),
     ],
 )
-def test_other_schemes_and_ports_are_refused(url: tuple[str, str, int], reason: str):
+def test_other_schemes_and_ports_are_rejected(url: tuple[str, str, int], reason: str):
     with pytest.raises(RejectedRequestError, match=reason):
         address("8.8.8.8", url=url)
 
@@ -132,12 +132,12 @@ def test_other_schemes_and_ports_are_refused(url: tuple[str, str, int], reason: 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "localhost", "localhost.", "[::1]".strip("[]")]
 )
-def test_no_spelling_of_this_machine_may_be_called(host: str):
+def test_loopback_is_rejected_in_every_spelling(host: str):
     with pytest.raises((RejectedRequestError, ServiceUnavailableError)):
         Egress(()).address("https", host, 443)
 
 
-def test_a_place_on_the_allowlist_may_be_called_wherever_it_is_and_its_neighbours_may_not():
+def test_allowlisted_host_and_port_can_be_called():
     allow = ("Internal:8080",)
     assert address("10.0.0.1", url=("http", "internal", 8080), allow=allow) == "10.0.0.1"
     for other in (("http", "internal", 8081), ("http", "external", 8080)):
@@ -145,20 +145,20 @@ def test_a_place_on_the_allowlist_may_be_called_wherever_it_is_and_its_neighbour
             address("10.0.0.1", url=other, allow=allow)
 
 
-def test_a_network_on_the_allowlist_may_be_called_by_any_name():
+def test_allowlisted_network_can_be_called_by_any_name():
     assert address("10.1.2.3", url=("http", "any", 81), allow=("10.1.0.0/16", "fd00::/8")) == "10.1.2.3"
     assert address("fd00::1", url=("https", "any", 443), allow=("10.1.0.0/16", "fd00::/8")) == "fd00::1"
     with pytest.raises(RejectedRequestError):
         address("10.2.0.1", url=("https", "any", 443), allow=("10.1.0.0/16",))
 
 
-def test_a_refusal_names_no_address():
+def test_rejection_does_not_quote_address():
     with pytest.raises(RejectedRequestError) as caught:
         address("10.20.30.40")
     assert "10.20.30.40" not in str(caught.value)
 
 
-def test_a_name_without_an_address_may_have_one_later(monkeypatch: pytest.MonkeyPatch):
+def test_unresolvable_name_is_a_transient_failure(monkeypatch: pytest.MonkeyPatch):
     def unknown(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -167,13 +167,13 @@ def test_a_name_without_an_address_may_have_one_later(monkeypatch: pytest.Monkey
         resolved(NAME, 443)
 
 
-def test_addresses_of_ipv4_come_first(monkeypatch: pytest.MonkeyPatch):
-    found = [(socket.AF_INET6, 1, 6, "", ("2a00::1", 443, 0, 0)), (socket.AF_INET, 1, 6, "", ("8.8.8.8", 443))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+def test_ipv4_addresses_come_first(monkeypatch: pytest.MonkeyPatch):
+    addresses = [(socket.AF_INET6, 1, 6, "", ("2a00::1", 443, 0, 0)), (socket.AF_INET, 1, 6, "", ("8.8.8.8", 443))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
     assert resolved(NAME, 443) == ["8.8.8.8", "2a00::1"]
 
 
-# What shows before a name is resolved
+# Checks before a name is resolved
 
 
 @pytest.mark.parametrize(
@@ -189,18 +189,18 @@ def test_addresses_of_ipv4_come_first(monkeypatch: pytest.MonkeyPatch):
         "https://bücher.example/",
     ],
 )
-def test_an_address_that_may_be_called_is_accepted_before_its_name_is_resolved(url: str):
+def test_allowed_url_is_accepted_without_resolving(url: str):
     assert Egress((*LOOPBACK, "inside:80"), Resolver()).objection(url) is None
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "reason"),
     [
         ("", "must begin with https"),
         ("hooks.example.com", "must begin with https"),
         ("https:///x", "name a host"),
-        ("https://[::1", "no address"),
-        ("https://x:99999/", "no address"),
+        ("https://[::1", "Not an address"),
+        ("https://x:99999/", "Not an address"),
         (f"http://{NAME}/", "only https is"),
         (f"https://{NAME}:22/", "at port 22"),
         ("https://10.0.0.1/", "no public address"),
@@ -212,20 +212,20 @@ def test_an_address_that_may_be_called_is_accepted_before_its_name_is_resolved(u
         ("https://x.example/" + "a" * 2048, "more than 2048"),
     ],
 )
-def test_an_address_that_can_never_be_called_is_refused_at_once(url: str, says: str):
-    said = Egress(LOOPBACK, Resolver()).objection(url)
-    assert said is not None
-    assert says in said
-    assert "secret" not in said
+def test_invalid_url_is_rejected_without_resolving(url: str, reason: str):
+    objection = Egress(LOOPBACK, Resolver()).objection(url)
+    assert objection is not None
+    assert reason in objection
+    assert "secret" not in objection
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "LocalHost", "localhost.", "db.localhost"])
-def test_every_spelling_of_this_machine_shows_before_it_is_resolved(host: str):
+def test_loopback_is_rejected_without_resolving(host: str):
     assert "no public address" in str(Egress((), Resolver()).objection(f"https://{host}/"))
     assert Egress(LOOPBACK, Resolver()).objection(f"http://{host}:8099/") is None
 
 
-# What a call connects to
+# Connections
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def post(server: Server, resolver: Resolver, host: str = NAME, **more: Any) -> i
     return Egress(LOOPBACK, resolver).post(url, b"body", {"x-key": "k"}, **more)
 
 
-def test_a_call_goes_to_the_address_that_was_checked_and_is_made_to_the_name(scripted: Server):
+def test_call_connects_to_checked_address_with_host_name(scripted: Server):
     scripted.then(Raw(204))
     resolver = Resolver(["127.0.0.1"])
     assert post(scripted, resolver) == 204
@@ -247,58 +247,56 @@ def test_a_call_goes_to_the_address_that_was_checked_and_is_made_to_the_name(scr
     assert (request.path, request.body, request.headers["x-key"]) == ("/path?secret=1", b"body", "k")
     port = int(scripted.url.rpartition(":")[2])
     assert request.headers["host"] == f"{NAME}:{port}"
-    assert resolver.asked == [(NAME, port)]
+    assert resolver.queries == [(NAME, port)]
 
 
-def test_a_name_is_resolved_once_so_that_a_second_answer_leads_nowhere(
-    scripted: Server, monkeypatch: pytest.MonkeyPatch
-):
-    """A rebinding name server: an address that may be called at the first question, another at every later one."""
+def test_rebinding_name_server_cannot_redirect_call(scripted: Server, monkeypatch: pytest.MonkeyPatch):
+    """The name server returns an allowed address first, and another one later."""
     answers = [["127.0.0.1"], *([["127.0.0.2"]] * 9)]
     resolver = Resolver(*answers)
 
-    def no_other_way(*_: Any, **__: Any) -> Any:
-        raise AssertionError("resolved behind the back of the check")
+    def fail_unchecked(*_: Any, **__: Any) -> Any:
+        raise AssertionError("resolved without the check")
 
     real = socket.getaddrinfo
     monkeypatch.setattr(
-        socket, "getaddrinfo", lambda host, *a, **k: real(host, *a, **k) if host == "127.0.0.1" else no_other_way()
+        socket, "getaddrinfo", lambda host, *a, **k: real(host, *a, **k) if host == "127.0.0.1" else fail_unchecked()
     )
     scripted.then(Raw(200))
     assert Egress(("127.0.0.1/32",), resolver).post(scripted.url.replace("127.0.0.1", NAME), b"", {}) == 200
-    assert len(resolver.asked) == 1
-    with pytest.raises(RejectedRequestError):  # the next call asks anew, and checks anew
+    assert len(resolver.queries) == 1
+    with pytest.raises(RejectedRequestError):  # the next call resolves and checks again
         Egress(("127.0.0.1/32",), resolver).post(scripted.url.replace("127.0.0.1", NAME), b"", {})
     assert len(scripted.requests) == 1
 
 
-def test_no_proxy_of_the_environment_resolves_in_our_place(scripted: Server, monkeypatch: pytest.MonkeyPatch):
+def test_proxy_of_environment_is_ignored(scripted: Server, monkeypatch: pytest.MonkeyPatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     scripted.then(Raw(200))
     assert post(scripted, Resolver(["127.0.0.1"])) == 200
 
 
-def test_what_may_not_be_called_hears_nothing(scripted: Server):
+def test_rejected_address_receives_no_request(scripted: Server):
     with pytest.raises(RejectedRequestError):
         Egress((), Resolver(["127.0.0.1"])).post(scripted.url.replace("127.0.0.1", NAME), b"body", {})
     assert scripted.requests == []
 
 
-def test_a_redirect_is_refused_and_not_followed(scripted: Server):
+def test_redirect_is_rejected(scripted: Server):
     scripted.then(Raw(302, headers={"Location": "http://169.254.169.254/latest/meta-data/"}))
     resolver = Resolver(["127.0.0.1"])
     with pytest.raises(RejectedRequestError, match=f"^{NAME} answered with HTTP 302$"):
         post(scripted, resolver)
-    assert len(resolver.asked) == 1
+    assert len(resolver.queries) == 1
 
 
-def test_an_answer_without_end_is_known_by_its_head(scripted: Server):
+def test_endless_response_succeeds_after_headers(scripted: Server):
     scripted.then(Raw(200, b"x" * 10, how="slow_body"))
     assert post(scripted, Resolver(["127.0.0.1"])) == 200
 
 
-def test_a_slow_resolver_is_within_the_time_of_the_call(scripted: Server):
+def test_slow_resolver_counts_toward_timeout(scripted: Server):
     ended = Event()
 
     class Slow(Resolver):
@@ -314,7 +312,7 @@ def test_a_slow_resolver_is_within_the_time_of_the_call(scripted: Server):
 
 
 @pytest.mark.parametrize("url", ["https://", "https:///x", "//x", "", "gopher://x/", "https://x:y/"])
-def test_what_is_no_address_is_refused(url: str):
+def test_malformed_url_is_rejected(url: str):
     with pytest.raises(RejectedRequestError):
         Egress((), Resolver(["8.8.8.8"])).post(url, b"", {})
 
@@ -324,7 +322,7 @@ def test_what_is_no_address_is_refused(url: str):
 
 @pytest.fixture
 def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
-    """`encrypted(name)`: a server with a certificate for this name, which is trusted, and no other."""
+    """`encrypted(name)` starts a server with a trusted certificate for this name."""
     servers: list[Server] = []
     http._trust.cache_clear()
 
@@ -344,18 +342,18 @@ def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     http._trust.cache_clear()
 
 
-def test_the_certificate_must_be_the_name_s(encrypted: Callable[[str], Server]):
+def test_certificate_of_name_is_accepted(encrypted: Callable[[str], Server]):
     server = encrypted(NAME)
     assert post(server, Resolver(["127.0.0.1"])) == 200
 
 
-def test_a_certificate_of_another_name_is_refused_though_it_is_trusted(encrypted: Callable[[str], Server]):
+def test_certificate_of_another_name_is_rejected(encrypted: Callable[[str], Server]):
     server = encrypted("other.example.com")
     with pytest.raises(ServiceUnavailableError, match=f"^{NAME} did not answer: ConnectError$"):
         post(server, Resolver(["127.0.0.1"]))
     assert server.requests == []
 
 
-def test_a_certificate_of_the_address_is_not_the_name_s(encrypted: Callable[[str], Server]):
+def test_certificate_of_address_is_rejected(encrypted: Callable[[str], Server]):
     with pytest.raises(ServiceUnavailableError, match="ConnectError"):
         post(encrypted("127.0.0.1"), Resolver(["127.0.0.1"]))

@@ -1,4 +1,4 @@
-"""Tracebacks of dead letters name frames and quote no data."""
+"""Tracebacks of dead letters contain frames, but no data."""
 
 import json
 from types import CodeType, FunctionType
@@ -9,11 +9,11 @@ import pytest
 from counterfoil.errors import InvalidDocumentError, own_frames
 
 
-def in_module(name: str, source: str, **known: Any) -> Any:
-    """The function `run` of a module of this name."""
+def in_module(name: str, source: str, **variables: Any) -> Any:
+    """Return the function `run` of a module with this name."""
     code = compile(source, "work.py", "exec")
-    (body,) = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return FunctionType(body, {"__name__": name, "__builtins__": __builtins__, **known})
+    (body,) = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return FunctionType(body, {"__name__": name, "__builtins__": __builtins__, **variables})
 
 
 def frames(function: Any, *arguments: Any) -> str | None:
@@ -22,7 +22,7 @@ def frames(function: Any, *arguments: Any) -> str | None:
     return own_frames(caught.value)
 
 
-def test_frames_of_our_own_code_are_named() -> None:
+def test_own_frames_are_listed() -> None:
     read = in_module("counterfoil.documents.pdf", "def run(text):\n    return loads(text)", loads=json.loads)
     work = in_module("functions.ingestion.work", "def run(text):\n\n    return read(text)", read=read)
 
@@ -44,17 +44,17 @@ def test_causes_come_first() -> None:
     )
 
 
-def test_foreign_frames_are_left_out() -> None:
+def test_foreign_frames_are_omitted() -> None:
     assert frames(json.loads, "{") is None
 
 
-def test_long_tracebacks_keep_the_inner_end() -> None:
+def test_long_tracebacks_keep_inner_end() -> None:
     source = "def run(depth):\n    return run(depth - 1) if depth else 1 / 0"
     work = in_module("functions.tasks.work", source)
     work.__globals__["run"] = work
 
-    told = frames(work, 200)
+    traceback = frames(work, 200)
 
-    assert told is not None
-    assert len(told.splitlines()) == 40
-    assert told.endswith("functions.tasks.work:2 in run\nZeroDivisionError")
+    assert traceback is not None
+    assert len(traceback.splitlines()) == 40
+    assert traceback.endswith("functions.tasks.work:2 in run\nZeroDivisionError")

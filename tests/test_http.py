@@ -1,4 +1,4 @@
-"""HTTP calls: deadlines that hold, bounded bodies, every error of httpx mapped, and nothing secret told."""
+"""HTTP calls: deadlines, body limits, error mapping, and protection of secrets."""
 
 import gzip
 import logging
@@ -36,17 +36,17 @@ def call(server: Server, *script: Step, **changed: Any) -> httpx.Response:
     return http.send("POST", f"{server.url}/{SECRET}?key={SECRET}", json={"a": 1}, **LIMITS | changed)
 
 
-def seconds_of(refused: Any, **about: Any) -> float:
+def seconds_of(refused: Any, **arguments: Any) -> float:
     began = monotonic()
     with pytest.raises(ServiceUnavailableError):
-        refused(**about)
+        refused(**arguments)
     return monotonic() - began
 
 
-# What is sent and read
+# Requests and responses
 
 
-def test_a_call_sends_its_body_and_headers_and_brings_the_answer(scripted: Server):
+def test_call_sends_request_and_returns_response(scripted: Server):
     response = call(scripted, Answer("yes"), headers={"x-api-key": "k"})
     assert (response.status_code, response.content, response.headers["content-type"]) == (
         200,
@@ -61,33 +61,33 @@ def test_a_call_sends_its_body_and_headers_and_brings_the_answer(scripted: Serve
     )
 
 
-def test_bytes_are_sent_as_they_are(scripted: Server):
+def test_bytes_are_sent_unchanged(scripted: Server):
     scripted.then(Answer("yes"))
     http.send("POST", scripted.url, content=b"\x00\xff", **LIMITS)
     assert scripted.requests[0].body == b"\x00\xff"
 
 
-def test_a_redirect_is_not_followed(scripted: Server):
+def test_redirect_is_not_followed(scripted: Server):
     with pytest.raises(RejectedRequestError, match="HTTP 302"):
         call(scripted, Raw(302, headers={"Location": f"{scripted.url}/elsewhere"}), Answer("from there"))
     assert len(scripted.requests) == 1
 
 
-def test_an_answer_up_to_the_bound_is_read_whole(scripted: Server):
+def test_response_within_limit_is_read_completely(scripted: Server):
     assert call(scripted, Raw(body=b"x" * 1000), longest_body=1000).content == b"x" * 1000
 
 
-def test_an_answer_beyond_the_bound_is_refused(scripted: Server):
+def test_response_beyond_limit_is_rejected(scripted: Server):
     with pytest.raises(RejectedRequestError, match="more than 1000 bytes"):
         call(scripted, Raw(body=b"x" * 1001), longest_body=1000)
 
 
-def test_a_failure_is_told_by_its_status_however_long_its_body_is(scripted: Server):
+def test_error_status_is_reported_despite_long_body(scripted: Server):
     with pytest.raises(ServiceUnavailableError, match="HTTP 500"):
         call(scripted, Raw(500, body=b"x" * 100_000), longest_body=10)
 
 
-def test_an_answer_that_ends_too_early_is_none(scripted: Server):
+def test_truncated_response_is_a_failure(scripted: Server):
     with pytest.raises(ServiceUnavailableError, match="RemoteProtocolError"):
         call(scripted, Raw(body=b"half", headers={"Content-Length": "8"}))
 
@@ -101,26 +101,26 @@ def packed(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw:
     [b"no gzip", gzip.compress(b"x" * 1000)[:-5], gzip.compress(b"x") + gzip.compress(b"y")],
     ids=["plain", "cut", "two"],
 )
-def test_an_answer_in_a_broken_encoding_is_none(scripted: Server, body: bytes):
+def test_invalid_encoding_is_a_failure(scripted: Server, body: bytes):
     with pytest.raises(ServiceUnavailableError, match="DecodingError"):
         call(scripted, Raw(body=body, headers={"Content-Encoding": "gzip"}))
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "X-GZIP", "identity", ""])
-def test_an_answer_that_is_compressed_all_the_same_is_read(scripted: Server, encoding: str):
+def test_unrequested_gzip_response_is_read(scripted: Server, encoding: str):
     body = gzip.compress(b"x" * 1000) if "zip" in encoding.lower() else b"x" * 1000
     answer = Raw(body=body, headers={"Content-Encoding": encoding})
 
     assert call(scripted, answer, longest_body=1000).content == b"x" * 1000
 
 
-def test_an_answer_without_a_body_is_in_no_encoding(scripted: Server):
+def test_empty_body_ignores_content_encoding(scripted: Server):
     assert call(scripted, Raw(headers={"Content-Encoding": "gzip"})).content == b""
     assert call(scripted, Raw(headers={"Content-Encoding": "br"})).content == b""
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_what_is_compressed_is_measured_while_it_is_inflated(scripted: Server, cut: bool):
+def test_decompression_is_bounded(scripted: Server, cut: bool):
     bomb = gzip.compress(b"x" * 50_000_000)  # about 50 KB
     scripted.then(*(Raw(status, bomb, {"Content-Encoding": "gzip"}) for status in (200, 400)))
     tracemalloc.start()
@@ -136,9 +136,7 @@ def test_what_is_compressed_is_measured_while_it_is_inflated(scripted: Server, c
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "zstd", "compress"])
-def test_an_encoding_that_was_not_asked_for_is_refused_but_a_refusal_is_told_by_its_status(
-    scripted: Server, encoding: str
-):
+def test_unknown_encoding_is_rejected_after_error_status(scripted: Server, encoding: str):
     with pytest.raises(RejectedRequestError, match="in an encoding that was not asked for"):
         call(scripted, packed(b"x", encoding=encoding))
     with pytest.raises(ServiceUnavailableError, match="HTTP 503"):
@@ -147,20 +145,20 @@ def test_an_encoding_that_was_not_asked_for_is_refused_but_a_refusal_is_told_by_
         call(scripted, Raw(404, b"no gzip", {"Content-Encoding": "gzip"}))
 
 
-def test_nobody_asks_for_another_encoding(scripted: Server):
+def test_accept_encoding_cannot_be_overridden(scripted: Server):
     call(scripted, Answer("yes"), headers={"accept-encoding": "gzip"})
     assert scripted.requests[0].headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("answer", [Raw(body=b"x" * 1001), packed(b"x" * 1001)])
-def test_where_a_beginning_is_enough_a_longer_answer_is_cut(scripted: Server, answer: Raw):
-    longer, whole = (call(scripted, one, longest_body=1000, cut=True) for one in (answer, Raw(body=b"x" * 1000)))
+def test_cut_truncates_longer_response(scripted: Server, answer: Raw):
+    longer, whole = (call(scripted, item, longest_body=1000, cut=True) for item in (answer, Raw(body=b"x" * 1000)))
 
     assert (longer.content, http.is_cut(longer)) == (b"x" * 1000, True)
     assert (whole.content, http.is_cut(whole)) == (b"x" * 1000, False)
 
 
-def test_who_calls_may_say_what_is_acceptable(scripted: Server):
+def test_caller_can_replace_status_check(scripted: Server):
     seen: list[tuple[int, bytes]] = []
     call(scripted, Raw(404, b"gone"), checked_by=lambda response: seen.append((response.status_code, response.content)))
     assert seen == [(404, b"gone")]
@@ -174,10 +172,10 @@ def test_who_calls_may_say_what_is_acceptable(scripted: Server):
         (Raw(body=b"x", headers={"Content-Encoding": "br"}), b""),
     ],
 )
-def test_where_a_beginning_is_enough_as_much_is_given_as_can_be_read(scripted: Server, answer: Raw, read: bytes):
-    found = call(scripted, answer, cut=True)
+def test_cut_returns_readable_part_of_response(scripted: Server, answer: Raw, read: bytes):
+    response = call(scripted, answer, cut=True)
 
-    assert (found.status_code, found.content, http.is_cut(found)) == (200, read, True)
+    assert (response.status_code, response.content, http.is_cut(response)) == (200, read, True)
 
 
 @pytest.mark.parametrize(
@@ -188,63 +186,63 @@ def test_where_a_beginning_is_enough_as_much_is_given_as_can_be_read(scripted: S
         Raw(201, gzip.compress(b"half")[:-8], {"Content-Encoding": "gzip", "Content-Length": "99"}),
     ],
 )
-def test_where_a_beginning_is_enough_a_body_that_breaks_off_is_none_the_less_an_answer(scripted: Server, answer: Raw):
-    found = call(scripted, answer, cut=True)
+def test_cut_accepts_interrupted_body(scripted: Server, answer: Raw):
+    response = call(scripted, answer, cut=True)
 
-    assert (found.status_code, http.is_cut(found)) == (201, True)
-    assert b"half".startswith(found.content)
+    assert (response.status_code, http.is_cut(response)) == (201, True)
+    assert b"half".startswith(response.content)
 
 
 @pytest.mark.parametrize("limits", [{"read": 30.0, "total": 0.5}, {"read": 0.2, "total": 30.0}])
-def test_where_a_beginning_is_enough_a_body_that_never_ends_is_cut_in_time(limits: dict[str, float], scripted: Server):
+def test_cut_ends_endless_body_in_time(limits: dict[str, float], scripted: Server):
     began = monotonic()
-    found = call(
+    response = call(
         scripted, Raw(201, b"a" * 50, how="slow_body" if limits["total"] < 1 else "stalled"), cut=True, **limits
     )
 
-    assert (found.status_code, http.is_cut(found)) == (201, True)
+    assert (response.status_code, http.is_cut(response)) == (201, True)
     assert monotonic() - began < 2.0
 
 
-def test_without_a_status_there_is_no_answer_however_little_is_enough(scripted: Server):
+def test_cut_requires_response_headers(scripted: Server):
     took = seconds_of(partial(call, scripted, Raw(how="slow_headers"), cut=True), read=30.0, total=0.3)
     assert took < 1.5
 
 
-def test_a_refusal_is_told_by_its_status_though_its_body_breaks_off(scripted: Server):
+def test_error_status_is_reported_despite_interrupted_body(scripted: Server):
     with pytest.raises(RejectedRequestError, match="404"):
         call(scripted, Raw(404, b"half", {"Content-Length": "8"}))
 
 
-def test_what_follows_the_end_of_what_is_compressed_is_not_collected(scripted: Server):
+def test_data_after_compressed_stream_is_discarded(scripted: Server):
     flood = Raw(body=gzip.compress(b"x") + bytes(30_000_000), headers={"Content-Encoding": "gzip"})
     tracemalloc.start()
     try:
-        found = call(scripted, flood, cut=True)
+        response = call(scripted, flood, cut=True)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert (found.content, http.is_cut(found)) == (b"x", True)
-    assert peak < 40_000_000  # the server's own copy is 30 MB of it
+    assert (response.content, http.is_cut(response)) == (b"x", True)
+    assert peak < 40_000_000  # includes the server's copy of 30 MB
 
 
 # Deadlines
 
 
 @pytest.mark.parametrize("how", ["slow_headers", "slow_body", "silent"])
-def test_no_answer_gets_past_the_total_however_it_dawdles(how: Any, scripted: Server):
-    # Each byte comes well within `read`: nothing but the total ends this.
+def test_slow_response_ends_at_total_deadline(how: Any, scripted: Server):
+    # Each byte arrives within `read`, so only `total` ends the call.
     took = seconds_of(partial(call, scripted, Raw(body=b"ab", how=how)), read=30.0, total=0.3)
     assert 0.3 <= took < 1.5
 
 
-def test_silence_ends_a_call_before_its_total(scripted: Server):
+def test_silence_ends_call_at_read_timeout(scripted: Server):
     took = seconds_of(partial(call, scripted, Raw(how="silent")), read=0.1, total=30.0)
     assert took < 1.5
 
 
-def test_the_line_of_a_late_call_is_cut(scripted: Server):
+def test_late_call_closes_its_connection(scripted: Server):
     hung_up = Event()
 
     class Noticing(Server):
@@ -257,7 +255,7 @@ def test_the_line_of_a_late_call_is_cut(scripted: Server):
         assert hung_up.wait(5)
 
 
-def test_a_name_that_is_looked_up_for_ever_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch):
+def test_endless_name_lookup_does_not_block_caller(monkeypatch: pytest.MonkeyPatch):
     ended = Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: ended.wait(30) and [])
     try:
@@ -266,26 +264,26 @@ def test_a_name_that_is_looked_up_for_ever_does_not_hold_the_caller(monkeypatch:
         ended.set()
 
 
-def test_a_handshake_that_never_ends_does_not_hold_the_caller():
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # accepts, and never says a word of TLS
-        url = f"https://127.0.0.1:{deaf.getsockname()[1]}/"
+def test_endless_handshake_does_not_block_caller():
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, but never starts TLS
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         assert seconds_of(partial(http.send, "GET", url, connect=30.0, read=30.0, total=0.2)) < 1.5
         assert seconds_of(partial(http.send, "GET", url, connect=0.1, read=30.0, total=30.0)) < 1.5
 
 
-def test_without_time_left_nothing_waits(scripted: Server):
+def test_call_without_time_fails_immediately(scripted: Server):
     with pytest.raises(ServiceUnavailableError):
         call(scripted, Raw(how="silent"), total=-1.0)
 
 
-def test_a_refused_connection_is_a_failure_of_the_service():
+def test_refused_connection_is_a_service_failure():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ServiceUnavailableError, match=r"127\.0\.0\.1 did not answer: ConnectError"):
         http.send("GET", f"http://127.0.0.1:{port}/", **LIMITS)
 
 
-def test_a_reset_in_the_middle_is_a_failure_of_the_service(scripted: Server):
+def test_connection_reset_is_a_service_failure(scripted: Server):
     with pytest.raises(ServiceUnavailableError, match="ReadError"):
         call(scripted, Raw(body=b"x" * 1000, how="reset"))
 
@@ -294,13 +292,13 @@ def test_a_reset_in_the_middle_is_a_failure_of_the_service(scripted: Server):
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 529, 599])
-def test_throttling_and_failures_of_the_service_are_transient(status: int, scripted: Server):
+def test_throttling_and_server_errors_are_transient(status: int, scripted: Server):
     with pytest.raises(ServiceUnavailableError, match=f"127.0.0.1 answered with HTTP {status}"):
         call(scripted, Failure(status))
 
 
 @pytest.mark.parametrize("status", [301, 304, 400, 401, 403, 404, 409, 410, 413, 422, 424, 451, 499])
-def test_refusals_are_permanent(status: int, scripted: Server):
+def test_client_errors_are_permanent(status: int, scripted: Server):
     with pytest.raises(RejectedRequestError, match=f"127.0.0.1 answered with HTTP {status}"):
         call(scripted, Raw(status))
 
@@ -332,22 +330,22 @@ TREE = {
     httpx.ResponseNotRead: RejectedRequestError,
     httpx.RequestNotRead: RejectedRequestError,
 }
-"""What each of httpx's errors means. HTTPStatusError is told by its status."""
+"""Counterfoil class of each httpx error. HTTPStatusError depends on its status."""
 
 
 def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
     yield from chain([kind], *(subclasses(below) for below in kind.__subclasses__()))
 
 
-def test_every_error_of_httpx_has_its_meaning():
-    found = {kind for root in (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) for kind in subclasses(root)}
-    assert found - {httpx.HTTPError, httpx.HTTPStatusError} == TREE.keys()
+def test_every_httpx_error_is_classified():
+    kinds = {kind for root in (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) for kind in subclasses(root)}
+    assert kinds - {httpx.HTTPError, httpx.HTTPStatusError} == TREE.keys()
 
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
-def test_an_error_of_httpx_becomes_one_of_ours(kind: type[Exception]):
-    of_a_text = not issubclass(kind, httpx.StreamError) or kind is httpx.StreamError
-    error: Any = kind(SECRET) if of_a_text else kind()
+def test_httpx_error_is_mapped_without_secrets(kind: type[Exception]):
+    takes_text = not issubclass(kind, httpx.StreamError) or kind is httpx.StreamError
+    error: Any = kind(SECRET) if takes_text else kind()
     for request in (None, httpx.Request("POST", f"https://hooks.example/{SECRET}?k={SECRET}")):
         if request is not None and isinstance(error, httpx.RequestError):
             error.request = request
@@ -357,7 +355,7 @@ def test_an_error_of_httpx_becomes_one_of_ours(kind: type[Exception]):
         assert SECRET not in str(ours)
 
 
-def test_a_status_that_httpx_raised_is_told_by_the_table():
+def test_httpx_status_error_is_mapped_by_status():
     request = httpx.Request("POST", "https://example.com/")
     for status, expected in ((429, ServiceUnavailableError), (404, RejectedRequestError)):
         error = httpx.HTTPStatusError(SECRET, request=request, response=httpx.Response(status, request=request))
@@ -376,7 +374,7 @@ def test_a_status_that_httpx_raised_is_told_by_the_table():
         ("http://127.0.0.1/", {"x-api-key": f"{SECRET}ü"}),
     ],
 )
-def test_what_cannot_be_sent_is_permanent_and_not_quoted(url: str, headers: dict[str, str]):
+def test_invalid_request_is_permanent_and_not_quoted(url: str, headers: dict[str, str]):
     with socket.create_server(("127.0.0.1", 0)) as server:
         at = url.replace("127.0.0.1", f"127.0.0.1:{server.getsockname()[1]}")
         with pytest.raises(PermanentError, match="could not be called") as caught:
@@ -394,13 +392,13 @@ FAR_EAST = f"Thu, 01 Jan 2026 00:00:00 +{10**20}"
     [("7", 7.0), ("0", 0.0), (" 12 ", 12.0), ("0.5", 0.5), ("99999999999", 86400.0), ("1e999", 86400.0)]
     + [(text, None) for text in ("", "soon", "-1", "nan", "inf", "5 minutes", "Wed, 99 Foo 2026", FAR_EAST)],
 )
-def test_retry_after_is_kept_in_seconds(stated: str, seconds: float | None, scripted: Server):
+def test_retry_after_is_parsed_in_seconds(stated: str, seconds: float | None, scripted: Server):
     with pytest.raises(ServiceUnavailableError) as caught:
         call(scripted, Failure(429, retry_after=stated))
     assert caught.value.retry_after == seconds
 
 
-def test_retry_after_as_a_date_is_held_against_the_server_s_own_clock(scripted: Server):
+def test_retry_after_date_uses_server_clock(scripted: Server):
     theirs = datetime(2020, 1, 1, 12, tzinfo=UTC)
     stamp, later = (format_datetime(at, usegmt=True) for at in (theirs, theirs + timedelta(seconds=90)))
     with pytest.raises(ServiceUnavailableError) as caught:
@@ -408,7 +406,7 @@ def test_retry_after_as_a_date_is_held_against_the_server_s_own_clock(scripted: 
     assert caught.value.retry_after == 90
 
 
-def test_a_date_that_is_over_means_at_once(scripted: Server):
+def test_past_retry_after_date_means_zero(scripted: Server):
     with pytest.raises(ServiceUnavailableError) as caught:
         call(scripted, Failure(503, retry_after="Wed, 01 Jan 2020 12:00:00 GMT"))
     assert caught.value.retry_after == 0
@@ -420,14 +418,14 @@ def test_a_date_that_is_over_means_at_once(scripted: Server):
 @pytest.mark.parametrize(
     "step", [Failure(500), Failure(403), Raw(302), Raw(body=b"x" * 9, how="reset"), Raw(body=b"x" * 2_000_000)]
 )
-def test_no_error_tells_an_address_or_a_body(step: Step, scripted: Server):
+def test_errors_do_not_quote_url_or_body(step: Step, scripted: Server):
     with pytest.raises((ServiceUnavailableError, RejectedRequestError)) as caught:
         call(scripted, step)
     assert SECRET not in str(caught.value)
-    assert caught.value.__context__ is None  # nor does what a traceback would print before it
+    assert caught.value.__context__ is None  # so that tracebacks do not quote it either
 
 
-def test_no_line_of_a_log_tells_an_address(scripted: Server, caplog: pytest.LogCaptureFixture):
+def test_logs_do_not_contain_url(scripted: Server, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     call(scripted, Answer("yes"))
     assert SECRET not in caplog.text

@@ -1,4 +1,4 @@
-"""Certificates of HTTPS: whose are trusted, and whose are not."""
+"""Trusted and untrusted HTTPS certificates."""
 
 import socket
 import ssl
@@ -23,7 +23,7 @@ LIMITS: dict[str, Any] = {"connect": 2.0, "read": 2.0, "total": 5.0}
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A key and a certificate for 127.0.0.1 that nobody has signed."""
+    """A self-signed certificate for 127.0.0.1 with its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     certificate = (
@@ -44,7 +44,7 @@ def certificate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def encrypted(certificate: Path) -> Iterator[str]:
-    """The address of a server that answers one request over TLS."""
+    """URL of a server that answers one request over TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
@@ -61,7 +61,7 @@ def encrypted(certificate: Path) -> Iterator[str]:
         thread = Thread(target=serve)
         thread.start()
         yield f"https://127.0.0.1:{server.getsockname()[1]}/"
-        with socket.socket() as last:  # ends the wait for a client that never came
+        with socket.socket() as last:  # ends the wait if no client has connected
             last.connect_ex(server.getsockname())
         thread.join()
 
@@ -73,12 +73,12 @@ def trust() -> Iterator[Any]:
     http._trust.cache_clear()
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_accepted(encrypted: str, trust: Any):
+def test_self_signed_certificate_is_rejected(encrypted: str, trust: Any):
     with pytest.raises(ServiceUnavailableError, match="ConnectError"):
         http.send("GET", encrypted, **LIMITS)
 
 
-def test_the_certificates_of_ssl_cert_file_are_trusted(
+def test_certificates_of_ssl_cert_file_are_trusted(
     encrypted: str, certificate: Path, trust: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))

@@ -1,4 +1,4 @@
-"""Metrics are written as CloudWatch's embedded format asks for, whole lines from however many threads."""
+"""Metrics are written in CloudWatch's embedded metric format, in complete lines."""
 
 import json
 import re
@@ -15,27 +15,25 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
-    """What was written since the last look, line by line."""
+    """`lines()` returns the lines written since the last call, parsed."""
     return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_metrics_of_a_call_share_a_line_that_says_their_units(lines: Lines):
-    record({Metric.SUCCEEDED: 3, Metric.JOB_SECONDS: [0.5, 2]}, worker="matching")
+def test_metrics_of_one_call_share_a_line(lines: Lines):
+    record({Metric.SUCCEEDED: 3, Metric.ATTEMPT_SECONDS: [0.5, 2]}, worker="matching")
 
     (line,) = lines()
     (directive,) = line["_aws"]["CloudWatchMetrics"]
     assert directive["Namespace"] == "Counterfoil"
     assert directive["Metrics"] == [
         {"Name": "Succeeded", "Unit": "Count"},
-        {"Name": "JobSeconds", "Unit": "Seconds"},
+        {"Name": "AttemptSeconds", "Unit": "Seconds"},
     ]
-    assert (line["Succeeded"], line["JobSeconds"]) == ([3.0], [0.5, 2.0])
+    assert (line["Succeeded"], line["AttemptSeconds"]) == ([3.0], [0.5, 2.0])
 
 
-def test_each_metric_is_found_under_its_dimension_and_under_none(lines: Lines, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(
-        "POWERTOOLS_SERVICE_NAME", "watchdog"
-    )  # what Powertools makes a dimension of, unless kept from it
+def test_metric_is_recorded_with_and_without_dimension(lines: Lines, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "watchdog")  # Powertools would turn this into a dimension
 
     record({Metric.NOTIFICATION_FAILURES: 1}, channel="slack")
 
@@ -45,40 +43,40 @@ def test_each_metric_is_found_under_its_dimension_and_under_none(lines: Lines, m
     assert "service" not in line
 
 
-def test_what_has_no_dimension_is_counted_once(lines: Lines):
+def test_metric_without_dimension_is_counted_once(lines: Lines):
     record({Metric.NOTIFICATIONS_SENT: 1})
 
     (line,) = lines()
     assert line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [[]]
 
 
-def test_more_values_than_a_line_takes_go_into_further_lines_and_single_ones_are_not_repeated(lines: Lines):
+def test_many_values_are_split_into_lines(lines: Lines):
     durations = [float(n) for n in range(250)]
 
-    record({Metric.SUCCEEDED: 250, Metric.JOB_SECONDS: durations}, worker="matching")
+    record({Metric.SUCCEEDED: 250, Metric.ATTEMPT_SECONDS: durations}, worker="matching")
 
     written = lines()
-    assert [len(line["JobSeconds"]) for line in written] == [100, 100, 50]
-    assert [value for line in written for value in line["JobSeconds"]] == durations
+    assert [len(line["AttemptSeconds"]) for line in written] == [100, 100, 50]
+    assert [value for line in written for value in line["AttemptSeconds"]] == durations
     assert [line.get("Succeeded") for line in written] == [[250.0], None, None]
     named = [[metric["Name"] for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]] for line in written]
-    assert named == [["Succeeded", "JobSeconds"], ["JobSeconds"], ["JobSeconds"]]
+    assert named == [["Succeeded", "AttemptSeconds"], ["AttemptSeconds"], ["AttemptSeconds"]]
 
 
-def test_a_list_without_values_is_left_out_and_zero_is_a_value(lines: Lines):
-    record({Metric.JOB_SECONDS: [], Metric.FAILED: 0}, worker="matching")
+def test_empty_metrics_are_omitted_but_zero_is_recorded(lines: Lines):
+    record({Metric.ATTEMPT_SECONDS: [], Metric.FAILED: 0}, worker="matching")
     (line,) = lines()
-    assert "JobSeconds" not in line
+    assert "AttemptSeconds" not in line
     assert line["Failed"] == [0.0]
 
-    record({Metric.JOB_SECONDS: []}, worker="matching")
+    record({Metric.ATTEMPT_SECONDS: []}, worker="matching")
     record({}, worker="matching")
     assert lines() == []
 
 
-def test_lines_of_many_threads_stay_whole(lines: Lines):
+def test_concurrent_lines_stay_complete(lines: Lines):
     def write(number: int) -> None:
-        record({Metric.JOB_SECONDS: [float(number)] * 100}, worker=f"w{number}")
+        record({Metric.ATTEMPT_SECONDS: [float(number)] * 100}, worker=f"w{number}")
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(200)))
@@ -87,6 +85,6 @@ def test_lines_of_many_threads_stay_whole(lines: Lines):
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_a_metric_is_named_as_cloudwatch_names_its_own(metric: Metric):
+def test_metric_names_follow_cloudwatch_style(metric: Metric):
     assert re.fullmatch(r"([A-Z][a-z]+)+", metric)
     assert metric.unit.value in {"Count", "Seconds", "Count/Second", "Percent"}

@@ -1,4 +1,4 @@
-"""Statements that lock a limited number of rows do so once, in every plan of PostgreSQL."""
+"""Statements with limited row locks run their subquery once in every plan."""
 
 import re
 from pathlib import Path
@@ -12,13 +12,13 @@ RUN_ONCE = re.compile(r"(?:ARRAY|AS MATERIALIZED|=) ?\($")
 
 
 def test_limited_locks_are_in_subqueries_that_run_once() -> None:
-    """PostgreSQL may run other subqueries once per outer row, and each run locks more rows."""
+    """Other subqueries may run once per outer row, and each run locks more rows."""
     seen, wrong = 0, []
     for path in SOURCES:
         text = path.read_text()
-        for found in LIMITED.finditer(text):
+        for match in LIMITED.finditer(text):
             seen += 1
-            before = text[: found.start()]
+            before = text[: match.start()]
             start = _opening(before)
             if start is not None and not RUN_ONCE.search(before[: start + 1]):
                 wrong.append(f"{path.relative_to(ROOT)}:{before.count(chr(10)) + 1}")
@@ -27,7 +27,7 @@ def test_limited_locks_are_in_subqueries_that_run_once() -> None:
 
 
 def _opening(text: str) -> int | None:
-    """Position of the parenthesis around the end of a statement, if it has one."""
+    """Return the position of the parenthesis around the end of a statement, if any."""
     depth = 0
     for position in range(len(text) - 1, text.rfind('"""'), -1):
         depth += {")": 1, "(": -1}.get(text[position], 0)

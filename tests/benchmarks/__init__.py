@@ -1,1 +1,1 @@
-"""Measurements over real data: not run with the tests, each by a line of the Makefile."""
+"""Benchmarks, which run by Makefile targets and not with the tests."""

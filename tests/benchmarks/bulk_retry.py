@@ -1,9 +1,9 @@
-"""`python -m tests.benchmarks.bulk_retry`: dead letters tried again by filter, while processes that do it are killed.
+"""Bulk retry while worker processes are killed: `python -m tests.benchmarks.bulk_retry`.
 
-Tasks that have failed are made up, each with its letter. One operation means all of one tenant's. Two processes carry
-it out as the worker does, and the watchdog's sending of what was left unsent; at random moments one of them ends by
-SIGKILL and another one begins. A person settles a letter now and then. In the place of SQS stands a table, so that what
-was sent is known. In the end each letter must have one result, each work one new revision and one message of its own.
+Failed tasks and their dead letters are generated. One bulk operation retries those of one tenant and type. Two
+processes run it like the worker, and send unsent messages like the watchdog. At random times, one of them gets SIGKILL
+and is replaced, and an operator resolves a dead letter. A table replaces SQS and records all messages. At the end, each
+dead letter must have one result, and each task one new revision and one message.
 """
 
 import os
@@ -36,15 +36,15 @@ from counterfoil.errors import RejectedRequestError
 from counterfoil.operations import store
 from counterfoil.operations.engine import Engine
 from counterfoil.operations.store import MAX_RATES, NewOperation, Operation
-from tests.benchmarks.dead_letters import AROUND
+from tests.benchmarks.dead_letters import RELATED_ROWS
 from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
 
 PROCESSES = 2
 PAUSES = (1.0, 6.0)
-"""Seconds between two kills, at least and at most."""
+"""Minimum and maximum seconds between two kills."""
 OTHERS = 50
-"""Of how many letters one is another tenant's, and one of another type: these are not meant."""
+"""One in 50 dead letters has another tenant and one has another type. The operation must skip both."""
 ROUND_SECONDS = 57.0
 _QUEUE = "CREATE UNLOGGED TABLE queue_message (url text NOT NULL, body jsonb NOT NULL, delay integer NOT NULL)"
 _TASKS = """
@@ -71,25 +71,25 @@ FROM made
 
 @dataclass(frozen=True)
 class Clock:
-    """Time that passes `faster` than it does, since `began` (seconds of the epoch)."""
+    """Clock that runs `faster` than real time since `began` (epoch seconds)."""
 
     began: float
     faster: float
 
     def __call__(self) -> datetime:
-        """What time it is."""
+        """Return the current time."""
         passed = timedelta(seconds=(time.time() - self.began) * self.faster)
         return datetime.fromtimestamp(self.began, UTC) + passed
 
 
 class Queue:
-    """In the place of SQS: what is sent comes into a table."""
+    """SQS stub that stores sent messages in a table."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
-        """As SQS takes them."""
+        """Store a batch of messages."""
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.cursor().executemany(
                 "INSERT INTO queue_message VALUES (%s, %s, %s)",
@@ -99,20 +99,20 @@ class Queue:
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Dead letters in all.")] = 1_000_000,
-    faster: Annotated[float, typer.Option(help="How much faster time passes: the rate is no bound then.")] = 20.0,
-    seed: Annotated[int, typer.Option(help="Of the moments at which processes are killed.")] = 1,
-    folder: Annotated[Path | None, typer.Option(help="Where the database lies.")] = None,
+    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 1_000_000,
+    faster: Annotated[float, typer.Option(help="Clock speedup, so that the rate limit does not matter.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Random seed of the kills.")] = 1,
+    folder: Annotated[Path | None, typer.Option(help="Folder for the database.")] = None,
     worker: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Try all letters of a tenant again while those who do it are killed; fail where one is lost or doubled."""
+    """Retry a tenant's dead letters while workers are killed. Fail on lost or double retries."""
     if worker is not None:
         began, url, queue = worker.split(" ")
         work(url, queue, Clock(float(began), faster))
         return
-    with TemporaryDirectory(dir=folder) as place:
-        Path(place).chmod(0o711)
-        embedded = PostgresServer(Path(place) / "postgres")
+    with TemporaryDirectory(dir=folder) as directory:
+        Path(directory).chmod(0o711)
+        embedded = PostgresServer(Path(directory) / "postgres")
         try:
             faults = measure(embedded.start(durable=False), letters, faster, Random(seed))
         finally:
@@ -122,25 +122,25 @@ def run(
 
 
 def measure(server: Server, letters: int, faster: float, random: Random) -> list[str]:
-    """Make the letters, try them again, and print what came of it. Returns what is wrong."""
+    """Generate dead letters, retry them and print the results. Return all faults."""
     url = database.prepare(server, "bulk", 2)
     began = time.perf_counter()
     make(url, letters)
-    print(f"{letters} letters made in {time.perf_counter() - began:.0f} s")  # noqa: T201
+    print(f"{letters} dead letters generated in {time.perf_counter() - began:.0f} s")  # noqa: T201
     clock = Clock(time.time(), faster)
-    with closing(Database(server.url("bulk", "counterfoil_worker"), max_connections=1)) as found:
-        operation = request(found, clock())
+    with closing(Database(server.url("bulk", "counterfoil_worker"), max_connections=1)) as db:
+        operation = request(db, clock())
         began = time.perf_counter()
-        told = [f"{clock.began!r} {server.url('bulk', 'counterfoil_worker')} {url}", str(faster)]
-        kills, settled = _kill_until_done(found, url, operation, told, random, clock)
+        arguments = [f"{clock.began!r} {server.url('bulk', 'counterfoil_worker')} {url}", str(faster)]
+        kills, resolved = _kill_until_done(db, url, operation, arguments, random, clock)
         seconds = time.perf_counter() - began
-        ended = _look(found, operation)
-    faults = wrong(url, operation, settled)
-    sent_twice = _one(url, "SELECT count(*) - count(DISTINCT body) FROM queue_message")
+        ended = _current(db, operation)
+    faults = find_faults(url, operation, resolved)
+    sent_twice = _scalar(url, "SELECT count(*) - count(DISTINCT body) FROM queue_message")
     print(  # noqa: T201
         f"{ended.done} done, {ended.failed} failed, {ended.skipped} skipped in {seconds:.0f} s, "
-        f"{ended.selected / seconds:.0f} a second, with {kills} processes killed; "
-        f"{sent_twice} messages were sent twice, as may be"
+        f"{ended.selected / seconds:.0f} per second, with {kills} processes killed; "
+        f"{sent_twice} messages were sent twice, which is allowed"
     )
     for fault in faults:
         print(f"WRONG: {fault}")  # noqa: T201
@@ -148,7 +148,7 @@ def measure(server: Server, letters: int, faster: float, random: Random) -> list
 
 
 def make(url: str, letters: int) -> None:
-    """Tasks that have failed, with their letters, and the table that stands for SQS."""
+    """Create failed tasks, their dead letters, and the table that replaces SQS."""
     values = {
         "letters": letters,
         "others": OTHERS,
@@ -158,31 +158,31 @@ def make(url: str, letters: int) -> None:
     }
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_QUEUE)
-        connection.execute("ALTER TABLE dead_letter DISABLE TRIGGER USER")  # what it counts is counted below, at once
+        connection.execute("ALTER TABLE dead_letter DISABLE TRIGGER USER")  # counts are computed in bulk below
         connection.execute(_TASKS, values)
         connection.execute("ALTER TABLE dead_letter ENABLE TRIGGER USER")
-        connection.execute(AROUND.encode())
+        connection.execute(RELATED_ROWS.encode())
         for table in ("task", "dead_letter", "dead_letter_group", "dead_letter_word", "dead_letter_count"):
             connection.execute(f"VACUUM ANALYZE {table}".encode())
 
 
-def request(found: Database, now: datetime) -> Operation:
-    """An operation about one tenant's letters of one type."""
-    wanted = DeadLetterFilter(task_type="echo").stored
-    new = NewOperation("retry", wanted, "bench", now, note="The service is back", rate=MAX_RATES["retry"])
-    with found.tenant(tenant_id(0)) as connection:
+def request(db: Database, now: datetime) -> Operation:
+    """Request a bulk retry of one tenant's dead letters of one type."""
+    stored_filter = DeadLetterFilter(task_type="echo").stored
+    new = NewOperation("retry", stored_filter, "bench", now, note="The service is back", rate=MAX_RATES["retry"])
+    with db.tenant(tenant_id(0)) as connection:
         return bulk.request(connection, tenant_id(0), new)
 
 
 def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = False) -> None:
-    """Rounds as the worker takes them, and the watchdog's sending, until the process is killed."""
+    """Run the operation like the worker, and send like the watchdog, until killed."""
     aws.client = lambda _: Queue(queue)  # type: ignore[assignment]
-    with closing(Database(url, max_connections=1)) as found:
-        outbox = Outbox(found, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
-        rounds = Engine(found, outbox, [BulkSteps(None)], clock)
+    with closing(Database(url, max_connections=1)) as db:
+        outbox = Outbox(db, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
+        engine = Engine(db, outbox, [BulkSteps(None)], clock)
         while True:
             end = time.monotonic() + ROUND_SECONDS
-            done = rounds.run(lambda end=end: end - time.monotonic())  # type: ignore[misc]
+            done = engine.run(lambda end=end: end - time.monotonic())  # type: ignore[misc]
             unsent = outbox.send_unsent(created_before=clock() - timedelta(minutes=1))
             if once:
                 return
@@ -190,24 +190,24 @@ def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = Fa
                 time.sleep(0.05)
 
 
-def _kill_until_done(  # what, where, how
-    found: Database, url: str, operation: Operation, told: list[str], random: Random, clock: Clock
+def _kill_until_done(
+    db: Database, url: str, operation: Operation, arguments: list[str], random: Random, clock: Clock
 ) -> tuple[int, set[UUID]]:
-    """Kill processes and settle letters until the operation has ended and nothing is unsent.
+    """Kill processes and resolve dead letters until the operation has ended and all is sent.
 
-    Returns how many were killed, and which letters were settled by a person.
+    Return the number of kills and the dead letters that the operator resolved.
     """
-    kills, settled = 0, set()
-    with _processes(told) as running:
-        while _look(found, operation).ended_at is None or _one(url, _UNSENT):
+    kills, resolved = 0, set()
+    with _processes(arguments) as running:
+        while _current(db, operation).ended_at is None or _scalar(url, _UNSENT):
             time.sleep(random.uniform(*PAUSES))
             victim = random.randrange(len(running))
             running[victim].send_signal(signal.SIGKILL)
             running[victim].wait()
-            running[victim] = _start(told)
+            running[victim] = _start(arguments)
             kills += 1
-            settled |= _settle_one(found, url, clock)
-    return kills, settled
+            resolved |= _resolve_one(db, url, clock)
+    return kills, resolved
 
 
 _UNSENT = "SELECT count(*) FROM (SELECT FROM outbox WHERE sent_at IS NULL LIMIT 1) AS one"
@@ -217,21 +217,21 @@ WHERE tenant_id = %s AND task_type = 'echo' AND status = 'pending' LIMIT 1
 """
 
 
-def _settle_one(found: Database, url: str, clock: Clock) -> set[UUID]:
+def _resolve_one(db: Database, url: str, clock: Clock) -> set[UUID]:
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(_SOME, [tenant_id(0)]).fetchone()
     if row is None:
         return set()
     try:
-        actions.resolve(found, tenant_id(0), Wish(row[0], row[1], "ann", clock(), "By hand"))
-    except RejectedRequestError:  # the operation was quicker
+        actions.resolve(db, tenant_id(0), Wish(row[0], row[1], "ann", clock(), "By hand"))
+    except RejectedRequestError:  # the operation changed it first
         return set()
     return {row[0]}
 
 
 @contextmanager
-def _processes(told: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    running = [_start(told) for _ in range(PROCESSES)]
+def _processes(arguments: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    running = [_start(arguments) for _ in range(PROCESSES)]
     try:
         yield running
     finally:
@@ -240,8 +240,8 @@ def _processes(told: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def _start(told: list[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", __spec__.name, "--worker", told[0], "--faster", told[1]]
+def _start(arguments: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", __spec__.name, "--worker", arguments[0], "--faster", arguments[1]]
     return subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
@@ -250,40 +250,40 @@ def _start(told: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def _look(found: Database, operation: Operation) -> Operation:
-    with found.tenant(operation.tenant_id) as connection:
+def _current(db: Database, operation: Operation) -> Operation:
+    with db.tenant(operation.tenant_id) as connection:
         return store.show(connection, operation.id)
 
 
-def _one(url: str, statement: str, values: Mapping[str, object] | None = None) -> Any:
+def _scalar(url: str, statement: str, values: Mapping[str, object] | None = None) -> Any:
     with psycopg.connect(url, autocommit=True) as connection:
-        ((found,),) = connection.execute(statement.encode(), values).fetchall()
-    return found
+        ((value,),) = connection.execute(statement.encode(), values).fetchall()
+    return value
 
 
 _COUNT = "SELECT count(*) FROM dead_letter d WHERE d.tenant_id = %(tenant)s AND d.task_type = 'echo'"
 _RETRIED = f"{_COUNT} AND d.status = 'retried'"
 _ITEMS = "SELECT count(*) FROM operation_item i WHERE i.operation_id = %(operation)s"
-_NONE = {
-    "letters have no result": f"""{_COUNT} AND NOT EXISTS (
+_MUST_BE_ZERO = {
+    "dead letters have no result": f"""{_COUNT} AND NOT EXISTS (
         SELECT FROM operation_item i
         WHERE i.operation_id = %(operation)s AND i.job_id = d.job_id AND i.result IS NOT NULL)""",
-    "letters are neither tried again nor settled by a person": f"{_COUNT} AND d.status NOT IN ('retried', 'resolved')",
-    "letters have not one line in their history": f"""{_COUNT} AND 1 <> (
+    "dead letters are neither retried nor resolved": f"{_COUNT} AND d.status NOT IN ('retried', 'resolved')",
+    "dead letters do not have exactly one audit entry": f"""{_COUNT} AND 1 <> (
         SELECT count(*) FROM dead_letter_audit a WHERE a.job_id = d.job_id)""",
-    "works were not begun anew once": f"""{_RETRIED} AND NOT EXISTS (
+    "tasks do not have exactly one new revision": f"""{_RETRIED} AND NOT EXISTS (
         SELECT FROM task t
         WHERE t.id = d.work_id AND t.revision = 2 AND t.status = 'pending' AND t.send_number = 0)""",
-    "works have not one message, or one that was not sent": f"""{_RETRIED} AND 1 <> (
+    "tasks do not have exactly one sent message": f"""{_RETRIED} AND 1 <> (
         SELECT count(*) FROM outbox o
         WHERE o.work_id = d.work_id AND o.revision = 2 AND o.send_number = 0 AND o.sent_at IS NOT NULL)""",
-    "letters that were not meant were changed": """
+    "unselected dead letters were changed": """
         SELECT count(*) FROM dead_letter d JOIN task t ON t.id = d.work_id
         WHERE (d.tenant_id <> %(tenant)s OR d.task_type <> 'echo') AND (d.status <> 'pending' OR t.revision <> 1)""",
 }
-_ALIKE = {
-    "results that say so, and letters that were tried again": (f"{_ITEMS} AND i.result = 'done'", _RETRIED),
-    "works that the queue has messages of, and messages that were owed": (
+_MUST_BE_EQUAL = {
+    "successful items and retried dead letters differ": (f"{_ITEMS} AND i.result = 'done'", _RETRIED),
+    "messages in the queue and outbox rows differ": (
         "SELECT count(DISTINCT (body ->> 'job_id', body ->> 'revision', body ->> 'send_number')) FROM queue_message",
         "SELECT count(*) FROM outbox",
     ),
@@ -294,19 +294,20 @@ WHERE operation_id = %(operation)s AND result <> 'done'
 """
 
 
-def wrong(url: str, operation: Operation, settled: Collection[UUID]) -> list[str]:
-    """What is lost or doubled, in sentences; `settled` are the letters that a person settled meanwhile."""
+def find_faults(url: str, operation: Operation, resolved: Collection[UUID]) -> list[str]:
+    """Return all faults. `resolved` are the dead letters that the operator resolved."""
     values = {"tenant": operation.tenant_id, "operation": operation.id}
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ANALYZE")
-    faults = [f"{number} {what}" for what, statement in _NONE.items() if (number := _one(url, statement, values))]
-    for what, (statement, other) in _ALIKE.items():
-        numbers = _one(url, statement, values), _one(url, other, values)
+    counts = {fault: _scalar(url, statement, values) for fault, statement in _MUST_BE_ZERO.items()}
+    faults = [f"{number} {fault}" for fault, number in counts.items() if number]
+    for fault, (statement, other) in _MUST_BE_EQUAL.items():
+        numbers = _scalar(url, statement, values), _scalar(url, other, values)
         if numbers[0] != numbers[1]:
-            faults.append(f"{numbers[0]} and {numbers[1]}: {what}")
-    skipped = set(_one(url, _SKIPPED, values))
-    if skipped != set(settled):
-        faults.append(f"{len(skipped)} letters were not done, and {len(settled)} settled by a person")
+            faults.append(f"{numbers[0]} and {numbers[1]}: {fault}")
+    skipped = set(_scalar(url, _SKIPPED, values))
+    if skipped != set(resolved):
+        faults.append(f"{len(skipped)} dead letters were skipped, but the operator resolved {len(resolved)}")
     return faults
 
 

@@ -1,6 +1,6 @@
-"""`python -m tests.benchmarks.dead_letters`: pages, searches, groups of millions of dead letters that are made up.
+"""Queries of millions of generated dead letters: `python -m tests.benchmarks.dead_letters`.
 
-A million of them are exported, too.
+Measures pages, searches and groups, and exports of a million dead letters.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,16 +28,15 @@ from tests.benchmarks.scale import database
 from tests.benchmarks.scale.database import tenant_id
 
 TENANTS = 5
-LARGEST = 0.6
-"""The part of all letters that the largest tenant has."""
+LARGEST_SHARE = 0.6
+"""Share of the dead letters in the largest tenant."""
 DAYS = 90
-AT_ONCE = 500_000
-CONNECTIONS = 2
-"""That load at once."""
+BATCH_SIZE = 500_000
+LOAD_CONNECTIONS = 2
 GOAL_MS = 200.0
 
-# Three workers' failures in some hundreds of sentences, of which a few make up most letters, as in life. What is old is
-# settled for the most part.
+# Failures of three workers with some hundreds of messages. As in production, a few messages cause most dead letters,
+# and most old ones are closed.
 _LETTERS = """
 INSERT INTO dead_letter (job_id, tenant_id, worker, work_id, revision, task_type, payload, metadata, attempts,
                          fingerprint, dlq_reason, dlq_timestamp, status)
@@ -62,7 +61,7 @@ CROSS JOIN LATERAL (
            random() < 0.95 - 0.5 * (i > 0.95 * %(all)s)::int AS settled
 ) AS m
 """
-AROUND = """
+RELATED_ROWS = """
 INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
 SELECT DISTINCT ON (tenant_id, fingerprint) tenant_id, fingerprint, worker, 'TimeoutError', said,
        regexp_split_to_array(lower(worker || ' timeouterror ' || said), ' '), dlq_timestamp
@@ -82,9 +81,9 @@ SELECT job_id, tenant_id, word, dlq_timestamp FROM dead_letter CROSS JOIN LATERA
 """
 
 _IN_BULK = "SET session_replication_role = replica"
-"""No triggers: what they count is counted below, at once, and what foreign keys ask for is there."""
-# The key of the letters stays: that of their words refers to it.
-_WAYS = """
+"""Disable triggers, because counts are computed in bulk below and foreign keys are valid."""
+# The primary key stays because dead_letter_word references it.
+_INDEXES = """
 SELECT i.indrelid::regclass::text, i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid),
        pg_get_constraintdef(c.oid)
 FROM pg_index i LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype IN ('p', 'u')
@@ -96,17 +95,17 @@ Call = Callable[[Connection], object]
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Dead letters in all.")] = 10_000_000,
-    rounds: Annotated[int, typer.Option(help="How often each is measured.")] = 200,
-    folder: Annotated[Path | None, typer.Option(help="Where the database lies.")] = None,
+    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 10_000_000,
+    rounds: Annotated[int, typer.Option(help="Measurements per query.")] = 200,
+    folder: Annotated[Path | None, typer.Option(help="Folder for the database.")] = None,
 ) -> None:
-    """Measure what a console asks for, in the largest tenant, and exports of a million of its letters.
+    """Measure console queries of the largest tenant, and exports of a million dead letters.
 
-    Fails where a p95 is beyond 200 ms, where an export takes over 256 MB, or has not each letter once.
+    Fail if a p95 exceeds 200 ms, if an export needs more than 256 MB, or if it does not have each dead letter once.
     """
-    with TemporaryDirectory(dir=folder) as place:
-        Path(place).chmod(0o711)
-        embedded = PostgresServer(Path(place) / "postgres")
+    with TemporaryDirectory(dir=folder) as directory:
+        Path(directory).chmod(0o711)
+        embedded = PostgresServer(Path(directory) / "postgres")
         try:
             server = embedded.start(durable=False)
             url = database.prepare(server, "letters", TENANTS)
@@ -116,45 +115,45 @@ def run(
                     "SELECT sum(pg_total_relation_size(c.oid)) / 1e9 FROM pg_class c WHERE relname ~ '^dead_letter' "
                     "AND relkind = 'r'"
                 ).fetchall()
-            print(f"{letters} letters made in {seconds:.0f} s; they and their indexes take {size:.1f} GB")  # noqa: T201
+            print(f"{letters} dead letters generated in {seconds:.0f} s; {size:.1f} GB with indexes")  # noqa: T201
             slow = report(server.url("letters", "counterfoil_worker"), letters, rounds)
-            wrong = letters_export.report(server, "letters", tenant_id(0), Path(place))
+            faults = letters_export.report(server, "letters", tenant_id(0), Path(directory))
         finally:
             embedded.remove()
-    for fault in wrong:
+    for fault in faults:
         print(f"WRONG: {fault}")  # noqa: T201
-    if slow or wrong:
+    if slow or faults:
         raise typer.Exit(1)
 
 
 def load(url: str, letters: int, now: datetime) -> float:
-    """Make the letters, and what is kept beside them. Returns seconds."""
+    """Generate dead letters and their related rows. Return the seconds it took."""
     began = perf_counter()
     values = {
         "tenants": [tenant_id(number) for number in range(TENANTS)],
         "count": TENANTS,
-        "largest": LARGEST,
+        "largest": LARGEST_SHARE,
         "now": now,
         "days": DAYS,
         "all": letters,
     }
-    pieces = [
-        {**values, "first": first, "last": min(letters, first + AT_ONCE - 1)}
-        for first in range(1, letters + 1, AT_ONCE)
+    batches = [
+        {**values, "first": first, "last": min(letters, first + BATCH_SIZE - 1)}
+        for first in range(1, letters + 1, BATCH_SIZE)
     ]
     with psycopg.connect(url, autocommit=True) as connection, _without_indexes(connection):
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            for _ in pool.map(partial(_load_piece, url), pieces):
+        with ThreadPoolExecutor(LOAD_CONNECTIONS) as pool:
+            for _ in pool.map(partial(_load_batch, url), batches):
                 pass
         connection.execute(_IN_BULK)
-        connection.execute(AROUND.encode())
+        connection.execute(RELATED_ROWS.encode())
     with psycopg.connect(url, autocommit=True) as connection:
         for table in ("dead_letter", "dead_letter_group", "dead_letter_word", "dead_letter_count"):
             connection.execute(f"VACUUM ANALYZE {table}")
     return perf_counter() - began
 
 
-def _load_piece(url: str, values: Mapping[str, object]) -> None:
+def _load_batch(url: str, values: Mapping[str, object]) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_IN_BULK)
         connection.execute(_LETTERS, values)
@@ -162,28 +161,28 @@ def _load_piece(url: str, values: Mapping[str, object]) -> None:
 
 @contextmanager
 def _without_indexes(connection: psycopg.Connection) -> Iterator[None]:
-    """Make indexes at the end: millions of rows at random places of each of them take hours."""
-    ways = connection.execute(_WAYS).fetchall()
-    for table, name, _, constraint in ways:
+    """Create indexes at the end, because inserting millions of random keys takes hours."""
+    indexes = connection.execute(_INDEXES).fetchall()
+    for table, name, _, constraint in indexes:
         connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}" if constraint else f"DROP INDEX {name}")
     yield
     connection.execute("SET maintenance_work_mem = '1GB'")
-    for table, name, index, constraint in ways:
+    for table, name, index, constraint in indexes:
         connection.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {constraint}" if constraint else index)
 
 
 def report(url: str, letters: int, rounds: int) -> list[str]:
-    """Measure, print a table, and return what was slower than the goal."""
+    """Measure, print a table, and return the queries that missed the goal."""
     tenant, random, slow = tenant_id(0), Random(1), []
-    with closing(Database(url, max_connections=1)) as found:
-        with found.tenant(tenant) as connection:
+    with closing(Database(url, max_connections=1)) as db:
+        with db.tenant(tenant) as connection:
             alone = median(_timed(lambda: connection.execute("SELECT 1").fetchone()) for _ in range(1000))
             newest = groups.page(connection, tenant, STATUSES, datetime.now(UTC), limit=100)
         print(f"{'':34}{'p50 ms':>9}{'p95 ms':>9}{'x SELECT 1':>12}")  # noqa: T201
         for name, call in calls(tenant, letters, random, [group.fingerprint for group in newest]).items():
             took = []
             for _ in range(rounds):
-                with found.tenant(tenant) as connection:
+                with db.tenant(tenant) as connection:
                     took.append(_timed(lambda call=call, connection=connection: call(connection)))  # type: ignore[misc]
             p95 = quantiles(took, n=20)[-1]
             print(f"{name:34}{median(took):9.1f}{p95:9.1f}{p95 / alone:12.0f}")  # noqa: T201
@@ -193,18 +192,18 @@ def report(url: str, letters: int, rounds: int) -> list[str]:
 
 
 def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str]) -> dict[str, Call]:
-    """What is asked for, each time with other values."""
+    """Return the console's queries by name, each with random values."""
     now = datetime.now(UTC)
 
     def some_time() -> datetime:
         return now - timedelta(days=random.uniform(1, DAYS))
 
-    def page(wanted: Callable[[], DeadLetterFilter], *, deep: bool = False) -> Call:
+    def page(make_filter: Callable[[], DeadLetterFilter], *, deep: bool = False) -> Call:
         return lambda connection: search.page(
-            connection, tenant, wanted(), limit=20, after=PageCursor(some_time(), UUID(int=0)) if deep else None
+            connection, tenant, make_filter(), limit=20, after=PageCursor(some_time(), UUID(int=0)) if deep else None
         )
 
-    def found(text: Callable[[], str], *, status: tuple[Status, ...] = STATUSES, deep: bool = False) -> Call:
+    def text_search(text: Callable[[], str], *, status: tuple[Status, ...] = STATUSES, deep: bool = False) -> Call:
         return page(lambda: DeadLetterFilter(text=text(), status=status), deep=deep)
 
     def number() -> str:
@@ -214,20 +213,20 @@ def calls(tenant: UUID, letters: int, random: Random, fingerprints: Sequence[str
         "list": page(DeadLetterFilter),
         "list, deep": page(DeadLetterFilter, deep=True),
         "list, pending": page(lambda: DeadLetterFilter(status=("pending",)), deep=True),
-        "list, of a type": page(lambda: DeadLetterFilter(task_type="tasks"), deep=True),
-        "list, of a group": page(lambda: DeadLetterFilter(fingerprint=random.choice(fingerprints)), deep=True),
-        "list, of a time": page(lambda: DeadLetterFilter(from_date=some_time(), to_date=now)),
-        "list, five hundredth page": lambda connection: search.page(
+        "list, by type": page(lambda: DeadLetterFilter(task_type="tasks"), deep=True),
+        "list, by group": page(lambda: DeadLetterFilter(fingerprint=random.choice(fingerprints)), deep=True),
+        "list, by time": page(lambda: DeadLetterFilter(from_date=some_time(), to_date=now)),
+        "list, page 500": lambda connection: search.page(
             connection, tenant, DeadLetterFilter(), limit=20, offset=9_980
         ),
-        "search, a file": found(lambda: f"invoice-{number()}.pdf"),
-        "search, every letter's words": found(lambda: "invoice pdf", deep=True),
-        "search, a frequent word": found(lambda: f"p{random.randrange(997)}", deep=True),
-        "search, two frequent words": found(lambda: f"p{random.randrange(997)} matching", deep=True),
-        "search, an error": found(lambda: "timed out", deep=True),
-        "search, an error and a page": found(lambda: f"timed out p{random.randrange(997)}", deep=True),
-        "search, an error, pending": found(lambda: "timed out", status=("pending",), deep=True),
-        "search, nothing": found(lambda: "nowhere"),
+        "search, file name": text_search(lambda: f"invoice-{number()}.pdf"),
+        "search, words of all": text_search(lambda: "invoice pdf", deep=True),
+        "search, frequent word": text_search(lambda: f"p{random.randrange(997)}", deep=True),
+        "search, two frequent words": text_search(lambda: f"p{random.randrange(997)} matching", deep=True),
+        "search, error": text_search(lambda: "timed out", deep=True),
+        "search, error and page": text_search(lambda: f"timed out p{random.randrange(997)}", deep=True),
+        "search, error, pending": text_search(lambda: "timed out", status=("pending",), deep=True),
+        "search, empty result": text_search(lambda: "nowhere"),
         "groups": lambda connection: groups.page(connection, tenant, STATUSES, now, limit=50),
         "groups, pending": lambda connection: groups.page(connection, tenant, ["pending"], now, limit=50),
         "stats": lambda connection: groups.stats(connection, tenant),

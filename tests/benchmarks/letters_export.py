@@ -1,7 +1,7 @@
-"""A million dead letters as a file, in each format: what it takes to write it, and whether all of them are in it once.
+"""Export a million dead letters in each format: time, memory and completeness.
 
-Each file is written by a process of its own, as the watchdog writes it for who is no admin, which takes longest:
-secrets are looked for in every text. Only S3 is not there: its parts come into a file.
+A separate process writes each file like the watchdog, for a caller without the admin role. This is the slowest case,
+because every text is searched for secrets. A local file replaces S3.
 """
 
 import csv
@@ -19,39 +19,39 @@ import psycopg
 from cli.local.postgres import Server
 from counterfoil.dead_letters.export import ENDINGS, Format
 
-MANY = 1_000_000
-MOST_MEGABYTES = 256.0
-"""Of memory, each of 10^6 bytes."""
+MAX_DEAD_LETTERS = 1_000_000
+MAX_MEGABYTES = 256.0
+"""Peak memory in units of 10^6 bytes."""
 ROOT = Path(__file__).parents[2]
 _NEWEST = """
 SELECT job_id, dlq_timestamp FROM dead_letter WHERE tenant_id = %s ORDER BY dlq_timestamp DESC, job_id DESC LIMIT %s
 """
 
 
-def report(server: Server, database: str, tenant: UUID, folder: Path, many: int = MANY) -> list[str]:
-    """Export a tenant's newest letters, or all where they are fewer, print a table, and return what is wrong."""
+def report(server: Server, database: str, tenant: UUID, folder: Path, limit: int = MAX_DEAD_LETTERS) -> list[str]:
+    """Export a tenant's newest dead letters, print a table, and return all faults."""
     with psycopg.connect(server.url(database)) as connection:
-        newest = connection.execute(_NEWEST, [tenant, many]).fetchall()
+        newest = connection.execute(_NEWEST, [tenant, limit]).fetchall()
     since = newest[-1][1]
     ids = {id_ for id_, _ in newest}
-    print(f"{'export':8}{'letters':>10}{'bytes':>15}{'seconds':>9}{'rows/s':>8}{'peak MiB':>10}")  # noqa: T201
-    wrong = []
+    print(f"{'export':8}{'rows':>10}{'bytes':>15}{'seconds':>9}{'rows/s':>8}{'peak MiB':>10}")  # noqa: T201
+    problems = []
     for format_ in get_args(Format):
         file = folder / f"letters.{ENDINGS[format_]}"
         url = server.url(database, "counterfoil_worker")
-        done = _written([url, str(tenant), format_, "--hides", "--since", since.isoformat(), "--into", str(file)])
+        done = _export([url, str(tenant), format_, "--hides", "--since", since.isoformat(), "--into", str(file)])
         speed = done["letters"] / done["seconds"]
         print(  # noqa: T201
             f"{format_:8}{done['letters']:10}{done['bytes']:15}{done['seconds']:9.1f}{speed:8.0f}{done['peak']:10.0f}"
         )
-        if done["peak"] * 1024**2 > MOST_MEGABYTES * 1e6:
-            wrong.append(f"{format_}: more than {MOST_MEGABYTES:.0f} MB (10^6 bytes) of memory")
-        wrong += [f"{format_}: {fault}" for fault in faults(told(file, format_), ids)]
+        if done["peak"] * 1024**2 > MAX_MEGABYTES * 1e6:
+            problems.append(f"{format_}: more than {MAX_MEGABYTES:.0f} MB (10^6 bytes) of memory")
+        problems += [f"{format_}: {fault}" for fault in faults(exported_ids(file, format_), ids)]
         file.unlink()
-    return wrong
+    return problems
 
 
-def _written(arguments: Iterable[str]) -> dict[str, Any]:
+def _export(arguments: Iterable[str]) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.dead_letters.export_once", *arguments],
         cwd=ROOT,
@@ -59,12 +59,12 @@ def _written(arguments: Iterable[str]) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-def told(file: Path, format_: Format) -> Iterator[UUID]:
-    """The ids of the letters of a file, in its order."""
+def exported_ids(file: Path, format_: Format) -> Iterator[UUID]:
+    """Yield the dead letter ids of a file in order."""
     with file.open(newline="", encoding="utf-8") as opened:
         if format_ == "json":
             yield from (UUID(json.loads(line)["job_id"]) for line in opened)
@@ -72,16 +72,16 @@ def told(file: Path, format_: Format) -> Iterator[UUID]:
             yield from (UUID(row["job_id"]) for row in csv.DictReader(opened, strict=True))
 
 
-def faults(found: Iterable[UUID], wanted: Collection[UUID]) -> list[str]:
-    """What is wrong with letters that were found, in sentences; each of those wanted should be there once."""
+def faults(exported: Iterable[UUID], expected: Collection[UUID]) -> list[str]:
+    """Compare exported ids with the expected ones, each of which must occur once."""
     seen: set[UUID] = set()
     lines = 0
-    for id_ in found:
+    for id_ in exported:
         seen.add(id_)
         lines += 1
     numbers = {
-        "missing": len(set(wanted) - seen),
-        "not meant": len(seen - set(wanted)),
-        "in it again": lines - len(seen),
+        "missing": len(set(expected) - seen),
+        "unexpected": len(seen - set(expected)),
+        "duplicate": lines - len(seen),
     }
-    return [f"{number} letters are {what}" for what, number in numbers.items() if number]
+    return [f"{number} dead letters are {fault}" for fault, number in numbers.items() if number]

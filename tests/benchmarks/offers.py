@@ -1,9 +1,9 @@
-"""`python -m tests.benchmarks.offers`: how fast a day's offers are computed, beside other ways to compute the same.
+"""Speed of computing a day's offers: `python -m tests.benchmarks.offers`.
 
-People are made up around cities, most in the largest ones. Processes compute shards of users among 1,000 candidates
-each, and write the JSON of what is offered. Then one process each computes the offers of some users as the algorithm is
-usually told, one candidate after another in plain Python, and by one LATERAL query in PostgreSQL; both are given the
-candidates ready to hand. All three must offer the same. Last, offers are compared with those among everybody.
+People are generated around cities, most of them in the largest ones. Processes compute shards of users with 1,000
+candidates each, and serialize the offers as JSON. Two other methods then compute the offers of some users: plain
+Python, one candidate after another, and one LATERAL query in PostgreSQL. Both get the candidates precomputed. All three
+methods must return the same offers. Finally, offers among neighbors are compared with offers among all people.
 """
 
 import math
@@ -24,43 +24,44 @@ from cli.local.postgres import Server, temporary_server
 from counterfoil.offers.capped import LAST
 from counterfoil.offers.compute import Columns, Pool, compute, kinds
 from counterfoil.offers.pool import MATCHMAKING_NAMESPACE, People, documents
-from tests.offers.generated import DAY, NINE, RULES, generated, nobody, written
+from tests.offers.generated import DAY, NINE, RULES, generated, written
+from tests.offers.generated import no_exclusions as nobody
 
 SHARD_USERS = 10_000
 ROUNDS = 3
-"""How often what is compared is measured: the best time counts, since others may be at work."""
+"""Repetitions of compared measurements. The best time counts, because the machine may be busy."""
 Offers = list[tuple[UUID, int]]
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What computing took, and how much memory."""
+    """Time and memory of computing offers."""
 
     users: int
     candidates: float
-    """Of whom a user may be offered, on average: the others of the 1,000 do not suit."""
+    """Mean number of suitable candidates per user, out of 1,000."""
     seconds: float
     with_json: float
     processor: tuple[float, float]
-    """Seconds that all processors worked for either: what counts where others are at work, too."""
+    """CPU seconds of all processes for either, which do not depend on other load."""
     megabytes: tuple[float, float, float]
-    """The most that a process held at rest, with the pool, and after its shards."""
+    """Peak memory of a process at start, with the pool, and after its shards."""
 
 
 def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) -> None:
-    """Compute some shards of a pool, as a process of its own."""
+    """Compute some shards of a pool in a separate process."""
     memory = [_most_megabytes()]
     pool = Pool(People.read(packed), DAY)
     memory.append(_most_megabytes())
     users = [People(pool.people.rows[number * SHARD_USERS :][:SHARD_USERS]) for number in numbers]
-    compute(pool, People(pool.people.rows[::50]), nobody(), RULES)  # whatever is prepared once
+    compute(pool, People(pool.people.rows[::50]), nobody(), RULES)  # one-time initialization
     barrier.wait()
     marks = [_clocks()]
-    for some in users:
-        compute(pool, some, nobody(), RULES)
+    for shard in users:
+        compute(pool, shard, nobody(), RULES)
     marks.append(_clocks())
-    for some in users:
-        written(pool, some)
+    for shard in users:
+        written(pool, shard)
     marks.append(_clocks())
     took = [tuple(after - before for before, after in zip(*pair, strict=True)) for pair in pairwise(marks)]
     answers.put((sum(map(len, users)), took, (*memory, _most_megabytes())))
@@ -71,7 +72,7 @@ def _clocks() -> tuple[float, float]:
 
 
 def speed(people: People, *, processes: int) -> Speed:
-    """How fast processes compute the offers of all people at once, as fast as the slowest of them."""
+    """Measure processes that compute the offers of all people. The slowest one counts."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(processes), context.SimpleQueue()
     count = -(-len(people) // SHARD_USERS)
@@ -97,7 +98,7 @@ def _most_megabytes() -> float:
 
 
 class Someone(NamedTuple):
-    """A person, as plain Python computes with."""
+    """A person for the plain Python method."""
 
     id: UUID
     gender: int
@@ -111,8 +112,8 @@ class Someone(NamedTuple):
     length: float
 
 
-def somebody(people: People) -> list[Someone]:
-    """People, for plain Python."""
+def plain_people(people: People) -> list[Someone]:
+    """Convert people for the plain Python method."""
     columns, ids = Columns.of(people, DAY), people.ids.tobytes()
     return [
         Someone(UUID(bytes=ids[16 * at : 16 * at + 16]), int(row["gender"]), int(row["seeks"]), tuple(place), *rest)
@@ -130,7 +131,7 @@ def somebody(people: People) -> list[Someone]:
 
 
 def in_python(user: Someone, candidates: Iterable[Someone]) -> list[dict[str, Any]]:
-    """The offers of a user, one candidate after another."""
+    """Compute a user's offers, one candidate after another."""
     scored = [(score, one.id) for one in candidates if (score := _score(user, one)) is not None]
     scored.sort(key=lambda pair: (-pair[0], pair[1]))
     return [
@@ -181,23 +182,23 @@ ORDER BY u.number, c.score DESC, c.id
 
 @dataclass(frozen=True)
 class Sample:
-    """Some users, and where their candidates are."""
+    """Some users and the positions of their candidates."""
 
     people: People
     numbers: np.ndarray[Any, Any]
-    """Where each user is among the people."""
+    """Position of each user among the people."""
     kind: np.ndarray[Any, Any]
     first: np.ndarray[Any, Any]
     near: dict[int, np.ndarray[Any, Any]]
-    """By kind: who may suit, as places among the people, along the curve. A user's candidates begin at `first`."""
+    """Positions of suitable people by kind, in curve order. A user's candidates start at `first`."""
 
     def of(self, at: int) -> np.ndarray[Any, Any]:
-        """The candidates of a user, as places among the people."""
+        """Return the positions of a user's candidates among the people."""
         return self.near[int(self.kind[at])][self.first[at] : self.first[at] + RULES.candidates]
 
 
 def sample(pool: Pool, count: int) -> Sample:
-    """Users of the two kinds that are the most: those who may suit them are held ready in a database."""
+    """Sample users of the two most frequent kinds, with their candidates."""
     kind_of = kinds(pool.people, Columns.of(pool.people, DAY).age)
     most = sorted(np.unique(kind_of).tolist(), key=lambda kind: -int((kind_of == kind).sum()))[:2]
     numbers = np.flatnonzero(np.isin(kind_of, most))[:count]
@@ -211,9 +212,9 @@ def sample(pool: Pool, count: int) -> Sample:
     return Sample(pool.people, numbers, kind_of[numbers], first, ready)
 
 
-def in_sql(server: Server, given: Sample) -> tuple[float, list[Offers]]:
-    """Seconds, and the offers of each user, of one query for all of them."""
-    columns, ids = Columns.of(given.people, DAY), given.people.ids.tobytes()
+def in_sql(server: Server, chosen: Sample) -> tuple[float, list[Offers]]:
+    """Return the seconds of one query for all users, and each user's offers."""
+    columns, ids = Columns.of(chosen.people, DAY), chosen.people.ids.tobytes()
 
     def row(at: int) -> list[Any]:
         numbers = [float(column[at]) for column in columns[:4]] + [int(column[at]) for column in columns[4:7]]
@@ -228,10 +229,10 @@ def in_sql(server: Server, given: Sample) -> tuple[float, list[Offers]]:
         connection.execute("DROP TABLE IF EXISTS seeker, candidate")
         connection.execute(_TABLES)
         with connection.cursor().copy("COPY seeker FROM STDIN") as copy:
-            for number, at in enumerate(given.numbers.tolist()):
-                copy.write_row([number, int(given.kind[number]), int(given.first[number]), *row(at)])
+            for number, at in enumerate(chosen.numbers.tolist()):
+                copy.write_row([number, int(chosen.kind[number]), int(chosen.first[number]), *row(at)])
         with connection.cursor().copy("COPY candidate FROM STDIN") as copy:
-            for kind, near in given.near.items():
+            for kind, near in chosen.near.items():
                 for rank, at in enumerate(near.tolist()):
                     copy.write_row([kind, rank, *row(at)])
         connection.execute("CREATE UNIQUE INDEX ON candidate (kind, rank)")
@@ -242,30 +243,30 @@ def in_sql(server: Server, given: Sample) -> tuple[float, list[Offers]]:
             began = time.perf_counter()
             rows = connection.execute(_LATERAL, [RULES.candidates, RULES.offers], prepare=True).fetchall()
             seconds = min(seconds, time.perf_counter() - began)
-    found: list[Offers] = [[] for _ in given.numbers]
+    found: list[Offers] = [[] for _ in chosen.numbers]
     for number, candidate, score in rows:
         found[number].append((candidate, score))
     return seconds, found
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Seconds that one process takes for the same users, and in how many of them offers differ."""
+class Comparison:
+    """Seconds of one process by method, and the number of users with different offers."""
 
     users: int
     computed: float
-    """Ours, without ids and JSON: as far as SQL goes."""
+    """Ours without ids and JSON, comparable to SQL."""
     ours: float
-    """With them: as far as plain Python goes."""
+    """Ours with ids and JSON, comparable to plain Python."""
     python: float
     sql: float
     different: int
 
 
-def beside(pool: Pool, server: Server, count: int) -> Beside:
-    """Three ways to the same offers."""
-    given = sample(pool, count)
-    users = People(pool.people.rows[given.numbers])
+def compare_methods(pool: Pool, server: Server, count: int) -> Comparison:
+    """Compute the same offers with three methods."""
+    chosen = sample(pool, count)
+    users = People(pool.people.rows[chosen.numbers])
     computed = ours = math.inf
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -274,32 +275,32 @@ def beside(pool: Pool, server: Server, count: int) -> Beside:
         computed = min(computed, time.perf_counter() - began)
         documents(DAY, users.ids, candidates, candidates, made.counts, made.scores, NINE, NINE)
         ours = min(ours, time.perf_counter() - began)
-    everybody = somebody(pool.people)
-    ready = [(everybody[at], [everybody[one] for one in given.of(n)]) for n, at in enumerate(given.numbers.tolist())]
+    everyone = plain_people(pool.people)
+    ready = [(everyone[at], [everyone[one] for one in chosen.of(n)]) for n, at in enumerate(chosen.numbers.tolist())]
     began = time.perf_counter()
-    told = [in_python(user, near) for user, near in ready]
+    python_offers = [in_python(user, near) for user, near in ready]
     python = time.perf_counter() - began
-    sql, found = in_sql(server, given)
+    sql, found = in_sql(server, chosen)
     texts, ends = candidates.tobytes(), np.cumsum(made.counts)
     pairs = [(UUID(bytes=texts[16 * n : 16 * n + 16]), score) for n, score in enumerate(made.scores.tolist())]
     mine = [pairs[end - size : end] for end, size in zip(ends.tolist(), made.counts.tolist(), strict=True)]
-    theirs = [[(UUID(one["userId"]), one["compatibilityScore"]) for one in offers] for offers in told]
+    theirs = [[(UUID(one["userId"]), one["compatibilityScore"]) for one in offers] for offers in python_offers]
     different = sum(not a == b == c for a, b, c in zip(mine, theirs, found, strict=True))
-    return Beside(len(users), computed, ours, python, sql, different)
+    return Comparison(len(users), computed, ours, python, sql, different)
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What is lost by looking at neighbours alone."""
+    """Quality of offers among neighbors, relative to offers among all people."""
 
     score: float
-    """Mean of the scores of offers, of those among everybody."""
+    """Ratio of the total scores."""
     same: float
-    """Share of the offers among everybody that are made among neighbours, too."""
+    """Share of the offers among all people that also occur among neighbors."""
 
 
 def quality(people: People, users: int = 500) -> Quality:
-    """Compare offers among neighbours with those among all people."""
+    """Compare offers among neighbors with offers among all people."""
     pool, some = Pool(people, DAY), People(people.rows[:: max(1, len(people) // users)])
     near = compute(pool, some, nobody(), RULES)
     all_ = compute(pool, some, nobody(), replace(RULES, candidates=len(people)))
@@ -311,38 +312,38 @@ def quality(people: People, users: int = 500) -> Quality:
 
 
 def run(
-    people: Annotated[int, typer.Option(help="How many people are in the pool.")] = 100_000,
-    processes: Annotated[int, typer.Option(help="How many compute at once.")] = 2,
-    users: Annotated[int, typer.Option(help="How many users' offers are computed in other ways, too.")] = 500,
+    people: Annotated[int, typer.Option(help="Number of people in the pool.")] = 100_000,
+    processes: Annotated[int, typer.Option(help="Number of concurrent processes.")] = 2,
+    users: Annotated[int, typer.Option(help="Number of users in the comparison with Python and SQL.")] = 500,
 ) -> None:
-    """Measure, and print what was measured."""
-    everybody = generated(people)
-    found = speed(everybody, processes=processes)
+    """Measure and print the results."""
+    everyone = generated(people)
+    found = speed(everyone, processes=processes)
     typer.echo(
-        f"{found.users:,} users in {processes} processes, 1,000 candidates each, of whom {found.candidates:.0f} suit"
+        f"{found.users:,} users in {processes} processes, 1,000 candidates each, {found.candidates:.0f} suitable"
     )
     rates = zip(("computed", "with ids and JSON"), (found.seconds, found.with_json), found.processor, strict=True)
     for name, seconds, processor in rates:
         each = found.users / processor
-        typer.echo(f"  {name:25}{found.users / seconds:10,.0f} users/s, {each:,.0f} in a second of one processor")
+        typer.echo(f"  {name:25}{found.users / seconds:10,.0f} users/s, {each:,.0f} per CPU second")
     typer.echo(
-        "  memory of a process      {:.0f} MB at rest, {:.0f} with the pool, {:.0f} at most".format(*found.megabytes)
+        "  memory of a process      {:.0f} MB at start, {:.0f} with the pool, {:.0f} at peak".format(*found.megabytes)
     )
     with temporary_server() as server:
-        other = beside(Pool(everybody, DAY), server, users)
-    typer.echo(f"{other.users:,} users in one process, {other.different} of them with other offers")
+        other = compare_methods(Pool(everyone, DAY), server, users)
+    typer.echo(f"{other.users:,} users in one process, {other.different} of them with different offers")
     for name, seconds, mine in (
         ("computed", other.computed, None),
         ("one LATERAL query", other.sql, other.computed),
         ("with ids and JSON", other.ours, None),
-        ("one by one in Python", other.python, other.ours),
+        ("plain Python", other.python, other.ours),
     ):
         times = f": {seconds / mine:.1f} times as long" if mine else ""
         typer.echo(f"  {name:25}{other.users / seconds:10,.0f} users/s{times}")
     for cities in (60, 8):
         lost = quality(generated(20_000, cities=cities))
-        typer.echo(f"20,000 people around {cities} cities, offered among neighbours instead of among everybody:")
-        typer.echo(f"  {lost.score:.2%} of the scores, {lost.same:.1%} of the same offers")
+        typer.echo(f"20,000 people around {cities} cities, offers among neighbors relative to all people:")
+        typer.echo(f"  {lost.score:.2%} of the total score, {lost.same:.1%} of the same offers")
     if other.different:
         raise typer.Exit(1)
 

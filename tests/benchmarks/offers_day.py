@@ -1,9 +1,8 @@
-"""`python -m tests.benchmarks.offers_day`: a day's offers of a million people, from their profiles to stored rows.
+"""One day of offers, from profiles to stored rows: `python -m tests.benchmarks.offers_day`.
 
-All is done as on a day: the scheduler's tick pins the pool, and processes work its shards off through the engine of
-delivery, each from the claim to the settled row. Everything comes from PostgreSQL and goes there, with fsync on and the
-shared memory that RDS gives to the deployment's instance (a quarter of its 8 GB); only the queue is not real. Wanted: a
-million users, with 1,000 candidates each, in under two minutes on two cores.
+The scheduler pins the pool, and processes complete its shards through the delivery engine, from claim to settlement.
+PostgreSQL runs with fsync and the shared buffers of the deployed RDS instance, a quarter of 8 GB. Only the queue is
+simulated. Goal: a million users with 1,000 candidates each in under two minutes on two cores.
 """
 
 import os
@@ -64,7 +63,7 @@ FROM (
     FROM generate_series(1, %(people)s) AS number
 ) AS made
 """
-# A date before, on which everybody was offered five others; who differs from date to date.
+# An earlier date on which everyone was offered five people, different ones on each date.
 _POOL_BEFORE = """
 INSERT INTO offer_pool (id, tenant_id, date, timezone, offered_at, expires_at, algorithm_version, rules, people, digest,
                         pinned_at)
@@ -94,30 +93,30 @@ SELECT (SELECT count(*) FROM matchmaking_jobs WHERE status = 'completed'),
 
 @dataclass(frozen=True)
 class Day:
-    """What a day took."""
+    """Time and memory of one day."""
 
     people: int
     pinned: float
-    """Seconds of the tick."""
+    """Seconds of the scheduler run."""
     served: float
     """Seconds until the last shard was settled."""
     offers: int
     storing: float
-    """Seconds of all processes from the first row of a shard to its commit."""
+    """Total seconds of all processes from a shard's first row to its commit."""
     megabytes: float
-    """The most that a process of the worker held."""
+    """Peak memory of a worker process."""
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Total seconds."""
         return self.pinned + self.served
 
 
 def run_day(server: Server, people: int, processes: int, days_before: int = 0) -> Day:
-    """Make people up, and so many days on which they were offered to one another; then measure their day.
+    """Generate people and earlier days of offers, then measure one day.
 
     Raises:
-        RuntimeError: somebody was not served, or is offered somebody twice.
+        RuntimeError: a user was not served, or was offered the same person twice.
     """
     url = database.prepare(server, "offers", 1)
     tenant = tenant_id(0)
@@ -144,7 +143,7 @@ def run_day(server: Server, people: int, processes: int, days_before: int = 0) -
     with psycopg.connect(url) as connection:
         ((completed, offers, twice),) = connection.execute(_DONE, {"date": TICK.date()}).fetchall()
     if completed != people or twice:
-        raise RuntimeError(f"{completed} of {people} users were served; {twice} are offered somebody twice")
+        raise RuntimeError(f"{completed} of {people} users were served; {twice} were offered the same person twice")
     return Day(people, pinned, served, offers, sum(storing), max(held))
 
 
@@ -152,13 +151,13 @@ def _offer_before(connection: Connection, people: int, days: int) -> None:
     values = {"tenant": tenant_id(0), "zone": ZONE, "people": people, "days": days}
     values["date"] = TICK.date() - timedelta(days=days)
     with connection.transaction():
-        connection.execute("SET LOCAL session_replication_role = replica")  # foreign keys hold as it is
+        connection.execute("SET LOCAL session_replication_role = replica")  # foreign keys are valid anyway
         connection.execute(_POOL_BEFORE, values, prepare=False)
         connection.execute(_OFFERS_BEFORE, values, prepare=False)
 
 
 def _quietly() -> None:
-    """In a process of its own: what the engine logs is no figure, and there is no real queue."""
+    """Discard the engine's logs and use a fake queue, in a separate process."""
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
@@ -172,7 +171,7 @@ def _tick(url: str) -> None:
 
 
 def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
-    """Work shards off. Returns the seconds in which it stored what it had computed, and the megabytes held at most."""
+    """Complete shards. Return the seconds spent storing results, and the peak megabytes."""
     _quietly()
     began, write = 0.0, store.write
 
@@ -196,15 +195,15 @@ def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
 
 
 def main(
-    people: Annotated[int, typer.Option(help="How many people are in the pool.")] = 1_000_000,
-    processes: Annotated[int, typer.Option(help="How many of the worker's processes there are.")] = 2,
-    days_before: Annotated[int, typer.Option(help="On how many days before they were offered to one another.")] = 0,
-    folder: Annotated[Path | None, typer.Option(help="Where the database lies, on a disk with fsync.")] = None,
+    people: Annotated[int, typer.Option(help="Number of people in the pool.")] = 1_000_000,
+    processes: Annotated[int, typer.Option(help="Number of worker processes.")] = 2,
+    days_before: Annotated[int, typer.Option(help="Number of earlier days with offers.")] = 0,
+    folder: Annotated[Path | None, typer.Option(help="Folder for the database, on a disk with fsync.")] = None,
 ) -> None:
-    """Measure, and print what was measured."""
-    with TemporaryDirectory(dir=folder) as place:
-        Path(place).chmod(0o711)
-        embedded = PostgresServer(Path(place) / "postgres")
+    """Measure and print the results."""
+    with TemporaryDirectory(dir=folder) as directory:
+        Path(directory).chmod(0o711)
+        embedded = PostgresServer(Path(directory) / "postgres")
         try:
             with psycopg.connect(embedded.start(durable=True).url(), autocommit=True) as connection:
                 connection.execute("ALTER SYSTEM SET shared_buffers = '2GB'")
@@ -215,8 +214,8 @@ def main(
     typer.echo(f"{day.people:,} people in one zone, served by {processes} processes, after {days_before} days")
     typer.echo(f"  pinned in {day.pinned:.1f} s, {day.people / day.pinned:,.0f} people/s")
     typer.echo(f"  served in {day.served:.1f} s, {day.people / day.served:,.0f} users/s, {day.offers:,} offers stored")
-    typer.echo(f"  {day.offers / day.storing:,.0f} rows of offers stored in a second of one process that stores")
-    typer.echo(f"  all of it {day.seconds:.1f} s; {day.megabytes:.0f} MB held by a process at most")
+    typer.echo(f"  {day.offers / day.storing:,.0f} offers stored per second that a process spends storing")
+    typer.echo(f"  total {day.seconds:.1f} s; peak memory of a process {day.megabytes:.0f} MB")
 
 
 if __name__ == "__main__":

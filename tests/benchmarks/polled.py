@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.polled`: what the questions cost that open pages of the console ask again and again."""
+"""Cost of the requests that console pages poll: `python -m tests.benchmarks.polled`."""
 
 import json
 import os
@@ -20,45 +20,48 @@ from cli.local.postgres import PostgresServer
 from counterfoil.settings import settings
 from functions.admin_api import handler
 from tests.benchmarks import dead_letters
-from tests.benchmarks.console import share_95
+from tests.benchmarks.console import p95
 from tests.benchmarks.scale import database
 from tests.delivery.harness import Context
 from tests.functions.admin_api.conftest import SIGN_IN, event
 
 TENANT = "tenant-0"
-"""The one that has most of the letters."""
+"""The tenant with the most dead letters."""
 WORKERS = ("acquisition", "ingestion", "matching", "diagnostics", "document_output", "tasks", "offers")
 ALONE = "/api/nothing-here"
-"""It is found out who asks, and that there is no such route."""
-DEAR = 5.0
-"""As many times the cheapest route that asks the database."""
+"""An unknown route, which costs authentication and routing only."""
+EXPENSIVE = 5.0
+"""Multiple of the cheapest database route above which a route is marked."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a question took in milliseconds, each time it was asked."""
+    """Milliseconds of each request to a route."""
 
     route: str
     new: Sequence[float]
-    """Answered as a whole."""
+    """Answered in full."""
     known: Sequence[float]
-    """Answered with 304: it is as the caller has it already."""
+    """Answered with 304."""
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Dead letters in all.")] = 200_000,
-    rounds: Annotated[int, typer.Option(min=2, help="How often each is asked.")] = 200,
+    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 200_000,
+    rounds: Annotated[int, typer.Option(min=2, help="Requests per route.")] = 200,
 ) -> None:
-    """Ask in one process, without a gateway, and print a table; work but dead letters there is none."""
-    with TemporaryDirectory(prefix="counterfoil-polled-") as place:
-        Path(place).chmod(0o711)
-        embedded = PostgresServer(Path(place) / "postgres")
+    """Send requests in one process without a gateway, and print a table.
+
+    Apart from dead letters, the database has no work items.
+    """
+    with TemporaryDirectory(prefix="counterfoil-polled-") as directory:
+        Path(directory).chmod(0o711)
+        embedded = PostgresServer(Path(directory) / "postgres")
         try:
             server = embedded.start(durable=False)
             url = database.prepare(server, "letters", dead_letters.TENANTS)
             dead_letters.load(url, letters, datetime.now(UTC))
             deploy(server.url("letters", "counterfoil_worker"))
-            costs = measure(questions(url), rounds)
+            costs = measure(polled_routes(url), rounds)
         finally:
             embedded.remove()
     for line in report(costs):
@@ -69,60 +72,60 @@ def deploy(url: str) -> None:
     """Set the environment of the function."""
     queues = {worker: {"urls": [], "mappings": [], "gate": 24} for worker in WORKERS}
     # One process sends far more requests than the rate limit of a tenant allows.
-    told = {"DATABASE_URL": url, "SIGN_IN": SIGN_IN, "QUEUES": queues, "READS_AT_ONCE": "1000000"}
-    os.environ |= {name: value if isinstance(value, str) else json.dumps(value) for name, value in told.items()}
+    variables = {"DATABASE_URL": url, "SIGN_IN": SIGN_IN, "QUEUES": queues, "READS_AT_ONCE": "1000000"}
+    os.environ |= {name: value if isinstance(value, str) else json.dumps(value) for name, value in variables.items()}
     settings.cache_clear()
 
 
-def questions(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Path and query of what is polled, by the view's name and what it asks for."""
+def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
+    """Return path and query of the polled routes, by view and content."""
     with psycopg.connect(url) as connection:
-        ((letter,),) = connection.execute(
+        ((job_id,),) = connection.execute(
             "SELECT job_id FROM dead_letter WHERE tenant_id = %s AND status = 'pending' LIMIT 1",
             [database.tenant_id(0)],
         ).fetchall()
-    dlq, whose = "/api/admin/dlq", {"tenant": TENANT}
-    pending = {**whose, "status": "pending"}
+    dlq, tenant = "/api/admin/dlq", {"tenant": TENANT}
+    pending = {**tenant, "status": "pending"}
     return {
         "authentication alone": (ALONE, {}),
         "every page: paused queues": ("/api/admin/queues/paused", {}),
-        "overview": ("/api/admin/queues", whose),
-        "dead letters: counts": (f"{dlq}/stats", whose),
+        "overview": ("/api/admin/queues", tenant),
+        "dead letters: counts": (f"{dlq}/stats", tenant),
         "dead letters: list": (dlq, pending),
         "dead letters: groups": (f"{dlq}/groups", {**pending, "limit": "10"}),
         "dead letters: search": (dlq, {**pending, "text": "timed out"}),
-        "dead letter": (f"{dlq}/{letter}", {}),
-        "dead letter: timeline": (f"{dlq}/{letter}/timeline", {}),
-        "operations": ("/api/admin/operations", whose),
-        "audit": (f"{dlq}/audit", whose),
-        "documents": ("/api/admin/documents", whose),
-        "review": ("/api/admin/reviews", whose),
-        "tasks": ("/api/tasks", whose),
-        "offers": ("/api/admin/offers", whose),
+        "dead letter": (f"{dlq}/{job_id}", {}),
+        "dead letter: timeline": (f"{dlq}/{job_id}/timeline", {}),
+        "operations": ("/api/admin/operations", tenant),
+        "audit": (f"{dlq}/audit", tenant),
+        "documents": ("/api/admin/documents", tenant),
+        "review": ("/api/admin/reviews", tenant),
+        "tasks": ("/api/tasks", tenant),
+        "offers": ("/api/admin/offers", tenant),
     }
 
 
-def measure(asked: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) -> list[Cost]:
-    """Ask everything in turn, in another order each time: what disturbs the machine disturbs all alike."""
-    random, took = Random(1), {name: ([], []) for name in asked}  # type: ignore[var-annotated]
+def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) -> list[Cost]:
+    """Request all routes in random order, so that other load affects all of them alike."""
+    random, took = Random(1), {name: ([], []) for name in routes}  # type: ignore[var-annotated]
     for _ in range(rounds):
-        for name in random.sample(list(asked), len(asked)):
-            new, tag, status = timed(*asked[name], None)
+        for name in random.sample(list(routes), len(routes)):
+            new, tag, status = timed(*routes[name], None)
             took[name][0].append(new)
             if status == 200:  # OK
-                known, _, again = timed(*asked[name], tag)
-                assert again == 304, f"{name}: {again}, though nothing has changed"  # NOT MODIFIED
+                known, _, again = timed(*routes[name], tag)
+                assert again == 304, f"{name}: {again} without a change"  # NOT MODIFIED
                 took[name][1].append(known)
             else:
-                assert asked[name][0] == ALONE, f"{name}: {status}"
+                assert routes[name][0] == ALONE, f"{name}: {status}"
     return [Cost(name, *both) for name, both in took.items()]
 
 
 def timed(path: str, query: Mapping[str, str], tag: str | None) -> tuple[float, str | None, int]:
-    """Milliseconds, the ETag and the status of an answer."""
-    asked = request(path, query, tag)
+    """Send a request. Return milliseconds, ETag and status."""
+    api_event = request(path, query, tag)
     began = perf_counter()
-    answer = handler.handle(asked, Context())
+    answer = handler.handle(api_event, Context())
     return (perf_counter() - began) * 1000, answer["headers"].get("ETag"), answer["statusCode"]
 
 
@@ -130,33 +133,33 @@ def request(
     path: str, query: Mapping[str, str], tag: str | None, *, tenant: str = TENANT, user: str = "viewer"
 ) -> dict[str, Any]:
     """Return the event of a read by a viewer of a tenant."""
-    asked = event() | {"rawPath": path, "body": None}
-    asked["requestContext"]["http"] |= {"path": path, "method": "GET"}
-    asked["requestContext"]["authorizer"]["jwt"]["claims"] |= {
+    api_event = event() | {"rawPath": path, "body": None}
+    api_event["requestContext"]["http"] |= {"path": path, "method": "GET"}
+    api_event["requestContext"]["authorizer"]["jwt"]["claims"] |= {
         "sub": user,
         "cognito:groups": f"[viewer tenant:{tenant}]",
     }
     if query:
-        asked |= {"rawQueryString": urlencode(query), "queryStringParameters": dict(query)}
+        api_event |= {"rawQueryString": urlencode(query), "queryStringParameters": dict(query)}
     if tag is not None:
-        asked["headers"] |= {"if-none-match": tag}
-    return asked
+        api_event["headers"] |= {"if-none-match": tag}
+    return api_event
 
 
 def report(costs: Sequence[Cost]) -> list[str]:
-    """A table: p50 and p95 of each, and as many times the authentication; what is dear is marked."""
+    """Return a table of p50, p95 and the ratio to authentication. Mark expensive routes."""
     unit = median(costs[0].new)
     cheapest = min(median(cost.new) for cost in costs[1:])
     lines = [f"{'':28}{'p50 ms':>9}{'p95 ms':>9}{'304 p50':>9}{'304 p95':>9}{'x alone':>9}"]
     for cost in costs:
-        known = [f"{of(cost.known):9.1f}" if cost.known else f"{'':9}" for of in _SHARES]
-        dear = "  dear" if median(cost.new) > DEAR * cheapest else ""
+        known = [f"{of(cost.known):9.1f}" if cost.known else f"{'':9}" for of in _STATISTICS]
+        mark = "  expensive" if median(cost.new) > EXPENSIVE * cheapest else ""
         new = median(cost.new)
-        lines.append(f"{cost.route:28}{new:9.1f}{share_95(cost.new):9.1f}{''.join(known)}{new / unit:9.1f}{dear}")
+        lines.append(f"{cost.route:28}{new:9.1f}{p95(cost.new):9.1f}{''.join(known)}{new / unit:9.1f}{mark}")
     return lines
 
 
-_SHARES: tuple[Callable[[Sequence[float]], float], ...] = (median, share_95)
+_STATISTICS: tuple[Callable[[Sequence[float]], float], ...] = (median, p95)
 
 if __name__ == "__main__":
     typer.run(run)

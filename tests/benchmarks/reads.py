@@ -1,7 +1,7 @@
-"""`python -m tests.benchmarks.reads`: reads of one tenant while another one floods the API.
+"""Reads of one tenant while another one floods the API: `python -m tests.benchmarks.reads`.
 
-Ten processes run the real handler, as ten concurrent invocations do. A request over the gateway's limit is refused, and
-one without a free process. Patient clients of the flood wait a second after a refusal, others 10 ms.
+Ten processes run the real handler, like ten concurrent invocations. Requests over the gateway's limit or without a free
+process are refused. Patient clients of the flood wait a second after a refusal, impatient ones 10 ms.
 """
 
 import os
@@ -26,7 +26,7 @@ import typer
 from cli.local.postgres import PostgresServer
 from functions.admin_api import handler
 from tests.benchmarks import dead_letters
-from tests.benchmarks.console import share_95
+from tests.benchmarks.console import p95
 from tests.benchmarks.polled import deploy, request
 from tests.benchmarks.scale import database
 from tests.delivery.harness import Context
@@ -64,16 +64,16 @@ class Answers:
             self.seconds.append(seconds)
 
     def __str__(self) -> str:
-        """Numbers and milliseconds."""
+        """Format counts and milliseconds."""
         counts = ", ".join(f"{self.statuses.count(status)} {status}" for status in sorted(set(self.statuses)))
         if not self.seconds:
             return counts
-        took = f"p50 {median(self.seconds) * 1000:.0f} ms, p95 {share_95(self.seconds) * 1000:.0f} ms"
+        took = f"p50 {median(self.seconds) * 1000:.0f} ms, p95 {p95(self.seconds) * 1000:.0f} ms"
         return f"{len(self.statuses)} requests: {counts}; {took}"
 
 
 class Api:
-    """Ten environments of the API's function."""
+    """Ten execution environments of the API function."""
 
     def __init__(self, url: str, stack: ExitStack) -> None:
         context = get_context("spawn")
@@ -96,7 +96,7 @@ class Api:
         """Longest time without a free environment, in seconds."""
 
     def ask(self, tenant: str, user: str) -> str:
-        """Read a page of dead letters. Returns the result."""
+        """Read a page of dead letters. Return the result."""
         if not self._is_admitted():
             return GATEWAY
         try:
@@ -125,15 +125,15 @@ class Api:
 
 
 def answer(url: str, pipe: Connection) -> None:
-    """Answer requests one by one until None comes."""
+    """Answer requests until None arrives."""
     deploy(url)
-    while (asked := pipe.recv()) is not None:
-        path, query, tenant, user = asked
+    while (received := pipe.recv()) is not None:
+        path, query, tenant, user = received
         pipe.send(handler.handle(request(path, query, None, tenant=tenant, user=user), Context())["statusCode"])
 
 
 def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[str, Answers]:
-    """Answers to each tenant."""
+    """Return the answers to each tenant."""
     flood, other, stop = Answers(), Answers(), Event()
     api.busiest = 0.0
 
@@ -158,14 +158,14 @@ def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[
 
 
 def run(
-    letters: Annotated[int, typer.Option(help="Dead letters in all.")] = 20_000,
+    letters: Annotated[int, typer.Option(help="Number of dead letters.")] = 20_000,
     seconds: Annotated[float, typer.Option(help="Duration of each run.")] = 30,
 ) -> None:
-    """Read without and with a flood, and print the answers."""
+    """Measure reads without and with a flood, and print the answers."""
     os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # each refusal is logged
-    with TemporaryDirectory(prefix="counterfoil-reads-") as place:
-        Path(place).chmod(0o711)
-        embedded = PostgresServer(Path(place) / "postgres")
+    with TemporaryDirectory(prefix="counterfoil-reads-") as directory:
+        Path(directory).chmod(0o711)
+        embedded = PostgresServer(Path(directory) / "postgres")
         try:
             server = embedded.start(durable=False)
             url = database.prepare(server, "letters", dead_letters.TENANTS)
@@ -173,10 +173,10 @@ def run(
             with ExitStack() as stack:
                 api = Api(server.url("letters", "counterfoil_worker"), stack)
                 for name, clients, pause in FLOODS:
-                    found = measure(api, seconds, clients=clients, pause=pause)
+                    answers_by_tenant = measure(api, seconds, clients=clients, pause=pause)
                     print(f"{name}:")  # noqa: T201
-                    for whose, answers in found.items():
-                        print(f"  {whose}: {answers}")  # noqa: T201
+                    for tenant, answers in answers_by_tenant.items():
+                        print(f"  {tenant}: {answers}")  # noqa: T201
                     print(f"  all {INVOCATIONS} invocations busy for at most {api.busiest:.2f} s")  # noqa: T201
         finally:
             embedded.remove()

@@ -1,4 +1,4 @@
-"""The benchmark of bulk retries finds what is lost or doubled, and finds nothing where nothing is."""
+"""The bulk retry benchmark detects lost and double retries."""
 
 import time
 from collections.abc import Iterator
@@ -22,22 +22,22 @@ LETTERS = 300
 
 @pytest.fixture(scope="module")
 def template(postgres: Server) -> Operation:
-    """A database, BULK, in which all letters are tried again, with nobody killed; the operation."""
+    """The finished operation in the database BULK, without killed processes."""
     client = aws.client
     url = scale.prepare(postgres, BULK, 2)
     bulk_retry.make(url, LETTERS)
     clock = bulk_retry.Clock(time.time(), 1.0)
     worker = postgres.url(BULK, "counterfoil_worker")
-    with closing(Database(worker, max_connections=1)) as found:
-        operation = bulk_retry.request(found, clock())
+    with closing(Database(worker, max_connections=1)) as database:
+        operation = bulk_retry.request(database, clock())
     bulk_retry.work(worker, url, clock, once=True)
-    aws.client = client  # the benchmark has put its own in its place
+    aws.client = client  # the benchmark replaced it
     return operation
 
 
 @pytest.fixture
 def done(postgres: Server, maintenance: Connection, template: Operation) -> Iterator[tuple[str, Operation]]:
-    """A copy of it, to be spoilt."""
+    """URL of a copy of the database, which the test corrupts, and the operation."""
     copy = f"{BULK}_{uuid4().hex}"
     create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     maintenance.execute(create.format(Identifier(copy), Identifier(BULK)))
@@ -45,33 +45,39 @@ def done(postgres: Server, maintenance: Connection, template: Operation) -> Iter
     maintenance.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(copy)))
 
 
-def test_single_retries_are_right(done: tuple[str, Operation]):
+def test_complete_operation_has_zero_faults(done: tuple[str, Operation]):
     url, operation = done
-    assert bulk_retry.wrong(url, operation, set()) == []
+    assert bulk_retry.find_faults(url, operation, set()) == []
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT count(*) FROM queue_message").fetchone() == (288,)
 
 
 @pytest.mark.parametrize(
-    ("statement", "says"),
+    ("statement", "message"),
     [
-        ("DELETE FROM outbox WHERE id = (SELECT id FROM outbox LIMIT 1)", "1 works have not one message"),
+        (
+            "DELETE FROM outbox WHERE id = (SELECT id FROM outbox LIMIT 1)",
+            "1 tasks do not have exactly one sent message",
+        ),
         ("DELETE FROM queue_message WHERE ctid = (SELECT ctid FROM queue_message LIMIT 1)", "287 and 288"),
-        ("UPDATE outbox SET sent_at = NULL", "288 works have not one message"),
-        ("UPDATE task SET revision = 3 WHERE revision = 2", "288 works were not begun anew once"),
-        ("UPDATE dead_letter SET status = 'pending'", "288 letters are neither"),
-        ("UPDATE operation_item SET result = NULL", "288 letters have no result"),
+        ("UPDATE outbox SET sent_at = NULL", "288 tasks do not have exactly one sent message"),
+        ("UPDATE task SET revision = 3 WHERE revision = 2", "288 tasks do not have exactly one new revision"),
+        ("UPDATE dead_letter SET status = 'pending'", "288 dead letters are neither"),
+        ("UPDATE operation_item SET result = NULL", "288 dead letters have no result"),
         (
             "UPDATE operation_item SET result = 'skipped', reason = '' WHERE number = 1",
-            "1 letters were not done",
+            "1 dead letters were skipped",
         ),
-        ("INSERT INTO dead_letter_audit SELECT * FROM dead_letter_audit LIMIT 1", "1 letters have not one line"),
-        ("UPDATE dead_letter SET status = 'ignored' WHERE task_type = 'mail'", "6 letters that were not meant"),
+        (
+            "INSERT INTO dead_letter_audit SELECT * FROM dead_letter_audit LIMIT 1",
+            "1 dead letters do not have exactly one",
+        ),
+        ("UPDATE dead_letter SET status = 'ignored' WHERE task_type = 'mail'", "6 unselected dead letters"),
     ],
 )
-def test_lost_or_double_retry_is_found(done: tuple[str, Operation], statement: str, says: str):
+def test_lost_or_double_retry_is_a_fault(done: tuple[str, Operation], statement: str, message: str):
     url, operation = done
     with psycopg.connect(url) as connection:
         connection.execute("ALTER TABLE dead_letter_audit DROP CONSTRAINT IF EXISTS dead_letter_audit_pkey")
         connection.execute(statement.encode())
-    assert any(fault.startswith(says) for fault in bulk_retry.wrong(url, operation, set()))
+    assert any(fault.startswith(message) for fault in bulk_retry.find_faults(url, operation, set()))

@@ -1,11 +1,11 @@
-"""The benchmark of the console tells what its visits took."""
+"""Report of the console benchmark."""
 
 import pytest
 
 from tests.benchmarks.console import Load, report
 
 
-def test_visits_are_told_beside_a_bare_page():
+def test_report_compares_visits_with_a_bare_page():
     visits = [Load(seen=200.0 + number, usable=300.0 + number, bytes=90_000 + number) for number in range(21)]
 
     head, seen, usable, bare, size = report(visits, [21.0] * 21)
@@ -18,7 +18,7 @@ def test_visits_are_told_beside_a_bare_page():
 
 
 @pytest.mark.parametrize("slow", [1, 2])
-def test_one_slow_visit_in_a_hundred_does_not_move_the_95th(slow: int):
+def test_p95_ignores_single_slow_visits(slow: int):
     visits = [Load(seen=10.0, usable=20.0, bytes=1)] * (100 - slow) + [Load(seen=10.0, usable=9000.0, bytes=1)] * slow
 
     assert report(visits, [10.0, 10.0])[2].split()[-2] == "20"

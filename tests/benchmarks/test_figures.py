@@ -1,4 +1,4 @@
-"""What is read from real pages stays as good as it was. The corpus lies beside the repository; absent, this skips."""
+"""Accuracy of text extraction on the real corpus, if it is next to the repository."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from tests.benchmarks.extraction.__main__ import DATA, measure
 FILES = sorted(DATA.rglob("*.pdf"))
 
 
-@pytest.mark.skipif(not FILES, reason="the corpus is not beside the repository")
-def test_the_pages_of_hybrids_give_what_their_xml_states():
+@pytest.mark.skipif(not FILES, reason="the corpus is not next to the repository")
+def test_hybrid_pages_reach_the_expected_accuracy():
     figures = measure(FILES, DATA)
     assert figures.heads.f1 >= 0.95
     assert figures.lines.f1 >= 0.85

@@ -1,4 +1,4 @@
-"""The benchmark of matching counts right: sets, mistakes, thresholds, assignment; and what it needs is said."""
+"""The matching benchmark: sets, mistakes, thresholds, assignment and missing libraries."""
 
 import csv
 import sys
@@ -21,7 +21,7 @@ from tests.benchmarks.matching.peers import (
     ours_decided,
     peak_megabytes,
     splink,
-    splink_labelled,
+    splink_labeled,
 )
 from tests.benchmarks.matching.quality import Figures, Scored, average
 from tests.benchmarks.matching.sets import by_tenant, origin, read_samples
@@ -29,7 +29,7 @@ from tests.benchmarks.matching.side_by_side import ROOT, Absent, best_threshold,
 from tests.documents.matching.papers import OTHER_SELLER, contract, delivery, invoice, line, order
 from tests.tools.evaluation.test_evaluate import write_set
 from tools.evaluation.agreement import Agreement, Edge
-from tools.evaluation.command import Matched, ids_of
+from tools.evaluation.command import Matched, document_ids
 from tools.evaluation.labeled_set import read_set
 
 PAPERS = [
@@ -50,19 +50,19 @@ def folder(tmp_path: Path) -> Path:
     return write_set(tmp_path / "linked", PAPERS, **LABELS)
 
 
-def test_a_set_says_whether_anybody_really_sent_its_documents(folder: Path):
+def test_readme_states_the_origin_of_a_set(folder: Path):
     assert origin(folder) == "unknown"
     (folder / "README.md").write_text("# linked\n\nGenerated data: a mix. Real firms are in it by chance.\n")
     (sample,) = read_samples(folder.parent)
-    assert (sample.name, sample.origin, sample.teaches) == ("linked", "generated", False)
+    assert (sample.name, sample.origin, sample.can_train) == ("linked", "generated", False)
 
 
-def test_a_folder_without_truth_is_no_sample(folder: Path):
+def test_folder_without_labels_is_skipped(folder: Path):
     write_set(folder.parent / "bare", PAPERS)
     assert [sample.name for sample in read_samples(folder.parent)] == ["linked"]
 
 
-def test_a_set_comes_apart_by_tenant(folder: Path):
+def test_set_is_split_by_tenant(folder: Path):
     other = write_set(folder.parent / "other", PAPERS, tenant="Ulm").joinpath("documents.jsonl").read_text()
     renamed = other.replace('"id": "p', '"id": "q')
     (folder / "documents.jsonl").write_text((folder / "documents.jsonl").read_text() + renamed)
@@ -75,13 +75,13 @@ def test_a_set_comes_apart_by_tenant(folder: Path):
 
 
 def test_a_false_link_and_a_missed_one_are_told_with_their_evidence(folder: Path, tmp_path: Path):
-    labelled = read_set(folder)
-    ids = ids_of(labelled.documents)
+    labeled = read_set(folder)
+    ids = document_ids(labeled.documents)
     features = [["number", "same, medium", 8.5], ["seller", "another name", -1.5]]
     false = {"by": "reference", "child": str(ids["p2"]), "probability": 0.9, "features": features}
     right: dict[Edge, dict[str, Any]] = {frozenset({"p0", "p1"}): {}, frozenset({"p1", "p2"}): {}}
     matched = Matched({}, {**right, frozenset({"p4", "p2"}): false}, {"p2": "Why."}, 0, 0, 1.0)
-    wrong, missed = found = list(mistakes(labelled, matched))
+    wrong, missed = found = list(mistakes(labeled, matched))
     assert (wrong.error, wrong.child, wrong.parent, wrong.rule, wrong.bits) == ("false", "p2", "p4", "reference", 7.0)
     assert wrong.waterfall == "number: same, medium +8.50; seller: another name -1.50"
     assert (missed.error, missed.child, missed.parent, missed.rule) == ("missed", "p2", "p0", "")
@@ -95,17 +95,17 @@ def test_a_false_link_and_a_missed_one_are_told_with_their_evidence(folder: Path
         assert [row["error"] for row in csv.DictReader(file)] == ["false", "missed"]
 
 
-def test_a_mean_is_of_each_figure_and_counts_add_up():
+def test_average_takes_means_and_adds_counts():
     halves = [
         Scored("", "", "", Figures(one, one, one, error, 10, 2.0), ())
-        for one, error in ((Agreement.of(4, 4, 4), 0.0), (Agreement.of(2, 4, 1), 0.1))
+        for one, error in ((Agreement.from_counts(4, 4, 4), 0.0), (Agreement.from_counts(2, 4, 1), 0.1))
     ]
     mean = average(halves)
     assert (mean.edges.precision, mean.edges.recall, mean.edges.true) == (0.75, 0.625, 8)
     assert (mean.calibration_error, mean.documents, mean.seconds) == (0.05, 20, 4.0)
 
 
-def test_a_pair_says_the_number_that_the_child_names_and_the_parent_bears(folder: Path):
+def test_record_numbers_are_reference_and_own_number(folder: Path):
     half = read_half(folder)
     by_kinds = {(pair.child.kind, pair.parent.kind, pair.true): pair for pair in half.pairs}
     child, parent = records(by_kinds["delivery_note", "purchase_order", True])
@@ -117,17 +117,17 @@ def test_a_pair_says_the_number_that_the_child_names_and_the_parent_bears(folder
     assert all(pair.parent.kind in PARENTS[pair.child.kind] for pair in half.pairs)
 
 
-def test_what_the_pairs_can_show_is_counted(folder: Path):
+def test_reach_counts_pairs_and_true_links(folder: Path):
     half = read_half(folder)
     reached = reach(folder)
     assert (reached.pairs, reached.true_pairs, reached.true_links) == (len(half.pairs), sum(half.truth), 3)
 
 
-def test_all_that_a_document_says_is_its_text():
+def test_whole_text_joins_all_normalized_words():
     assert whole_text({"a": "Größe M", "b": [{"c": "10"}, None, 7]}).split() == ["grosse", "m", "10"]
 
 
-def test_the_number_alone_takes_both_orders_and_the_decision_the_right_one(folder: Path):
+def test_rules_decide_between_orders_with_equal_numbers(folder: Path):
     half = read_half(folder)
     named = [
         score
@@ -139,8 +139,8 @@ def test_the_number_alone_takes_both_orders_and_the_decision_the_right_one(folde
     assert [score == 1.0 for score in decided] == half.truth
 
 
-@pytest.mark.parametrize(("module", "peer"), [("splink", splink_labelled), ("splink", splink), ("dedupe", dedupe)])
-def test_a_peer_tells_true_pairs_from_others(tmp_path: Path, module: str, peer: Peer):
+@pytest.mark.parametrize(("module", "peer"), [("splink", splink_labeled), ("splink", splink), ("dedupe", dedupe)])
+def test_peer_ranks_true_pairs_first(tmp_path: Path, module: str, peer: Peer):
     pytest.importorskip(module, reason="the peers are not installed")
     papers, edges, alone = [], [], []
     for number in range(12):
@@ -164,18 +164,18 @@ def test_a_peer_tells_true_pairs_from_others(tmp_path: Path, module: str, peer: 
         ([0.4], [False], float("inf")),
     ],
 )
-def test_the_threshold_is_the_one_with_the_best_f1(scores: list[float], truth: list[bool], expected: float):
+def test_threshold_has_the_best_f1(scores: list[float], truth: list[bool], expected: float):
     assert best_threshold(scores, truth) == expected
 
 
-def test_memory_is_the_most_of_this_process_alone():
+def test_peak_memory_covers_this_process_only():
     before = peak_megabytes()
     held = bytearray(64 * 1024 * 1024)
     held[::4096] = b"x" * len(held[::4096])
     assert peak_megabytes() >= max(before, 64)
 
 
-def test_a_peer_that_is_not_installed_is_named_and_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_missing_library_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tests.benchmarks.matching.side_by_side.PEERS", {"Splink 5, EM": None})
     hidden = run([sys.executable, "-c", "import splink"], capture_output=True, check=False, cwd=ROOT).returncode
     if not hidden:
@@ -185,14 +185,14 @@ def test_a_peer_that_is_not_installed_is_named_and_left_out(folder: Path, monkey
     assert absent.reason.startswith("splink is not installed")
 
 
-def test_a_pair_that_only_the_assignment_put_together_is_told_from_the_best():
+def test_leftover_pairs_are_not_best_pairs():
     alike = np.array([[0.9, 0.5], [0.4, 0.1]])
     assert list(text.assigned(alike)) == [(0, 0, True), (1, 1, False)]
     alike = np.array([[0.9, 0.8], [0.7, 0.1], [0.0, 0.0]])
     assert list(text.assigned(alike)) == [(0, 1, True), (1, 0, True)]
 
 
-def test_rare_letters_weigh_more_than_common_ones():
+def test_rare_letters_weigh_more_than_common_letters():
     alike = text.similarities(["black phone kx7", "black phone"], ["phone kx 7 white", "black phone set"])
     assert alike.shape == (2, 2)
     assert alike[0, 0] > 0
@@ -200,8 +200,8 @@ def test_rare_letters_weigh_more_than_common_ones():
     assert alike.max() <= 1 + 1e-9
 
 
-def test_a_folder_without_sets_is_said_and_measured_as_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_folder_without_sets_is_reported_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([str(tmp_path), "--only", "quality", "peers", "text"]) == 1
-    said = capsys.readouterr().out
-    for missing in ("No labelled set", "linked-office or linked-hostile", "lacks abt-buy", "lacks dblp-acm"):
-        assert missing in said
+    output = capsys.readouterr().out
+    for missing in ("No labeled set", "linked-office or linked-hostile", "lacks abt-buy", "lacks dblp-acm"):
+        assert missing in output

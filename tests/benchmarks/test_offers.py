@@ -1,4 +1,4 @@
-"""The benchmark of offers measures what computes the same offers."""
+"""The offers benchmarks measure methods that return the same offers."""
 
 from cli.local.postgres import Server
 from counterfoil.offers.compute import Pool
@@ -6,8 +6,8 @@ from tests.benchmarks import offers, offers_day
 from tests.offers.generated import DAY, generated
 
 
-def test_each_way_computes_the_same_offers(postgres: Server):
-    found = offers.beside(Pool(generated(3000, cities=2), DAY), postgres, 20)
+def test_all_methods_compute_the_same_offers(postgres: Server):
+    found = offers.compare_methods(Pool(generated(3000, cities=2), DAY), postgres, 20)
 
     assert found.users == 20
     assert found.different == 0
@@ -24,14 +24,14 @@ def test_processes_compute_the_offers_of_all_people():
     assert 0 < at_rest <= with_pool <= at_most
 
 
-def test_neighbours_are_nearly_as_good_as_everybody():
+def test_neighbors_are_nearly_as_good_as_everyone():
     lost = offers.quality(generated(6000, cities=2), users=50)
 
     assert 0.97 < lost.score < 1
     assert 0.5 < lost.same < 1
 
 
-def test_a_day_is_served_whole_by_processes_of_the_worker(postgres: Server):
+def test_worker_processes_serve_a_whole_day(postgres: Server):
     day = offers_day.run_day(postgres, 300, 2)
 
     assert day.people == 300

@@ -1,4 +1,4 @@
-"""The benchmark of polled questions asks what pages ask, is answered, and tells which one is dear."""
+"""The polling benchmark sends the console's requests and marks expensive routes."""
 
 from datetime import UTC, datetime
 
@@ -12,32 +12,30 @@ from tests.benchmarks.polled import Cost, report
 from tests.benchmarks.scale import database
 
 
-def test_each_cost_is_told_beside_authentication_and_what_is_dear_is_marked() -> None:
+def test_report_marks_expensive_routes() -> None:
     costs = [
         Cost("alone", [2.0] * 20, []),
         Cost("cheap", [4.0] * 20, [3.0] * 20),
-        Cost("dear", [30.0] * 20, [2.0] * 20),
+        Cost("expensive", [30.0] * 20, [2.0] * 20),
     ]
 
-    head, alone, cheap, dear = report(costs)
+    head, alone, cheap, expensive = report(costs)
 
     assert head.split() == ["p50", "ms", "p95", "ms", "304", "p50", "304", "p95", "x", "alone"]
     assert alone.split() == ["alone", "2.0", "2.0", "1.0"]
     assert cheap.split() == ["cheap", "4.0", "4.0", "3.0", "3.0", "2.0"]
-    assert dear.split() == ["dear", "30.0", "30.0", "2.0", "2.0", "15.0", "dear"]
+    assert expensive.split() == ["expensive", "30.0", "30.0", "2.0", "2.0", "15.0", "expensive"]
 
 
-def test_every_question_is_answered_and_the_second_time_with_304(
-    postgres: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_requests_return_304(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     url = database.prepare(postgres, "polled", dead_letters.TENANTS)
     dead_letters.load(url, 500, datetime.now(UTC))
     for name in ("DATABASE_URL", "SIGN_IN", "QUEUES", "READS_AT_ONCE"):
-        monkeypatch.setenv(name, "")  # to be as it was behind the test
+        monkeypatch.setenv(name, "")  # restored after the test
     endpoint.database.cache_clear()
     try:
         polled.deploy(postgres.url("polled", "counterfoil_worker"))
-        costs = polled.measure(polled.questions(url), 2)
+        costs = polled.measure(polled.polled_routes(url), 2)
     finally:
         endpoint.database().close()
         endpoint.database.cache_clear()

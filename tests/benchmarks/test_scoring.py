@@ -1,4 +1,4 @@
-"""The measure of extraction counts what is right, wrong, missed and not to be judged."""
+"""Scoring of extraction: right, wrong, missed and excluded values."""
 
 import pytest
 
@@ -12,32 +12,32 @@ def on_page(name: str, value: str) -> bool:
     return True
 
 
-def counted(counts: Counts) -> tuple[int, int, int, int, int]:
+def totals(counts: Counts) -> tuple[int, int, int, int, int]:
     return counts.right, counts.false, counts.missed, counts.not_on_page, counts.beyond
 
 
-def test_a_wrong_value_is_a_miss_and_a_false_positive():
+def test_wrong_value_is_miss_and_false_positive():
     counts = compare([("total_net", "10.00"), ("currency", "EUR")], [("total_net", "11.00")], on_page)
-    assert counted(counts) == (0, 1, 2, 0, 0)
+    assert totals(counts) == (0, 1, 2, 0, 0)
     assert counts.misses == [("total_net", "10.00", "11.00"), ("currency", "EUR", "")]
 
 
-def test_what_no_page_shows_is_set_aside_even_if_read_otherwise():
+def test_value_on_no_page_is_excluded():
     counts = compare([("total_net", "10.00")], [("total_net", "11.00")], lambda name, value: False)
-    assert counted(counts) == (0, 0, 0, 1, 0)
-    assert counted(counts.strict()) == (0, 1, 1, 0, 0)
+    assert totals(counts) == (0, 0, 0, 1, 0)
+    assert totals(counts.strict()) == (0, 1, 1, 0, 0)
 
 
-def test_what_the_xml_does_not_state_is_set_aside_and_counts_against_the_strict_figure():
+def test_value_missing_in_xml_counts_only_in_strict():
     counts = compare([], [("issuer.email", "a@b.de")], on_page)
-    assert counted(counts) == (0, 0, 0, 0, 1)
+    assert totals(counts) == (0, 0, 0, 0, 1)
     assert counts.strict().false == 1
 
 
-def test_each_value_of_a_list_counts():
+def test_each_list_value_counts():
     truth = header({"po_reference": ["1", "2"], "issuer": {"name": "A"}, "line_items": [{}]})
     assert truth == [("po_reference", "1"), ("po_reference", "2"), ("issuer.name", "A")]
-    assert counted(compare(truth, header({"po_reference": ["2", "3"]}), on_page)) == (1, 1, 2, 0, 0)
+    assert totals(compare(truth, header({"po_reference": ["2", "3"]}), on_page)) == (1, 1, 2, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_each_value_of_a_list_counts():
         ("line_items.0.description", "Trennblätter A4", "Trennblätter, A4"),
     ],
 )
-def test_values_that_say_the_same_are_the_same(name: str, a: str, b: str):
+def test_equivalent_values_are_equal(name: str, a: str, b: str):
     assert is_same(name, a, b)
 
 
@@ -64,20 +64,20 @@ def test_values_that_say_the_same_are_the_same(name: str, a: str, b: str):
         ("line_items.0.description", "Trennblätter A4", "Trennblätter A5, gelocht"),
     ],
 )
-def test_values_that_differ_are_not(name: str, a: str, b: str):
+def test_different_values_are_not_equal(name: str, a: str, b: str):
     assert not is_same(name, a, b)
 
 
-def test_lines_are_paired_so_that_most_fields_agree():
+def test_lines_are_paired_by_most_equal_fields():
     truth = [{"description": "Anker", "quantity": "1"}, {"description": "Bolzen", "quantity": "2"}]
     read = [{"description": "Bolzen", "quantity": "2"}, {"description": "Anker", "quantity": "1"}]
-    assert counted(compare_lines(truth, read, on_page)) == (4, 0, 0, 0, 0)
+    assert totals(compare_lines(truth, read, on_page)) == (4, 0, 0, 0, 0)
 
 
-def test_a_line_too_many_is_all_false_and_one_too_few_all_missed():
+def test_extra_line_is_false_and_absent_line_missed():
     line = {"description": "Anker", "quantity": "1"}
-    assert counted(compare_lines([line], [line, {"description": "Zoll", "quantity": "7"}], on_page)) == (2, 2, 0, 0, 0)
-    assert counted(compare_lines([line, {"description": "Zoll"}], [line], on_page)) == (2, 0, 1, 0, 0)
+    assert totals(compare_lines([line], [line, {"description": "Zoll", "quantity": "7"}], on_page)) == (2, 2, 0, 0, 0)
+    assert totals(compare_lines([line, {"description": "Zoll"}], [line], on_page)) == (2, 0, 1, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_line_too_many_is_all_false_and_one_too_few_all_missed():
         ("line_items.0.position", "01"),
     ],
 )
-def test_what_a_page_shows_is_found_however_it_is_written(field: str, value: str):
+def test_value_on_page_is_found_in_any_format(field: str, value: str):
     drawing = (
         "vom 05.03.2018, fällig 12. April 2018\n1.234,50 € \nD-80333 München\nDE08 7009 0100 1234 5678 90\n1 Anker"
     )
@@ -103,10 +103,10 @@ def test_what_a_page_shows_is_found_however_it_is_written(field: str, value: str
     ("field", "value"),
     [("invoice_date", "2018-03-06"), ("total_gross", "1234.51"), ("currency", "GBP"), ("issuer.country", "FR")],
 )
-def test_what_a_page_does_not_show_is_not_found(field: str, value: str):
+def test_value_not_on_page_is_not_found(field: str, value: str):
     assert not PageText([paper("vom 05.03.2018\n1.234,50 €\nD-80333 München")]).states(field, value)
 
 
-def test_an_empty_folder_says_what_to_do(tmp_path, capsys: pytest.CaptureFixture[str]):
+def test_empty_folder_error_names_the_corpus(tmp_path, capsys: pytest.CaptureFixture[str]):
     assert main([str(tmp_path)]) == 1
     assert "https://github.com/ZUGFeRD/corpus" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A local cloud on the database of a test."""
+"""A fake local cloud with the database of a test."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from counterfoil.delivery.work import Send
 
 
 class CloudOf:
-    """The parts of a cloud that commands on its database use."""
+    """The parts of a cloud that commands on its database need."""
 
     def __init__(self, server: Server, name: str, database: Database) -> None:
         self.database = database

@@ -1,10 +1,10 @@
-"""What tests of commands that ask the API have in common."""
+"""Fixtures for tests of commands that call the API."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.cli.reaching import let_them_ask
+from tests.cli.reaching import connect_commands
 from tests.cli.storage import storage
 from tests.functions.admin_api.conftest import Ask, ask, queue
 
@@ -12,9 +12,9 @@ __all__ = ["ask", "queue", "storage"]
 
 
 @pytest.fixture
-def api(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:  # it has the function work
-    """Commands ask the API's function, on the tests' database."""
-    let_them_ask(monkeypatch)
+def api(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:  # `ask` configures the function
+    """Connect commands to the API function and the test database."""
+    connect_commands(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

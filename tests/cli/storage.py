@@ -1,4 +1,4 @@
-"""Storage that accepts uploads by form, in place of S3."""
+"""A fake of S3 that accepts uploads by form."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 
 class Storage:
-    """Files by key. With `status`, it refuses files."""
+    """Files by key. Refuses files if `status` is an error."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""A conversation on the command line: messages in, answers and failures in words, and the way back to it."""
+"""`counterfoil chat`: messages, replies, failures and earlier conversations."""
 
 import json
 import time
@@ -35,12 +35,12 @@ class Worker:
 
     def __init__(self, admin: Connection) -> None:
         self.admin = admin
-        self.fate: Callable[[UUID], None] = self.answer
+        self.finish: Callable[[UUID], None] = self.answer
 
     def __call__(self, seconds: float) -> None:
         assert seconds < 1
         for (job,) in self.admin.execute("SELECT id FROM task WHERE ended_at IS NULL AND failed_at IS NULL").fetchall():
-            self.fate(job)
+            self.finish(job)
 
     def answer(self, job: UUID) -> None:
         self.admin.execute(
@@ -50,7 +50,7 @@ class Worker:
 
     def fail(self, job: UUID) -> None:
         self.admin.execute(
-            "UPDATE task SET status = 'failed', error = 'The model is away.', attempts = 6, failed_at = now() "
+            "UPDATE task SET status = 'failed', error = 'The model is unavailable.', attempts = 6, failed_at = now() "
             "WHERE id = %s",
             [job],
         )
@@ -73,10 +73,10 @@ def conversation(
     make_tenant("acme")
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     with typer.Context(typer.main.get_command(application())) as context:
-        yield Conversation(reach(context), "acme")  # type: ignore[arg-type]  # typer has a class of its own
+        yield Conversation(reach(context), "acme")  # type: ignore[arg-type]  # typer has its own class
 
 
-def test_messages_are_answered_one_after_the_other_and_can_be_gone_on_with(
+def test_conversation_is_answered_in_order_and_resumable(
     conversation: Conversation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hold(conversation, iter(["Hello", "", "/history", "Still there?", "/quit", "never said"]), again=" --scripted")
@@ -85,25 +85,25 @@ def test_messages_are_answered_one_after_the_other_and_can_be_gone_on_with(
     assert shown.out.splitlines() == ["it   Good day.", "you  Hello", "it   Good day."]
     assert conversation.session_id is not None
     assert f"counterfoil chat {conversation.session_id[-8:]} --scripted" in shown.err
-    assert [one["content"] for one in conversation.entries()] == ["Hello", "Still there?"]
+    assert [entry["content"] for entry in conversation.entries()] == ["Hello", "Still there?"]
     assert conversation.find(conversation.session_id[-8:]) == conversation.session_id
 
 
-def test_a_failure_is_told_in_words_and_the_conversation_goes_on(
+def test_failed_message_does_not_end_the_conversation(
     conversation: Conversation, worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    worker.fate = worker.fail
+    worker.finish = worker.fail
     hold(conversation, iter(["Hello", "/history"]))
 
     shown = capsys.readouterr()
-    assert "It has no answer, and will get none: The model is away." in " ".join(shown.err.split())
+    assert "It has no answer, and will get none: The model is unavailable." in " ".join(shown.err.split())
     assert shown.out.splitlines() == ["you  Hello  (failed)"]
 
 
-def test_an_interrupted_message_is_taken_back(
+def test_interrupt_cancels_the_message(
     conversation: Conversation, worker: Worker, admin: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    worker.fate = worker.interrupt
+    worker.finish = worker.interrupt
     hold(conversation, iter(["Hello", "/history"]))
 
     shown = capsys.readouterr()
@@ -112,7 +112,7 @@ def test_an_interrupted_message_is_taken_back(
     assert admin.execute("SELECT status, reason FROM task").fetchall() == [(None, "Cancelled by somebody.")]
 
 
-def test_a_message_that_is_not_taken_says_why(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_message_shows_the_reason(conversation: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
     hold(conversation, iter(["x" * 100_001, "/nonsense"]))
 
     shown = capsys.readouterr().err
@@ -120,21 +120,21 @@ def test_a_message_that_is_not_taken_says_why(conversation: Conversation, capsys
     assert "There is no /nonsense" in shown
 
 
-def test_control_characters_of_an_answer_stay_off_the_terminal(
+def test_control_characters_of_replies_are_removed(
     conversation: Conversation, admin: Connection, worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(job: UUID) -> None:
         worker.answer(job)
         admin.execute("UPDATE task SET result = %s WHERE id = %s", [Jsonb({"message": "\x1b[2Jgone"}), job])
 
-    worker.fate = answer
+    worker.finish = answer
     hold(conversation, iter(["Hello"]))
 
     assert "\x1b" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("status", "due", "says"),
+    ("status", "due", "text"),
     [
         ("in-progress", None, "the model is working on it"),
         ("pending", None, "waiting for a worker"),
@@ -142,8 +142,8 @@ def test_control_characters_of_an_answer_stay_off_the_terminal(
         ("pending", NOW - timedelta(seconds=4), "waiting for a worker"),
     ],
 )
-def test_what_a_message_waits_for_is_told(status: Any, due: datetime | None, says: str) -> None:
-    assert waits_for({"status": status, "next_attempt_at": due and due.isoformat()}, NOW) == says
+def test_wait_reason_of_a_message_is_shown(status: Any, due: datetime | None, text: str) -> None:
+    assert waits_for({"status": status, "next_attempt_at": due and due.isoformat()}, NOW) == text
 
 
 def test_conversations_of_other_users_are_not_found(conversation: Conversation, admin: Connection) -> None:
@@ -163,19 +163,17 @@ def application() -> typer.Typer:
 
 @pytest.fixture
 def run() -> Callable[..., Result]:
-    """`run(*words)`: the command."""
+    """`run(*words)` runs the command."""
     return lambda *words: CliRunner().invoke(application(), words)
 
 
-def test_conversations_are_listed_for_people_and_programs(
-    conversation: Conversation, run: Callable[..., Result]
-) -> None:
+def test_conversations_are_listed_as_table_and_json(conversation: Conversation, run: Callable[..., Result]) -> None:
     assert "There is no conversation yet." in run("--list").output
     conversation.say("Hello")
     assert conversation.session_id is not None
     assert conversation.session_id[-8:] in run("--list").output
-    (one,) = json.loads(run("--list", "--json").output)
-    assert (one["session_id"], one["tenant"], one["begins"]) == (conversation.session_id, "acme", "Hello")
+    (entry,) = json.loads(run("--list", "--json").output)
+    assert (entry["session_id"], entry["tenant"], entry["begins"]) == (conversation.session_id, "acme", "Hello")
     assert isinstance(run("--json").exception, UsageError)
 
 
@@ -186,7 +184,7 @@ def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Ca
         assert "'counterfoil chat --list' shows them" in str(run(wrong, "--delete").exception)
     for words in ([], [session, "--list"], [session, "--scripted"]):
         assert "counterfoil chat SESSION --delete" in str(run(*words, "--delete").exception)
-    assert [one["content"] for one in conversation.entries()] == ["Hello"]
+    assert [entry["content"] for entry in conversation.entries()] == ["Hello"]
 
     done = run(session[-8:], "--delete")
 
@@ -205,11 +203,11 @@ def port() -> Iterator[int]:
         yield script.port
 
 
-def test_the_script_speaks_as_functions_ask(port: int) -> None:
-    told = scripted_model.settings(port)
-    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+def test_script_answers_chat_completion_requests(port: int) -> None:
+    settings = scripted_model.settings(port)
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
 
-    answer = httpx.post(f"{told['LLM_URL']}/chat/completions", json={"messages": said}).json()
+    answer = httpx.post(f"{settings['LLM_URL']}/chat/completions", json={"messages": messages}).json()
 
     assert answer["choices"][0]["message"]["content"] == "I am a script, and heard: Hello"
     assert answer["choices"][0]["finish_reason"] == "stop"
@@ -217,7 +215,7 @@ def test_the_script_speaks_as_functions_ask(port: int) -> None:
         assert again == Script(port, is_ours=False)
 
 
-def test_a_cloud_knows_its_script_by_its_settings() -> None:
+def test_port_of_the_script_is_read_from_settings() -> None:
     assert scripted_model.port_of(Tuning(scripted_model.settings(4711))) == 4711
     assert scripted_model.port_of(Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})) is None
     assert scripted_model.port_of(Tuning()) is None
@@ -225,11 +223,11 @@ def test_a_cloud_knows_its_script_by_its_settings() -> None:
 
 @dataclass
 class App:
-    """A local cloud, as far as it is told of a model."""
+    """A fake cloud with the settings of its language model."""
 
     tuning: Tuning = field(default_factory=Tuning)
-    told: list[Tuning] = field(default_factory=list)
-    fails: Exception | None = None
+    deployed: list[Tuning] = field(default_factory=list)
+    error: Exception | None = None
     place: Any = None
 
     @property
@@ -237,14 +235,14 @@ class App:
         return self
 
     def up(self, _place: object, _steps: object, *, tuning: Tuning) -> Any:
-        if self.fails is not None:
-            raise self.fails
-        self.told.append(tuning)
+        if self.error is not None:
+            raise self.error
+        self.deployed.append(tuning)
         self.tuning = tuning
         return SimpleNamespace(cloud=self)
 
     def answers(self) -> bool:
-        """Whether the model that it is told of is there."""
+        """Return True if the configured model is reachable."""
         try:
             httpx.post(f"{self.tuning.settings['LLM_URL']}/chat/completions", json={"messages": []}, timeout=1)
         except httpx.ConnectError:
@@ -264,11 +262,11 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
 
 
 def chatting(app: App, *, wanted: bool = True) -> AbstractContextManager[Any]:
-    return scripted_model.available(app, wanted=wanted)  # type: ignore[arg-type]  # as much of a cloud as is needed
+    return scripted_model.available(app, wanted=wanted)  # type: ignore[arg-type]  # a partial cloud
 
 
 @pytest.mark.parametrize("end", [None, KeyboardInterrupt(), RuntimeError("lost")])
-def test_the_app_is_told_of_the_script_as_long_as_it_answers(
+def test_app_uses_the_script_during_a_chat(
     end: BaseException | None, app: App, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = app.tuning = Tuning({"LLM_MODEL": "to come", "CHAT_HISTORY_TOKENS": "9"}, 7)
@@ -280,11 +278,11 @@ def test_the_app_is_told_of_the_script_as_long_as_it_answers(
         if end is not None:
             raise end
 
-    assert (len(app.told), app.tuning) == (2, before)
+    assert (len(app.deployed), app.tuning) == (2, before)
     assert "It has no language model now: a chat needs --scripted again" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_script_that_a_killed_command_left_behind_is_put_right(app: App) -> None:
+def test_stale_script_settings_are_replaced_then_removed(app: App) -> None:
     with scripted_model.running() as free:
         left_behind = scripted_model.settings(free.port)
     app.tuning = Tuning(left_behind | {"OCR": "textract"})
@@ -292,47 +290,47 @@ def test_a_script_that_a_killed_command_left_behind_is_put_right(app: App) -> No
     with chatting(app, wanted=False):
         assert app.answers()
 
-    assert app.told == [Tuning({"OCR": "textract"})]
+    assert app.deployed == [Tuning({"OCR": "textract"})]
 
 
-def test_another_command_s_script_is_not_ended(app: App) -> None:
+def test_script_of_another_command_keeps_running(app: App) -> None:
     with scripted_model.running() as script:
         app.tuning = Tuning(scripted_model.settings(script.port))
         with chatting(app):
             pass
 
-        assert (app.told, app.answers()) == ([], True)
+        assert (app.deployed, app.answers()) == ([], True)
 
 
-def test_what_the_app_was_told_meanwhile_stays(app: App) -> None:
-    meanwhile = Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
+def test_settings_changed_during_a_chat_are_preserved(app: App) -> None:
+    changed = Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
     with chatting(app):
-        app.tuning = meanwhile
+        app.tuning = changed
 
-    assert (len(app.told), app.tuning) == (1, meanwhile)
+    assert (len(app.deployed), app.tuning) == (1, changed)
 
 
-def test_a_cloud_that_is_gone_meanwhile_is_not_begun_anew(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloud_removed_during_a_chat_stays_down(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     with chatting(app):
         monkeypatch.setattr(State, "load", lambda _place: None)
 
-    assert len(app.told) == 1
+    assert len(app.deployed) == 1
 
 
-def test_what_cannot_be_put_back_is_told_with_the_way_out(app: App, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_restore_warns_about_the_script(app: App, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CloudError, match="no deployment"), chatting(app):
-        app.fails = CloudError("no deployment")
+        app.error = CloudError("no deployment")
 
     assert "the app would still ask it" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_model_that_is_there_is_neither_replaced_nor_touched(app: App) -> None:
+def test_existing_model_is_not_replaced(app: App) -> None:
     app.tuning = Tuning({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})
     with pytest.raises(UsageError, match="has a language model already"), chatting(app):
         pass
     with chatting(app, wanted=False):
         pass
-    assert app.told == []
+    assert app.deployed == []
     app.tuning = Tuning()
     with pytest.raises(UsageError, match="has no language model"), chatting(app, wanted=False):
         pass

@@ -10,7 +10,8 @@ from cli.commands.clusters import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
 from tests.documents.matching.office import Office
-from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
+from tests.documents.matching.papers import SampleDocument as Paper
+from tests.documents.matching.papers import contract, delivery, invoice, line, order
 from tests.documents.test_differences import compute
 
 CASE = [
@@ -46,19 +47,19 @@ def call(*words: str, width: int = 100) -> str:
 
 
 def find(lines: Sequence[str], *words: str) -> str:
-    """The one line that has all of these words."""
-    (found,) = [line for line in lines if all(word in line.split() for word in words)]
-    return found
+    """Return the only line with all of these words."""
+    (match,) = [line for line in lines if all(word in line.split() for word in words)]
+    return match
 
 
-def test_the_outcome_comes_first_with_its_reasons(office: Office):
+def test_outcome_is_shown_first_with_its_reasons(office: Office):
     compute(office)
     lines = shown(office)
     assert lines[0].split()[-2:] == ["acme", "exception"]
     assert lines[1].startswith("  Invoice R-81 bills 5 pieces of 'Bolt A-200'")
 
 
-def test_the_quantities_of_a_line_stand_side_by_side(office: Office):
+def test_quantities_of_a_line_item_share_one_row(office: Office):
     compute(office)
     lines = shown(office)
     assert find(lines, "line", "price").split() == [
@@ -68,7 +69,7 @@ def test_the_quantities_of_a_line_stand_side_by_side(office: Office):
     assert [word for word in find(lines, "A-200", "12.50").split() if word.isdigit()][-3:] == ["5", "4", "5"]
 
 
-def test_each_variance_has_its_sentence_and_each_link_its_reason(office: Office):
+def test_variances_and_links_show_their_reasons(office: Office):
     compute(office)
     text = "\n".join(shown(office, width=200))
     for code in ("price mismatch", "over billed quantity", "under delivered"):
@@ -87,7 +88,7 @@ def test_missing_facts_are_named(office: Office, admin: Connection):
     assert row[heading.index("not read") :].startswith("supplier ")
 
 
-def test_what_waits_for_a_paper_is_told_apart_from_what_is_wrong(office: Office):
+def test_variance_awaiting_a_document_is_marked_differently(office: Office):
     compute(office)
     cluster = office.ids[0]
     office.admin.execute(
@@ -99,16 +100,16 @@ def test_what_waits_for_a_paper_is_told_apart_from_what_is_wrong(office: Office)
     assert page.count("It names delivery L2, which is not here.") == 1
 
 
-def test_no_text_of_a_document_gives_the_terminal_a_command(office: Office):
-    """A name that clears the screen, or writes to the clipboard."""
+def test_control_characters_of_documents_are_replaced(office: Office):
+    """The file name clears the screen and writes to the clipboard."""
     office.admin.execute("UPDATE document SET file_name = %s", ["a\x1b[2J\x1b]52;c;eA==\x07\x9b2Jb.pdf"])
     compute(office)
     page = "\n".join(shown(office))
-    assert [letter for letter in page if letter != "\n" and not letter.isprintable()] == []
+    assert [char for char in page if char != "\n" and not char.isprintable()] == []
     assert "\N{REPLACEMENT CHARACTER}" in page
 
 
-def test_no_line_is_wider_than_a_terminal(office: Office):
+def test_output_fits_the_terminal(office: Office):
     compute(office)
     assert max(map(len, shown(office))) <= 100
 
@@ -118,30 +119,35 @@ def test_any_document_of_a_cluster_shows_it(office: Office):
     assert shown(office, 0) == shown(office, 1) == shown(office, 2)
 
 
-def test_a_cluster_that_changes_says_so(office: Office):
+def test_pending_cluster_is_shown_as_being_recomputed(office: Office):
     compute(office)
     office.admin.execute("UPDATE cluster_diagnostics SET status = 'pending'")
     assert "  It is being recomputed." in shown(office)
 
 
-def test_a_cluster_that_nothing_was_computed_of_shows_its_documents(office: Office):
+def test_uncomputed_cluster_shows_its_documents(office: Office):
     lines = shown(office)
     assert lines[1] == "  It has not been computed."
     assert find(lines, "delivery", "2026-03-09").split()[1:4] == ["delivery", "note", "LS-500"]
 
 
-def test_json_is_the_answer_of_the_api(office: Office):
+def test_json_output_contains_the_api_response(office: Office):
     compute(office)
-    found = json.loads(call(str(office.ids[1]), "--json"))
-    assert found["id"] == str(office.ids[0])
-    assert {one["number"] for one in (*found["documents"], *found["contracts"])} == {"4711", "LS-500", "R-81", "RV-60"}
-    assert len(found["edges"]) == 4
-    assert found["comparison"]["outcome"] == "exception"
+    cluster = json.loads(call(str(office.ids[1]), "--json"))
+    assert cluster["id"] == str(office.ids[0])
+    assert {document["number"] for document in (*cluster["documents"], *cluster["contracts"])} == {
+        "4711",
+        "LS-500",
+        "R-81",
+        "RV-60",
+    }
+    assert len(cluster["edges"]) == 4
+    assert cluster["comparison"]["outcome"] == "exception"
 
 
 def test_show_refuses_a_document_before_its_matching(office: Office):
-    papers: list[Paper] = [order("9000", 300)]
-    position = office.file(papers[0])
+    documents: list[Paper] = [order("9000", 300)]
+    position = office.file(documents[0])
     with pytest.raises(UsageError, match="has no cluster, because it has not been matched"):
         call(str(office.ids[position]))
 

@@ -1,4 +1,4 @@
-"""`counterfoil clusters` lists what needs a person."""
+"""`counterfoil clusters` lists clusters that need a decision."""
 
 import json
 from typing import Any
@@ -30,12 +30,12 @@ def run(*words: object) -> str:
 
 
 def rows(*words: object) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(run(*words, "--json"))
-    return found
+    cluster_rows: list[dict[str, Any]] = json.loads(run(*words, "--json"))
+    return cluster_rows
 
 
 def listed(office: Office, *words: object) -> list[int]:
-    return [[str(id_) for id_ in office.ids].index(one["id"]) for one in rows(*words)]
+    return [[str(id_) for id_ in office.ids].index(row["id"]) for row in rows(*words)]
 
 
 def test_list_shows_status_order_and_amount_at_stake(office: Office):
@@ -89,7 +89,7 @@ def test_unknown_value_is_rejected(wrong: tuple[str, str]):
     assert f"'{wrong[1]}' is not one of" in result.output
 
 
-def test_accepting_wakes_diagnostics_and_leaves_nothing_to_decide(office: Office, queue: FakeSqs):
+def test_accepting_starts_diagnostics_and_hides_the_decision(office: Office, queue: FakeSqs):
     assert "Decide: counterfoil clusters accept" in run("show", office.ids[ORDER])
 
     run("accept", office.ids[ORDER], "--by", "ann")

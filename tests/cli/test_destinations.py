@@ -1,4 +1,4 @@
-"""Where a tenant's results go is said on the command line, and a secret is shown once."""
+"""Destinations of a tenant are added, rotated and removed on the command line."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ URL = "https://hooks.example.com/results"
 
 @pytest.fixture
 def cloud(api: None, make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tenants, and receivers on this machine."""
+    """Two tenants, with receivers on this machine in the allowlist."""
     make_tenant("acme")
     make_tenant("zenith")
     monkeypatch.setenv("WEBHOOK_ALLOWLIST", '["127.0.0.0/8"]')
@@ -28,7 +28,7 @@ def cloud(api: None, make_tenant: Callable[..., UUID], monkeypatch: pytest.Monke
 
 
 def call(*words: str) -> Any:
-    """What a call with --json prints."""
+    """Run a command with --json, and return its output."""
     result = CliRunner().invoke(app, ["destinations", *words, "--json"])
     if result.exception is not None:
         raise result.exception
@@ -36,7 +36,7 @@ def call(*words: str) -> Any:
 
 
 @pytest.mark.usefixtures("cloud")
-def test_a_webhook_is_added_and_its_secret_shown_this_once(admin: Connection):
+def test_webhook_secret_is_shown_only_when_added(admin: Connection):
     added = call("acme", "--add-webhook", "office", URL)
     assert (added["name"], added["kind"], added["address"]) == ("office", "webhook", URL)
     assert added["events"] == ["cluster", "document"]
@@ -61,9 +61,9 @@ def test_changes_of_destinations_reach_the_audit_trail(cloud: None, admin: Conne
 
 
 @pytest.mark.usefixtures("cloud")
-def test_people_are_shown_the_secret_whole_however_narrow_their_terminal():
-    said = CliRunner().invoke(app, ["destinations", "acme", "--add-webhook", "office", URL], env={"COLUMNS": "20"})
-    (secret,) = [line for line in said.output.splitlines() if line.startswith("whsec_")]
+def test_narrow_terminal_shows_the_whole_secret():
+    result = CliRunner().invoke(app, ["destinations", "acme", "--add-webhook", "office", URL], env={"COLUMNS": "20"})
+    (secret,) = [line for line in result.output.splitlines() if line.startswith("whsec_")]
     assert len(secret) == len("whsec_") + 43
     listed = CliRunner().invoke(app, ["destinations", "acme"], env={"COLUMNS": "120"}).output
     assert URL in listed
@@ -82,31 +82,31 @@ def test_an_export_is_added_without_a_secret():
 
 
 @pytest.mark.usefixtures("cloud")
-def test_of_offers_those_are_told_who_ask():
+def test_offers_event_requires_explicit_subscription():
     assert call("acme", "--add-s3", "erp", "erp/in")["events"] == ["cluster", "document"]
     assert call("acme", "--add-s3", "app", "app/in", "--event", "offers")["events"] == ["offers"]
 
 
 @pytest.mark.usefixtures("cloud")
-def test_a_secret_is_rotated_and_both_are_active(admin: Connection):
+def test_rotation_sets_expiry_of_the_previous_secret(admin: Connection):
     first = call("acme", "--add-webhook", "office", URL)["secret"]
     second = call("acme", "--rotate", "office")["secret"]
-    found = {row["secret"]: row["expires_at"] is None for row in rows(admin, "destination_secret")}
-    assert found == {first: False, second: True}
+    without_expiry = {row["secret"]: row["expires_at"] is None for row in rows(admin, "destination_secret")}
+    assert without_expiry == {first: False, second: True}
 
 
 @pytest.mark.usefixtures("cloud")
-def test_a_destination_is_removed_and_its_name_is_free_again(admin: Connection):
+def test_name_of_a_removed_destination_is_reusable(admin: Connection):
     call("acme", "--add-webhook", "office", URL)
     assert call("acme", "--remove", "office") == []
     assert rows(admin, "destination_secret") == []
     call("acme", "--add-s3", "office", "out")
-    assert [one["kind"] for one in call("acme")] == ["s3"]
+    assert [destination["kind"] for destination in call("acme")] == ["s3"]
     assert len(rows(admin, "destination")) == 2
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("--add-webhook", "office", "http://hooks.example.com/"), "only https is"),
         (("--add-webhook", "office", "https://169.254.169.254/"), "no public address"),
@@ -126,21 +126,21 @@ def test_a_destination_is_removed_and_its_name_is_free_again(admin: Connection):
         (("--remove", "office", "--rotate", "office"), "One change at a time"),
     ],
 )
-def test_invalid_destination_is_refused(words: tuple[str, ...], says: str, cloud: None, admin: Connection):
-    with pytest.raises(UsageError, match=says):
+def test_invalid_destination_is_refused(words: tuple[str, ...], message: str, cloud: None, admin: Connection):
+    with pytest.raises(UsageError, match=message):
         call("acme", *words)
     assert rows(admin, "destination") == []
 
 
 @pytest.mark.usefixtures("cloud")
-def test_a_name_is_taken_once():
+def test_destination_name_must_be_unique():
     call("acme", "--add-webhook", "office", URL)
     with pytest.raises(UsageError, match="'office' exists"):
         call("acme", "--add-s3", "office", "out")
 
 
 @pytest.mark.usefixtures("cloud")
-def test_two_destinations_do_not_export_to_the_same_files():
+def test_export_prefix_must_be_unique():
     call("acme", "--add-s3", "erp", "out")
     with pytest.raises(UsageError, match="'erp' exports to 'out'"):
         call("acme", "--add-s3", "archive", "out")
@@ -149,19 +149,19 @@ def test_two_destinations_do_not_export_to_the_same_files():
 
 
 @pytest.mark.usefixtures("cloud")
-def test_an_export_has_no_secret_to_rotate():
+def test_rotating_an_export_is_refused():
     call("acme", "--add-s3", "erp", "in")
     with pytest.raises(UsageError, match="There is no webhook 'erp'"):
         call("acme", "--rotate", "erp")
 
 
 @pytest.mark.usefixtures("cloud")
-def test_an_unknown_tenant_is_said_to_be_unknown():
+def test_unknown_tenant_is_refused():
     with pytest.raises(UsageError, match="There is no such tenant"):
         call("nobody", "--add-webhook", "office", URL)
 
 
 @pytest.mark.usefixtures("cloud")
-def test_a_receiver_of_this_machine_may_be_added():
+def test_receiver_in_the_allowlist_is_accepted():
     call("acme", "--add-webhook", "here", "http://127.0.0.1:8099/")
-    assert [one["address"] for one in call("acme")] == ["http://127.0.0.1:8099/"]
+    assert [destination["address"] for destination in call("acme")] == ["http://127.0.0.1:8099/"]

@@ -21,10 +21,10 @@ from tests.dead_letters.letters import NOON, Die, dying
 @pytest.fixture
 def die(
     make_tenant: Callable[..., UUID],
-    api: None,  # what commands ask
+    api: None,
     database: Database,
 ) -> Die:
-    """Let work of the only tenant die."""
+    """`die(...)` creates a dead letter of the only tenant."""
     return dying(database, make_tenant("acme"))
 
 
@@ -36,25 +36,25 @@ def run(*words: object, columns: int = 120) -> str:
 
 
 def call(*words: object) -> Any:
-    """What a call with --json prints."""
+    """Run a command with --json, and return its output."""
     return json.loads(run(*words, "--json"))
 
 
 def listed(*words: object) -> list[str]:
-    return [letter["job_id"] for letter in call("list", *words)]
+    return [dead_letter["job_id"] for dead_letter in call("list", *words)]
 
 
-def test_letters_are_listed_the_newest_first(die: Die) -> None:
+def test_dead_letters_are_listed_newest_first(die: Die) -> None:
     first, second = die("The disk is full"), die("Reading timed out", minute=1, task_type="echo")
 
-    told = run("list").splitlines()
+    output = run("list").splitlines()
 
-    assert told[0].split() == ["id", "type", "state", "when", "file", "and", "error"]
-    assert [line.split()[:3] for line in told[1:]] == [
+    assert output[0].split() == ["id", "type", "state", "when", "file", "and", "error"]
+    assert [line.split()[:3] for line in output[1:]] == [
         [str(second)[-8:], "echo", "pending"],
         [str(first)[-8:], "ingestion", "pending"],
     ]
-    assert "2026-03-02 12:01  invoice.pdf TimeoutError: Reading timed out" in told[1]
+    assert "2026-03-02 12:01  invoice.pdf TimeoutError: Reading timed out" in output[1]
     assert (
         call("list")[1]
         | {
@@ -84,21 +84,21 @@ def test_letters_are_listed_the_newest_first(die: Die) -> None:
         (["--tenant", "acme"], [2, 1, 0]),
     ],
 )
-def test_a_list_is_narrowed(words: list[str], expected: list[int], die: Die, admin: Connection) -> None:
-    died = [die("Page 1 timed out"), die("Page 2 timed out", minute=1, task_type="echo")]
-    died.append(die("The disk is full", minute=2, file_name="order.pdf"))
-    admin.execute("UPDATE dead_letter SET status = 'resolved' WHERE job_id = %s", [died[0]])
+def test_list_is_filtered(words: list[str], expected: list[int], die: Die, admin: Connection) -> None:
+    job_ids = [die("Page 1 timed out"), die("Page 2 timed out", minute=1, task_type="echo")]
+    job_ids.append(die("The disk is full", minute=2, file_name="order.pdf"))
+    admin.execute("UPDATE dead_letter SET status = 'resolved' WHERE job_id = %s", [job_ids[0]])
 
-    assert listed(*words) == [str(died[number]) for number in expected]
+    assert listed(*words) == [str(job_ids[number]) for number in expected]
 
 
-def test_unassigned_letters_are_listed_and_counted(die: Die, database: Database, admin: Connection) -> None:
+def test_unassigned_dead_letters_are_listed_and_counted(die: Die, database: Database, admin: Connection) -> None:
     theirs, unassigned = die("The disk is full"), die("The disk is full", minute=1)
     admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [unassigned])
 
     assert listed() == [str(unassigned), str(theirs)]
     assert listed("--tenant", "acme") == [str(theirs)]
-    assert sorted(one["tenant"] for one in call("stats")) == ["-", "acme"]
+    assert sorted(entry["tenant"] for entry in call("stats")) == ["-", "acme"]
 
 
 def test_limit_bounds_the_list_of_several_tenants(
@@ -114,15 +114,15 @@ def test_limit_bounds_the_list_of_several_tenants(
     assert len(call("groups", "--limit", 1)) == 1
 
 
-def test_a_search_goes_on_until_there_are_enough(die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
-    died = [die(f"File '{'even' if number % 2 else 'odd'}' is away", minute=number) for number in range(12)]
+def test_search_reads_pages_until_the_limit(die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_ids = [die(f"File '{'even' if number % 2 else 'odd'}' is missing", minute=number) for number in range(12)]
     monkeypatch.setattr("counterfoil.dead_letters.search.RARE", 1)
     monkeypatch.setattr("counterfoil.dead_letters.search.SCANNED", (2,))
 
-    assert listed("--text", "even", "--limit", 5) == [str(job_id) for job_id in died[::-2][:5]]
+    assert listed("--text", "even", "--limit", 5) == [str(job_id) for job_id in job_ids[::-2][:5]]
 
 
-def test_a_group_is_named_by_the_beginning_of_its_fingerprint(die: Die) -> None:
+def test_group_is_found_by_fingerprint_prefix(die: Die) -> None:
     job_id = die("Page 1 timed out")
     die("The disk is full")
     fingerprint = call("show", job_id)["fingerprint"]
@@ -133,7 +133,7 @@ def test_a_group_is_named_by_the_beginning_of_its_fingerprint(die: Die) -> None:
             run("list", "--group", text)
 
 
-def test_a_letter_is_shown_by_the_end_of_its_id_with_what_happened(die: Die, admin: Connection) -> None:
+def test_show_finds_a_dead_letter_by_id_suffix(die: Die, admin: Connection) -> None:
     work_id = uuid4()
     die("The disk is full", work_id=work_id)
     job_id = die("Reading timed out", work_id=work_id, revision=2, minute=5)
@@ -142,23 +142,23 @@ def test_a_letter_is_shown_by_the_end_of_its_id_with_what_happened(die: Die, adm
                                   resolution = '{"action": "resolved", "notes": "The disk is larger now."}'"""
     )
 
-    told = run("show", str(job_id)[-8:])
+    output = run("show", str(job_id)[-8:])
 
-    assert f"ingestion  acme  {job_id}  resolved" in told
-    assert "2026-03-02 12:05:00 UTC by ann: The disk is larger now." in told
-    assert f"{work_id}, revision 2" in told
-    assert '"file_name": "invoice.pdf"' in told
-    deaths = [line for line in told.splitlines() if "  died  " in line and ":00  died" in line]
+    assert f"ingestion  acme  {job_id}  resolved" in output
+    assert "2026-03-02 12:05:00 UTC by ann: The disk is larger now." in output
+    assert f"{work_id}, revision 2" in output
+    assert '"file_name": "invoice.pdf"' in output
+    deaths = [line for line in output.splitlines() if "  died  " in line and ":00  died" in line]
     assert [line.split(maxsplit=4)[4].strip() for line in deaths] == [
         "TimeoutError: The disk is full",
         "TimeoutError: Reading timed out",
     ]
     whole = call("show", job_id)
-    assert ["version", str(whole["version"])] in [line.split() for line in told.splitlines()]
-    assert ([one["kind"] for one in whole["timeline"]], len(whole["lineage"])) == (["death", "death"], 1)
+    assert ["version", str(whole["version"])] in [line.split() for line in output.splitlines()]
+    assert ([entry["kind"] for entry in whole["timeline"]], len(whole["lineage"])) == (["death", "death"], 1)
 
 
-def test_where_the_logs_of_tries_are_is_told_as_commands_that_can_be_copied(die: Die, admin: Connection) -> None:
+def test_show_prints_log_commands_of_attempts(die: Die, admin: Connection) -> None:
     work_id = uuid4()
     job_id = die(work_id=work_id, revision=2)
     for revision, minute in ((1, 0), (2, 10), (2, 20)):
@@ -168,10 +168,10 @@ def test_where_the_logs_of_tries_are_is_told_as_commands_that_can_be_copied(die:
             [revision, minute + 1, NOON + timedelta(minutes=minute), NOON + timedelta(minutes=minute + 1)],
         )
 
-    told = run("show", job_id, columns=60).splitlines()
+    output = run("show", job_id, columns=60).splitlines()
 
     noon = int(NOON.timestamp()) * 1000
-    assert told[-2:] == [
+    assert output[-2:] == [
         "aws logs filter-log-events --log-group-name /aws/lambda/counterfoil-ingestion"
         f" --start-time {noon + since * 60_000} --end-time {noon + until * 60_000}"
         f""" --filter-pattern '{{ $.work_id = "{work_id}" && $.revision = {revision} }}'"""
@@ -179,7 +179,7 @@ def test_where_the_logs_of_tries_are_is_told_as_commands_that_can_be_copied(die:
     ]
 
 
-def test_traces_of_tries_are_told_as_commands_of_five(die: Die, admin: Connection) -> None:
+def test_show_prints_trace_commands_in_batches_of_five(die: Die, admin: Connection) -> None:
     job_id = die(work_id=uuid4())
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, trace_id)"
@@ -188,13 +188,13 @@ def test_traces_of_tries_are_told_as_commands_of_five(die: Die, admin: Connectio
         [NOON, NOON],
     )
 
-    told = run("show", job_id, columns=60).splitlines()
+    output = run("show", job_id, columns=60).splitlines()
 
     first, last = (" ".join(f"1-67891233-{n:024}" for n in some) for some in (range(1, 6), [6]))
-    assert told[-2:] == [f"aws xray batch-get-traces --trace-ids {ids}" for ids in (first, last)]
+    assert output[-2:] == [f"aws xray batch-get-traces --trace-ids {ids}" for ids in (first, last)]
 
 
-def test_what_there_is_not_is_told(die: Die) -> None:
+def test_unknown_id_status_tenant_and_time_are_refused(die: Die) -> None:
     die()
     for text in ("ffff", "f", "'; --"):
         with pytest.raises(UsageError, match="no dead letter whose id ends with"):
@@ -208,18 +208,18 @@ def test_what_there_is_not_is_told(die: Die) -> None:
         run("list", "--from", "soon")
 
 
-def test_a_long_payload_is_shown_in_part(die: Die, admin: Connection) -> None:
+def test_long_payload_is_truncated(die: Die, admin: Connection) -> None:
     job_id = die()
     admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('body', repeat('x', 100000))")
 
-    told = run("show", job_id)
+    output = run("show", job_id)
 
-    assert len(told) < 6000
-    assert "characters: --json shows all of it" in told
+    assert len(output) < 6000
+    assert "characters: --json shows all of it" in output
     assert len(call("show", job_id)["payload"]["body"]) == 100_000
 
 
-def test_groups_show_how_many_and_when(die: Die) -> None:
+def test_groups_show_counts_and_last_times(die: Die) -> None:
     minutes = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
     for hour in (5, 3, 3):
         die(f"Page {hour} timed out", minute=minutes - 60 * hour - 1)
@@ -231,10 +231,10 @@ def test_groups_show_how_many_and_when(die: Die) -> None:
     assert timed_out.split()[1:5] == ["3", "3", "3", "h"]
     assert "ingestion TimeoutError: Page # timed out" in timed_out
     assert disk_full.split()[1:5] == ["1", "1", "3", "d"]
-    assert [(one["count"], sum(one["trend"])) for one in call("groups")] == [(3, 3), (1, 0)]
+    assert [(entry["count"], sum(entry["trend"])) for entry in call("groups")] == [(3, 3), (1, 0)]
 
 
-def test_letters_are_counted(die: Die, admin: Connection) -> None:
+def test_dead_letters_are_counted(die: Die, admin: Connection) -> None:
     job_id = die(task_type="echo")
     die(task_type="echo")
     die()
@@ -259,18 +259,21 @@ def test_letters_are_counted(die: Die, admin: Connection) -> None:
     }
 
 
-def test_among_several_tenants_each_is_named(die: Die, make_tenant: Callable[..., UUID], database: Database) -> None:
+def test_tables_name_each_of_several_tenants(die: Die, make_tenant: Callable[..., UUID], database: Database) -> None:
     ours, theirs = die(), dying(database, make_tenant("zenith"))(minute=1)
 
-    assert [(one["tenant"], one["job_id"]) for one in call("list")] == [("zenith", str(theirs)), ("acme", str(ours))]
+    assert [(entry["tenant"], entry["job_id"]) for entry in call("list")] == [
+        ("zenith", str(theirs)),
+        ("acme", str(ours)),
+    ]
     assert listed("--tenant", "acme") == [str(ours)]
     for command in ("list", "groups", "stats"):
-        told = run(command)
-        assert (told.split()[0], "zenith" in told, "acme" in told) == ("tenant", True, True)
+        output = run(command)
+        assert (output.split()[0], "zenith" in output, "acme" in output) == ("tenant", True, True)
         assert "zenith" not in run(command, "--tenant", "acme")
 
 
-def test_unassigned_letter_is_found_by_the_end_of_its_id(die: Die, admin: Connection) -> None:
+def test_unassigned_dead_letter_is_found_by_id_suffix(die: Die, admin: Connection) -> None:
     job_id = str(die())
     admin.execute("UPDATE dead_letter SET tenant_id = NULL, work_id = NULL, revision = NULL")
 
@@ -279,34 +282,32 @@ def test_unassigned_letter_is_found_by_the_end_of_its_id(die: Die, admin: Connec
 
 
 @pytest.mark.usefixtures("die")
-def test_where_there_is_none_it_is_told() -> None:
+def test_empty_tables_print_a_sentence() -> None:
     assert run("list") == run("groups") == "There are no such dead letters.\n"
     assert run("stats") == "There are no dead letters.\n"
     assert [call(command) for command in ("list", "groups", "stats")] == [[], [], []]
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_tables_fit_the_terminal_whatever_an_error_says(
-    columns: int, die: Die, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_fit_the_terminal_despite_long_errors(columns: int, die: Die, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = die("\x1b[31mred\n" + "Ünï 文文 " * 300, worker="document_output", task_type="chat_completion")
     monkeypatch.setattr("cli.output.NARROWEST", columns)
 
     for words in (["list"], ["groups"], ["stats"], ["show", job_id]):
-        told = run(*words, columns=columns)
-        assert max(cell_len(line) for line in told.splitlines()) <= columns
-        assert "\x1b" not in told
-        assert len(told) < (4000 if words[0] == "show" else 1500)
+        output = run(*words, columns=columns)
+        assert max(cell_len(line) for line in output.splitlines()) <= columns
+        assert "\x1b" not in output
+        assert len(output) < (4000 if words[0] == "show" else 1500)
 
 
 @pytest.mark.parametrize(
-    ("minutes", "said"), [(0, "0 min"), (119.9, "119 min"), (120, "2 h"), (47 * 60, "47 h"), (48 * 60, "2 d")]
+    ("minutes", "text"), [(0, "0 min"), (119.9, "119 min"), (120, "2 h"), (47 * 60, "47 h"), (48 * 60, "2 d")]
 )
-def test_how_long_ago_it_was_is_said_in_one_unit(minutes: float, said: str) -> None:
-    assert _age(timedelta(minutes=minutes)) == said
+def test_age_is_shown_in_one_unit(minutes: float, text: str) -> None:
+    assert _age(timedelta(minutes=minutes)) == text
 
 
-def test_a_trend_is_drawn_from_nothing_to_the_most() -> None:
+def test_trend_is_scaled_to_its_maximum() -> None:
     assert bars([0] * 24, 12) == " " * 12
     assert bars([0] * 22 + [1, 0], 12) == " " * 11 + "█"
     assert bars([1, 0] + [0] * 20 + [8, 8], 12) == "▁" + " " * 10 + "█"

@@ -1,4 +1,4 @@
-"""Many dead letters are tried again or settled on the command line, dry unless it is said; operations are steered."""
+"""Bulk operations on the command line: dry runs, progress and control."""
 
 import json
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from tests.dead_letters.bulking import Yard
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
 
-DO_IT = ("--yes", "--by", "kim")
+CONFIRMED = ("--yes", "--by", "kim")
 
 
 @pytest.fixture
 def yard(
     make_tenant: Callable[..., UUID],
-    api: None,  # what commands ask
+    api: None,
     database: Database,
     admin: Connection,
 ) -> Yard:
@@ -34,7 +34,7 @@ def yard(
 
 @pytest.fixture
 def working(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker takes a step whenever somebody waits."""
+    """Run a step of the bulk worker whenever a command sleeps."""
 
     def wait(_: float) -> None:
         for row in rows(yard.admin, "operation"):
@@ -56,68 +56,68 @@ def run(*words: object, code: int = 0) -> str:
 
 
 def operation_of(yard: Yard) -> dict[str, Any]:
-    (found,) = rows(yard.admin, "operation")
-    return found
+    (operation,) = rows(yard.admin, "operation")
+    return operation
 
 
 @pytest.mark.parametrize(
     ("command", "done"),
     [("bulk-retry", "retried"), ("bulk-resolve", "resolved"), ("bulk-ignore", "ignored")],
 )
-def test_without_yes_it_is_only_said_how_many_letters_are_meant(yard: Yard, command: str, done: str):
-    letters = yard.fail(12)
-    told = run(command)
-    assert told.splitlines()[0] == f"12 dead letters of acme would be {done}."
-    assert str(letters[-1])[-8:] in told
-    assert str(letters[0])[-8:] not in told
+def test_dry_run_counts_the_selected_dead_letters(yard: Yard, command: str, done: str):
+    job_ids = yard.fail(12)
+    output = run(command)
+    assert output.splitlines()[0] == f"12 dead letters of acme would be {done}."
+    assert str(job_ids[-1])[-8:] in output
+    assert str(job_ids[0])[-8:] not in output
     assert rows(yard.admin, "operation") == []
     as_json = json.loads(run(command, "--json"))
     assert (as_json["count"], len(as_json["sample"])) == (12, 10)
 
 
-def test_nothing_that_is_meant_is_said_too(yard: Yard):
+def test_dry_run_reports_an_empty_selection(yard: Yard):
     assert run("bulk-retry", "--type", "mail") == "0 dead letters of acme would be retried.\n"
 
 
 @pytest.mark.usefixtures("working")
-def test_with_yes_it_is_done_and_waited_for(yard: Yard):
-    letters = yard.fail(5)
-    told = run("bulk-retry", *DO_IT, "--reason", "It is back", "--rate", 500)
-    assert "is done: 5 of 5 letters done, 0 failed, 0 skipped." in told
+def test_yes_runs_the_operation_to_its_end(yard: Yard):
+    job_ids = yard.fail(5)
+    output = run("bulk-retry", *CONFIRMED, "--reason", "It is back", "--rate", 500)
+    assert "is done: 5 of 5 letters done, 0 failed, 0 skipped." in output
     assert set(yard.statuses().values()) == {"retried"}
-    assert len(yard.owed()) == len(letters)
+    assert len(yard.owed()) == len(job_ids)
     assert (operation_of(yard)["requested_by"], operation_of(yard)["note"]) == ("kim", "It is back")
 
 
 @pytest.mark.usefixtures("working")
-def test_letters_are_named_by_the_ends_of_their_ids(yard: Yard):
+def test_dead_letters_are_selected_by_id_suffix(yard: Yard):
     first, _, third = yard.fail(3)
-    run("bulk-resolve", str(first)[-8:], third, *DO_IT, "--reason", "By hand")
+    run("bulk-resolve", str(first)[-8:], third, *CONFIRMED, "--reason", "By hand")
     assert yard.statuses()[first] == yard.statuses()[third] == "resolved"
     assert sorted(yard.statuses().values()) == ["pending", "resolved", "resolved"]
 
 
 @pytest.mark.usefixtures("working")
-def test_letters_of_a_group_are_ignored_with_it(yard: Yard):
+def test_ignoring_a_group_ignores_its_dead_letters(yard: Yard):
     yard.fail(2)
     (group,) = json.loads(run("groups", "--json"))
     assert group["state"] == "open"
-    run("bulk-ignore", "--group", group["fingerprint"][:8], *DO_IT, "--reason", "A trial")
+    run("bulk-ignore", "--group", group["fingerprint"][:8], *CONFIRMED, "--reason", "A trial")
     (group,) = json.loads(run("groups", "--json"))
     assert (group["state"], group["ignored"]) == ("ignored", 2)
 
 
 @pytest.mark.usefixtures("working")
-def test_what_could_not_be_done_is_told_and_fails_the_command(yard: Yard):
+def test_failed_items_fail_the_command(yard: Yard):
     yard.fail(2)
     yard.admin.execute("UPDATE task SET status = 'succeeded'")
-    told = run("bulk-retry", *DO_IT, code=1)
-    assert "0 of 2 letters done, 2 failed" in told
+    output = run("bulk-retry", *CONFIRMED, code=1)
+    assert "0 of 2 letters done, 2 failed" in output
     shown = run("operations", "show", operation_of(yard)["id"][-8:])
-    assert shown.count("The work has succeeded meanwhile: resolve the dead letter.") == 2
+    assert shown.count("The work item has succeeded. Resolve the dead letter.") == 2
 
 
-def test_a_canary_that_does_not_succeed_is_told_and_fails_the_command(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+def test_unsuccessful_canary_fails_the_command(yard: Yard, monkeypatch: pytest.MonkeyPatch):
     yard.fail(3)
 
     def wait(_: float) -> None:
@@ -128,24 +128,24 @@ def test_a_canary_that_does_not_succeed_is_told_and_fails_the_command(yard: Yard
         yard.now += timedelta(minutes=30)
 
     monkeypatch.setattr("cli.commands.dead_letter_changes.time.sleep", wait)
-    told = run("bulk-retry", *DO_IT, "--canary", 1, code=1)
-    assert "is paused: 1 of 3 letters done" in told
-    said = (
+    output = run("bulk-retry", *CONFIRMED, "--canary", 1, code=1)
+    assert "is paused: 1 of 3 letters done" in output
+    message = (
         "The letter that was tried first did not succeed within 45 minutes of attempts. See why; resume the operation"
     )
-    assert said in " ".join(told.split())
+    assert message in " ".join(output.split())
 
 
-def test_nobody_need_wait(yard: Yard):
+def test_no_wait_returns_immediately(yard: Yard):
     yard.fail(2)
-    told = run("bulk-retry", *DO_IT, "--no-wait", "--canary", 1)
-    assert "is canary: 0 of 2 letters done" in told
+    output = run("bulk-retry", *CONFIRMED, "--no-wait", "--canary", 1)
+    assert "is canary: 0 of 2 letters done" in output
     assert operation_of(yard)["canary"] == 1
 
 
-def test_an_operation_is_listed_shown_paused_resumed_and_cancelled(yard: Yard):
+def test_operation_is_listed_paused_resumed_and_cancelled(yard: Yard):
     yard.fail(3)
-    run("bulk-retry", *DO_IT, "--no-wait", "--reason", "It is back", "--type", "echo")
+    run("bulk-retry", *CONFIRMED, "--no-wait", "--reason", "It is back", "--type", "echo")
     id_ = operation_of(yard)["id"]
     for listed in (run("operations"), run("operations", "list")):
         assert [id_[-8:], "retry", "running", "3", "0", "0", "0", "50/s", "kim"] == [
@@ -161,14 +161,17 @@ def test_an_operation_is_listed_shown_paused_resumed_and_cancelled(yard: Yard):
     assert json.loads(run("operations", "rate", id_, "7", "--json"))["rate"] == 7
     cancelled = json.loads(run("operations", "cancel", id_, "--json"))
     assert (cancelled["state"], cancelled["left"], cancelled["ended_at"] is not None) == ("cancelled", 3, True)
-    told = json.loads(run("operations", "show", id_, "--json"))
-    assert [item["result"] for item in told["items"]] == [None] * 3
+    output = json.loads(run("operations", "show", id_, "--json"))
+    assert [item["result"] for item in output["items"]] == [None] * 3
     audit = json.loads(run("audit", "--json"))
-    assert [(one["action"], one["actor"]) for one in audit][::-1][:2] == [("bulk-retry", "kim"), ("bulk-pause", "ann")]
+    assert [(entry["action"], entry["actor"]) for entry in audit][::-1][:2] == [
+        ("bulk-retry", "kim"),
+        ("bulk-pause", "ann"),
+    ]
 
 
 def test_the_table_of_operations_fits_eighty_columns(yard: Yard):
-    run("bulk-retry", *DO_IT, "--no-wait")
+    run("bulk-retry", *CONFIRMED, "--no-wait")
     yard.admin.execute(
         "UPDATE operation SET selected = 1000000, handled = 999999, done = 999990, failed = 4, skipped = 5"
     )
@@ -177,14 +180,14 @@ def test_the_table_of_operations_fits_eighty_columns(yard: Yard):
     assert "1,000,000" in result.stdout
 
 
-def test_there_may_be_none(yard: Yard):
+def test_empty_list_prints_a_sentence(yard: Yard):
     assert run("operations") == "There are no operations.\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
-        (("bulk-resolve", *DO_IT), "Give the reason with --reason"),
+        (("bulk-resolve", *CONFIRMED), "Give the reason with --reason"),
         (("bulk-retry", "0000ffff"), "There is no dead letter whose"),
         (("bulk-retry", "0000ffff", "--type", "echo"), "both at once"),
         (("bulk-retry", "--group", "0000ffff"), "no group"),
@@ -196,7 +199,7 @@ def test_there_may_be_none(yard: Yard):
         (("operations", "--limit", "3", "show", "0000ffff"), "--limit"),
     ],
 )
-def test_what_cannot_be_is_said(yard: Yard, words: tuple[str, ...], says: str):
-    with pytest.raises(UsageError, match=says):
+def test_invalid_bulk_command_is_refused(yard: Yard, words: tuple[str, ...], message: str):
+    with pytest.raises(UsageError, match=message):
         run(*words)
     assert rows(yard.admin, "operation") == []

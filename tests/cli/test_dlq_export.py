@@ -1,4 +1,4 @@
-"""Dead letters are written to a file on the command line, all or nothing, and the trail knows of it."""
+"""Dead letters are exported to a file, completely or not at all, and audited."""
 
 import csv
 import io
@@ -27,36 +27,36 @@ from tests.delivery.harness import rows
 @pytest.fixture
 def die(
     make_tenant: Callable[..., UUID],
-    api: None,  # what commands ask
+    api: None,
     database: Database,
 ) -> Die:
-    """Lets work of acme die, the first of two tenants of a cloud."""
+    """`die(...)` creates a dead letter of acme, the first of two tenants."""
     acme = make_tenant("acme")
     make_tenant("zenith")
     return dying(database, acme)
 
 
-def told(file: Path) -> list[dict[str, Any]]:
+def exported(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_all_letters_are_written_with_their_secrets(die: Die, tmp_path: Path, admin: Connection) -> None:
-    died = [str(die("Bearer abcdefgh12345678 was refused", minute=-minute)) for minute in range(3)]
+def test_export_contains_secrets_and_is_audited(die: Die, tmp_path: Path, admin: Connection) -> None:
+    job_ids = [str(die("Bearer abcdefgh12345678 was refused", minute=-minute)) for minute in range(3)]
     file = tmp_path / "letters.jsonl"
 
-    said = run("export", file, "--tenant", "acme", "--by", "kim")
+    output = run("export", file, "--tenant", "acme", "--by", "kim")
 
-    assert said == f"3 dead letters are in {file}.\n"
-    assert [letter["job_id"] for letter in told(file)] == died
+    assert output == f"3 dead letters are in {file}.\n"
+    assert [record["job_id"] for record in exported(file)] == job_ids
     assert "abcdefgh12345678" in file.read_text()
-    assert [one.name for one in tmp_path.iterdir()] == [file.name]
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
     assert file.stat().st_mode & 0o777 == 0o600
     (entry,) = rows(admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["detail"]["letters"]) == ("kim", "exported", 3)
     assert entry["detail"]["bytes"] == file.stat().st_size
 
 
-def test_the_letters_of_all_tenants_are_one_table(
+def test_csv_export_spans_all_tenants(
     die: Die, tmp_path: Path, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     die("=cmd()")
@@ -65,50 +65,48 @@ def test_the_letters_of_all_tenants_are_one_table(
 
     run("export", file)
 
-    names, *found = csv.reader(io.StringIO(file.read_bytes().decode(), newline=""))
-    assert [row[names.index("tenant")] for row in found] == ["acme", "third"]
-    assert found[0][names.index("metadata.last_error.message")] == "'=cmd()"
-    assert len(rows(admin, "audit_entry")) == 3  # whoever has none was asked, too
+    names, *records = csv.reader(io.StringIO(file.read_bytes().decode(), newline=""))
+    assert [row[names.index("tenant")] for row in records] == ["acme", "third"]
+    assert records[0][names.index("metadata.last_error.message")] == "'=cmd()"
+    assert len(rows(admin, "audit_entry")) == 3  # zenith has no dead letter, but its export is audited
 
 
-def test_only_what_is_meant_is_written(die: Die, tmp_path: Path, admin: Connection) -> None:
+def test_export_applies_filters(die: Die, tmp_path: Path, admin: Connection) -> None:
     die("One", minute=0)
     two = str(die("Two", minute=5))
     admin.execute("UPDATE dead_letter SET status = 'ignored' WHERE job_id = %s", [two])
-    (group,) = (one["fingerprint"] for one in rows(admin, "dead_letter") if one["job_id"] == two)
-    for wanted in (
+    (group,) = (row["fingerprint"] for row in rows(admin, "dead_letter") if row["job_id"] == two)
+    for filters in (
         ("--status", "ignored"),
         ("--text", "two"),
         ("--from", "2026-03-02T12:01"),
         ("--group", group),
         ("--text", two),
     ):
-        said = json.loads(run("export", tmp_path / "x", "--format", "json", *wanted, "--json"))
-        assert [letter["job_id"] for letter in told(tmp_path / "x")] == [two]
-        assert (said["letters"], said["bytes"]) == (1, (tmp_path / "x").stat().st_size)
+        output = json.loads(run("export", tmp_path / "x", "--format", "json", *filters, "--json"))
+        assert [record["job_id"] for record in exported(tmp_path / "x")] == [two]
+        assert (output["letters"], output["bytes"]) == (1, (tmp_path / "x").stat().st_size)
     assert json.loads(run("export", tmp_path / "x.csv", "--to", "2026-03-02T12:01", "--json"))["letters"] == 1
 
 
-def test_what_fails_half_way_leaves_the_file_that_was_there(
-    die: Die, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_export_keeps_the_existing_file(die: Die, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     die()
     file = tmp_path / "letters.csv"
     file.write_text("before")
 
-    def away(*_: object, **__: object) -> bytes:
+    def unavailable(*_: object, **__: object) -> bytes:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
-    monkeypatch.setattr(export, "encoded", away)
+    monkeypatch.setattr(export, "encoded", unavailable)
     with pytest.raises(CommandError, match="503"):
         run("export", file)
     assert file.read_text() == "before"
-    assert [one.name for one in tmp_path.iterdir()] == [file.name]
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
 @pytest.mark.usefixtures("die")
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("letters",), "--format"),
         (("letters.xlsx",), "--format"),
@@ -117,14 +115,14 @@ def test_what_fails_half_way_leaves_the_file_that_was_there(
         (("no/such/folder/letters.csv",), "cannot be written"),
     ],
 )
-def test_what_cannot_be_done_is_said(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_invalid_export_is_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
         run("export", tmp_path / words[0], *words[1:])
     assert list(tmp_path.iterdir()) == []
 
 
 def end(admin: Connection, state: str) -> None:
-    """Let all exports come to their end."""
+    """End all exports with `state`."""
     admin.execute(
         "UPDATE operation SET state = %s, ended_at = now(), selected = 1234, handled = 1234, done = 1234", [state]
     )
@@ -132,58 +130,58 @@ def end(admin: Connection, state: str) -> None:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
-    """`slow(state)`: every export is an operation, which ends in this state during the first wait."""
+    """`slow(state)` turns exports into operations that end with `state` in the first wait."""
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
-    def comes_to(state: str) -> None:
+    def configure(state: str) -> None:
         monkeypatch.setattr("cli.commands.dead_letter_exports.time.sleep", lambda _: end(admin, state))
 
-    return comes_to
+    return configure
 
 
 TWO = b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n'
-"""A file of two letters."""
+"""CSV file with two dead letters."""
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
-    """What S3, which answers everything with TWO, is asked for."""
-    asked: list[httpx.Request] = []
+def s3_requests(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
+    """Requests to S3, which returns TWO for each of them."""
+    s3_requests: list[httpx.Request] = []
 
     @contextmanager
     def stream(method: str, url: str, **_: object) -> Iterator[httpx.Response]:
-        asked.append(httpx.Request(method, url))
-        yield httpx.Response(200, content=TWO, request=asked[-1])
+        s3_requests.append(httpx.Request(method, url))
+        yield httpx.Response(200, content=TWO, request=s3_requests[-1])
 
     monkeypatch.setattr(httpx, "stream", stream)
-    return asked
+    return s3_requests
 
 
-def test_what_is_large_is_fetched_from_s3_once_it_is_there(
-    die: Die, slow: Callable[[str], None], tmp_path: Path, asked: list[httpx.Request]
+def test_large_export_is_fetched_from_s3(
+    die: Die, slow: Callable[[str], None], tmp_path: Path, s3_requests: list[httpx.Request]
 ) -> None:
     die()
     slow("done")
 
-    said = run("export", tmp_path / "letters.csv", "--tenant", "acme")
+    output = run("export", tmp_path / "letters.csv", "--tenant", "acme")
 
-    assert said.endswith(f"2 dead letters are in {tmp_path / 'letters.csv'}.\n")
+    assert output.endswith(f"2 dead letters are in {tmp_path / 'letters.csv'}.\n")
     assert (tmp_path / "letters.csv").read_bytes() == TWO
-    assert ("X-Amz-Signature" in str(asked[0].url), asked[0].headers.get("Authorization")) == (True, None)
+    assert ("X-Amz-Signature" in str(s3_requests[0].url), s3_requests[0].headers.get("Authorization")) == (True, None)
 
 
-def test_who_waits_for_a_large_export_asks_again_while_the_database_is_away(
+def test_export_wait_survives_a_database_outage(
     die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     die()
     slow("done")
-    known, asked = store.show, list[Any]()
+    show, calls = store.show, list[Any]()
 
     def unavailable_at_first(*words: Any) -> Any:
-        asked.append(words)
-        if len(asked) == 1:
+        calls.append(words)
+        if len(calls) == 1:
             raise DatabaseUnavailableError("PostgreSQL is not available")
-        return known(*words)
+        return show(*words)
 
     monkeypatch.setattr(store, "show", unavailable_at_first)
 
@@ -193,10 +191,10 @@ def test_who_waits_for_a_large_export_asks_again_while_the_database_is_away(
 
     monkeypatch.setattr(httpx, "stream", stream)
     assert "1 dead letter is in" in run("export", tmp_path / "letters.csv", "--tenant", "acme")
-    assert len(asked) == 3  # the operation twice, and its file
+    assert len(calls) == 3  # the operation twice, and its file
 
 
-def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
+def test_failed_export_leaves_no_file_and_hides_link(
     die: Die, slow: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     die()
@@ -209,9 +207,9 @@ def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
 
     slow("done")
     monkeypatch.setattr(httpx, "stream", refuse)
-    with pytest.raises(CommandError, match="cannot be fetched from S3") as told:
+    with pytest.raises(CommandError, match="cannot be fetched from S3") as raised:
         run("export", tmp_path / "letters.csv", "--tenant", "acme")
-    assert "Signature" not in str(told.value)
+    assert "Signature" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -219,8 +217,8 @@ def test_an_export_that_fails_leaves_no_file_and_tells_no_link(
 
 
 @pytest.fixture
-def left(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connection) -> str:
-    """Id of an export that was cancelled during the wait, and is done by now."""
+def earlier_export(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connection) -> str:
+    """Id of a completed export that its command did not fetch."""
     die()
     slow("cancelled")
     with pytest.raises(CommandError, match="cancelled"):
@@ -230,39 +228,41 @@ def left(die: Die, slow: Callable[[str], None], tmp_path: Path, admin: Connectio
     return str(id_)
 
 
-def test_exports_are_listed_with_operations(left: str) -> None:
-    [listed] = json.loads(run("list", "--json", of=operations_app))
-    assert (listed["operation_id"], listed["file"]["format"]) == (left, "csv")
-    assert f"Operation {left[-8:]} is done: 1,234 dead letters written." in run("show", left[-8:], of=operations_app)
-    assert "csv, 0 bytes, until 20" in run("show", left, of=operations_app)
+def test_exports_are_listed_with_operations(earlier_export: str) -> None:
+    [listed] = json.loads(run("list", "--json", application=operations_app))
+    assert (listed["operation_id"], listed["file"]["format"]) == (earlier_export, "csv")
+    assert f"Operation {earlier_export[-8:]} is done: 1,234 dead letters written." in run(
+        "show", earlier_export[-8:], application=operations_app
+    )
+    assert "csv, 0 bytes, until 20" in run("show", earlier_export, application=operations_app)
 
 
-def test_earlier_export_is_fetched_by_the_end_of_its_id(
-    left: str, tmp_path: Path, asked: list[httpx.Request], admin: Connection
+def test_earlier_export_is_fetched_by_id_suffix(
+    earlier_export: str, tmp_path: Path, s3_requests: list[httpx.Request], admin: Connection
 ) -> None:
     file = tmp_path / "fetched"
 
-    said = json.loads(run("fetch", left[-8:], file, "--by", "kim", "--json"))
+    output = json.loads(run("fetch", earlier_export[-8:], file, "--by", "kim", "--json"))
 
-    assert said == {"file": str(file), "format": "csv", "letters": 1234, "bytes": len(TWO)}
+    assert output == {"file": str(file), "format": "csv", "letters": 1234, "bytes": len(TWO)}
     assert file.read_bytes() == TWO
     assert file.stat().st_mode & 0o777 == 0o600
     (entry,) = rows(admin, "audit_entry")
-    assert (entry["actor"], entry["action"], entry["targets"]) == ("kim", "exported", [left])
-    assert "1,234 dead letters are in" in run("fetch", left, file)
+    assert (entry["actor"], entry["action"], entry["targets"]) == ("kim", "exported", [earlier_export])
+    assert "1,234 dead letters are in" in run("fetch", earlier_export, file)
 
 
 def test_fetch_waits_for_an_export_in_progress(
-    left: str,
+    earlier_export: str,
     slow: Callable[[str], None],
     tmp_path: Path,
-    asked: list[httpx.Request],
+    s3_requests: list[httpx.Request],
     admin: Connection,
 ) -> None:
     admin.execute("UPDATE operation SET state = 'running', ended_at = NULL")
     slow("done")
-    said = run("fetch", left, tmp_path / "fetched")
-    assert f"dlq fetch {left[-8:]} FILE" in said
+    output = run("fetch", earlier_export, tmp_path / "fetched")
+    assert f"dlq fetch {earlier_export[-8:]} FILE" in output
     assert (tmp_path / "fetched").read_bytes() == TWO
 
 

@@ -1,4 +1,4 @@
-"""Settled dead letters are purged on the command line by who types the tenant's slug, and had back."""
+"""Closed dead letters are purged after confirmation, and restored."""
 
 import json
 from collections.abc import Callable
@@ -17,59 +17,57 @@ from tests.cli.test_dlq_changes import run
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import rows
 
-WANTED = ("--before", "2026-03-03", "--status", "resolved", "--status", "ignored", "--by", "kim")
+FILTER = ("--before", "2026-03-03", "--status", "resolved", "--status", "ignored", "--by", "kim")
 
 
 @pytest.fixture
-def letters(
+def dead_letters(
     make_tenant: Callable[..., UUID],
-    api: None,  # what commands ask
+    api: None,
     database: Database,
     admin: Connection,
 ) -> None:
-    """Three settled letters of its only tenant, of which one was tried again, and one that waits."""
+    """A resolved, an ignored, a retried and a pending dead letter of the only tenant."""
     die = dying(database, make_tenant("acme"))
     for minute, status in enumerate(("resolved", "ignored", "retried", "pending")):
         admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, die(minute=minute)])
 
 
-def of_operations(*words: str) -> str:
+def run_operations(*words: str) -> str:
     result = CliRunner().invoke(operations, words)
     if result.exception is not None:
         raise result.exception
     return result.stdout
 
 
-def in_sight(admin: Connection) -> list[str]:
-    return sorted(letter["status"] for letter in rows(admin, "dead_letter") if letter["purged_at"] is None)
+def visible_statuses(admin: Connection) -> list[str]:
+    return sorted(row["status"] for row in rows(admin, "dead_letter") if row["purged_at"] is None)
 
 
-EVERYTHING = ["ignored", "pending", "resolved", "retried"]
+ALL_STATUSES = ["ignored", "pending", "resolved", "retried"]
 
 
-@pytest.mark.usefixtures("letters")
-def test_what_is_settled_goes_once_the_slug_is_typed(admin: Connection) -> None:
-    told = run("purge", *WANTED, given="acme\n")
+@pytest.mark.usefixtures("dead_letters")
+def test_typed_slug_purges_closed_dead_letters(admin: Connection) -> None:
+    output = run("purge", *FILTER, stdin="acme\n")
 
-    assert "2 dead letters of acme would be hidden" in told
-    assert "2 dead letters hidden" in told
-    assert in_sight(admin) == ["pending", "retried"]
+    assert "2 dead letters of acme would be hidden" in output
+    assert "2 dead letters hidden" in output
+    assert visible_statuses(admin) == ["pending", "retried"]
     assert [entry["actor"] for entry in rows(admin, "audit_entry")] == ["kim"]
 
 
-@pytest.mark.usefixtures("letters")
-@pytest.mark.parametrize("how", [{"given": "Acme\n"}, {"words": ("--confirm", "other")}])
-def test_another_word_purges_nothing(how: dict[str, Any], admin: Connection) -> None:
+@pytest.mark.usefixtures("dead_letters")
+@pytest.mark.parametrize("confirmation", [{"stdin": "Acme\n"}, {"words": ("--confirm", "other")}])
+def test_wrong_confirmation_purges_nothing(confirmation: dict[str, Any], admin: Connection) -> None:
     with pytest.raises(UsageError, match="Nothing is purged"):
-        run("purge", *WANTED, *how.get("words", ()), given=how.get("given"))
-    assert in_sight(admin) == EVERYTHING
+        run("purge", *FILTER, *confirmation.get("words", ()), stdin=confirmation.get("stdin"))
+    assert visible_statuses(admin) == ALL_STATUSES
     assert rows(admin, "operation") == []
 
 
-@pytest.mark.usefixtures("letters")
-def test_what_is_settled_while_the_slug_is_typed_does_not_go(
-    monkeypatch: pytest.MonkeyPatch, admin: Connection
-) -> None:
+@pytest.mark.usefixtures("dead_letters")
+def test_purge_is_refused_when_the_count_changed(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> None:
     def slowly(*_: object, **__: object) -> str:
         admin.execute("UPDATE dead_letter SET status = 'resolved' WHERE status = 'pending'")
         return "acme"
@@ -79,63 +77,63 @@ def test_what_is_settled_while_the_slug_is_typed_does_not_go(
     with pytest.raises(
         UsageError, match="Nothing is purged: the number of letters that would go is 3 by now, and was 2"
     ):
-        run("purge", *WANTED)
+        run("purge", *FILTER)
     assert rows(admin, "operation") == []
 
 
-@pytest.mark.usefixtures("letters")
-def test_a_script_confirms_and_reads_what_was_done(admin: Connection) -> None:
-    told = json.loads(run("purge", *WANTED, "--confirm", "acme", "--json"))
+@pytest.mark.usefixtures("dead_letters")
+def test_confirm_option_purges_without_a_prompt(admin: Connection) -> None:
+    output = json.loads(run("purge", *FILTER, "--confirm", "acme", "--json"))
 
-    assert (told["tenant"], told["done"], told["state"]) == ("acme", 2, "done")
-    (listed,) = json.loads(of_operations("--json"))
-    assert listed == told
-
-
-@pytest.mark.usefixtures("letters")
-def test_a_dry_run_says_how_many_and_asks_nobody(admin: Connection) -> None:
-    assert run("purge", *WANTED, "--dry-run") == "2 dead letters of acme would be hidden.\n"
-    assert json.loads(run("purge", *WANTED, "--dry-run", "--json"))["count"] == 2
-    assert in_sight(admin) == EVERYTHING
+    assert (output["tenant"], output["done"], output["state"]) == ("acme", 2, "done")
+    (listed,) = json.loads(run_operations("--json"))
+    assert listed == output
 
 
-@pytest.mark.usefixtures("letters")
+@pytest.mark.usefixtures("dead_letters")
+def test_dry_run_counts_without_a_prompt(admin: Connection) -> None:
+    assert run("purge", *FILTER, "--dry-run") == "2 dead letters of acme would be hidden.\n"
+    assert json.loads(run("purge", *FILTER, "--dry-run", "--json"))["count"] == 2
+    assert visible_statuses(admin) == ALL_STATUSES
+
+
+@pytest.mark.usefixtures("dead_letters")
 @pytest.mark.parametrize("status", ["pending", "gone"])
-def test_only_what_is_settled_is_purged(status: str) -> None:
+def test_only_closed_dead_letters_are_purged(status: str) -> None:
     with pytest.raises(UsageError, match="cannot be purged: use one of"):
         run("purge", "--before", "2026-03-03", "--status", status)
 
 
-@pytest.mark.usefixtures("letters")
+@pytest.mark.usefixtures("dead_letters")
 def test_a_purge_is_undone_once(admin: Connection) -> None:
-    purge_id = json.loads(run("purge", *WANTED, "--confirm", "acme", "--json"))["operation_id"]
+    purge_id = json.loads(run("purge", *FILTER, "--confirm", "acme", "--json"))["operation_id"]
 
-    told = of_operations("restore", purge_id[-8:], "--by", "ann")
+    output = run_operations("restore", purge_id[-8:], "--by", "ann")
 
-    assert "is done: 2 dead letters restored." in told
-    assert in_sight(admin) == EVERYTHING
-    assert [one["action"] for one in json.loads(of_operations("--json"))] == ["restore", "purge"]
+    assert "is done: 2 dead letters restored." in output
+    assert visible_statuses(admin) == ALL_STATUSES
+    assert [operation["action"] for operation in json.loads(run_operations("--json"))] == ["restore", "purge"]
     with pytest.raises(UsageError, match="undone already"):
-        of_operations("restore", purge_id)
+        run_operations("restore", purge_id)
 
 
-@pytest.mark.usefixtures("letters")
-def test_after_a_week_a_purge_is_not_undone(admin: Connection) -> None:
-    purge_id = json.loads(run("purge", *WANTED, "--confirm", "acme", "--json"))["operation_id"]
+@pytest.mark.usefixtures("dead_letters")
+def test_purge_cannot_be_undone_after_a_week(admin: Connection) -> None:
+    purge_id = json.loads(run("purge", *FILTER, "--confirm", "acme", "--json"))["operation_id"]
     admin.execute("UPDATE operation SET requested_at = requested_at - interval '7 days'")
     with pytest.raises(UsageError, match="7 days"):
-        of_operations("restore", purge_id)
+        run_operations("restore", purge_id)
 
 
-@pytest.mark.usefixtures("letters")
-@pytest.mark.parametrize("end", ["", "abc", "no such id", "00000000"])
-def test_a_purge_that_is_not_there_is_told(end: str) -> None:
+@pytest.mark.usefixtures("dead_letters")
+@pytest.mark.parametrize("id_suffix", ["", "abc", "no such id", "00000000"])
+def test_unknown_purge_is_refused(id_suffix: str) -> None:
     with pytest.raises(UsageError, match="no operation"):
-        of_operations("restore", end)
+        run_operations("restore", id_suffix)
 
 
-@pytest.mark.usefixtures("letters")
-def test_what_the_watchdog_is_at_is_left_to_it(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> None:
+@pytest.mark.usefixtures("dead_letters")
+def test_running_purge_is_left_to_the_watchdog(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> None:
     monkeypatch.setattr(engine, "step", lambda *_: None)
-    assert "is running: 0 dead letters hidden" in run("purge", *WANTED, "--confirm", "acme")
-    assert in_sight(admin) == EVERYTHING
+    assert "is running: 0 dead letters hidden" in run("purge", *FILTER, "--confirm", "acme")
+    assert visible_statuses(admin) == ALL_STATUSES

@@ -43,24 +43,24 @@ def test_deleted_document_is_not_listed(office: Office, call: Callable[..., Any]
         "INSERT INTO ingestion_job (id, tenant_id, created_at, status) SELECT id, tenant_id, now(), 'succeeded' "
         "FROM document"
     )
-    said = call("delete", str(office.ids[0]), "--reason", "not ours", "--by", "ann")
-    assert ": deleted." in said
-    assert "Documents to match again: 1." in said
-    (left,) = call("--json")
-    assert (left["document_id"], left["state"], left["note"]) == (str(office.ids[1]), "waiting", None)
+    output = call("delete", str(office.ids[0]), "--reason", "not ours", "--by", "ann")
+    assert ": deleted." in output
+    assert "Documents to match again: 1." in output
+    (document,) = call("--json")
+    assert (document["document_id"], document["state"], document["note"]) == (str(office.ids[1]), "waiting", None)
     assert "1 waiting" in call()
     (entry,) = rows(office.admin, "audit_entry")
     assert (entry["actor"], entry["action"], entry["detail"]["files"]) == ("ann", "document erased", 1)
 
 
-def test_deleting_says_what_was_done_as_json(office: Office, call: Callable[..., Any]):
+def test_delete_prints_json(office: Office, call: Callable[..., Any]):
     done = call("delete", str(office.ids[1]), "--json")
     assert (done["documents"], done["rematched"]) == ([str(office.ids[1])], 1)
     with pytest.raises(UsageError, match="There is no such document"):
         call("delete", str(office.ids[1]))
 
 
-def test_a_document_is_named_by_the_end_of_its_id_as_the_table_shows_it(
+def test_document_is_deleted_by_id_suffix(
     office: Office, call: Callable[..., Any], make_document: Callable[..., UUID], admin: Connection
 ):
     id_ = make_document(office.tenant_id, id=UUID("01a00000-0000-7000-8000-0000abcd1234"))
@@ -69,7 +69,7 @@ def test_a_document_is_named_by_the_end_of_its_id_as_the_table_shows_it(
     assert str(id_) not in {row["id"] for row in rows(admin, "document")}
 
 
-def test_replacement_is_requested_with_the_form_for_its_file(
+def test_replacement_is_requested_with_an_upload_form(
     office: Office, call: Callable[..., Any], tmp_path: Path, admin: Connection, storage: Storage
 ) -> None:
     path = tmp_path / "order.xml"
@@ -82,24 +82,22 @@ def test_replacement_is_requested_with_the_form_for_its_file(
     assert len(rows(admin, "document")) == 2  # until the file is acquired
 
 
-def test_nothing_is_uploaded_for_a_file_that_is_not_there(office: Office, call: Callable[..., Any], tmp_path: Path):
+def test_missing_file_requests_no_replacement(office: Office, call: Callable[..., Any], tmp_path: Path):
     with pytest.raises(UsageError, match="There is no file"):
         call("replace", str(office.ids[0]), str(tmp_path / "none.xml"))
     assert rows(office.admin, "document_replacement") == []
 
 
 @pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "failed"), ("--json",)])
-def test_an_option_of_the_list_is_not_left_unheard_before_a_deletion(
-    option: tuple[str, ...], office: Office, call: Callable[..., Any]
-):
+def test_list_option_before_delete_is_refused(option: tuple[str, ...], office: Office, call: Callable[..., Any]):
     with pytest.raises(UsageError, match="before 'delete' would mean the list"):
         call(*option, "delete", str(office.ids[0]))
     assert len(rows(office.admin, "document")) == 2
 
 
 def test_documents_are_found_by_number_and_words(office: Office, call: Callable[..., Any]):
-    assert [one["number"] for one in call("list", "--json")] == ["R-81", "4711"]
-    assert [one["id"] for one in call("list", "--text", "4711", "--json")] == [str(office.ids[0])]
+    assert [row["number"] for row in call("list", "--json")] == ["R-81", "4711"]
+    assert [row["id"] for row in call("list", "--text", "4711", "--json")] == [str(office.ids[0])]
     assert call("list", "--text", "nobody", "--json") == []
     shown = call("list", "--type", "invoice", "--text", "tarnow")
     assert "R-81" in shown
@@ -120,9 +118,7 @@ def test_list_names_missing_facts(office: Office, call: Callable[..., Any], admi
     assert "supplier," not in complete
 
 
-def test_failed_file_is_listed_within_the_limit_of_all_tenants(
-    office: Office, call: Callable[..., Any], admin: Connection
-):
+def test_failed_files_of_all_tenants_share_the_limit(office: Office, call: Callable[..., Any], admin: Connection):
     other = Office(office.database, admin, [order(), invoice()])
     admin.execute("UPDATE document SET received_at = '2026-03-01' WHERE tenant_id = %s", [other.tenant_id])
     failed = [
@@ -130,23 +126,23 @@ def test_failed_file_is_listed_within_the_limit_of_all_tenants(
             "INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, error)"
             " VALUES (gen_random_uuid(), %s, 'uploads', 'uploads/a/1/bad.pdf', %s, 1, %s, 'failed', 'It is empty')"
             " RETURNING id::text",
-            [one.tenant_id, f"{day}", f"2027-01-0{day}"],
+            [owner.tenant_id, f"{day}", f"2027-01-0{day}"],
         ).fetchall()[0][0]
-        for one, day in ((office, 1), (other, 2), (office, 3))
+        for owner, day in ((office, 1), (other, 2), (office, 3))
     ]
-    for id_, one in zip(failed, (office, other, office), strict=True):
-        dying(office.database, one.tenant_id)(worker="acquisition", work_id=UUID(id_))
+    for id_, owner in zip(failed, (office, other, office), strict=True):
+        dying(office.database, owner.tenant_id)(worker="acquisition", work_id=UUID(id_))
 
-    assert [one["id"] for one in call("list", "--limit", "2", "--json")] == failed[:0:-1]
-    found = call("list", "--limit", "4", "--json")
-    assert [one["id"] for one in found[:3]] == failed[::-1]
-    assert found[3]["id"] in {str(id_) for id_ in office.ids}
-    told = " ".join(call("list", "--limit", "1").split())
-    assert "bad.pdf" in told
-    assert "It is empty" in told
+    assert [row["id"] for row in call("list", "--limit", "2", "--json")] == failed[:0:-1]
+    listed = call("list", "--limit", "4", "--json")
+    assert [row["id"] for row in listed[:3]] == failed[::-1]
+    assert listed[3]["id"] in {str(id_) for id_ in office.ids}
+    output = " ".join(call("list", "--limit", "1").split())
+    assert "bad.pdf" in output
+    assert "It is empty" in output
 
 
-def test_what_happened_to_a_document_is_told(office: Office, call: Callable[..., Any]):
+def test_timeline_of_a_document_is_shown(office: Office, call: Callable[..., Any]):
     (link,) = [event for event in call("timeline", str(office.ids[1]), "--json") if event["kind"] == "link"]
     assert link["other"] == str(office.ids[0])
     assert "arrival received" in call("timeline", str(office.ids[1]))
@@ -159,7 +155,7 @@ def test_documents_are_found_by_state_and_time(office: Office, call: Callable[..
     admin.execute("UPDATE document SET matching_status = 'failed' WHERE id = %s", [order_id])
 
     def listed(*words: str) -> list[str]:
-        return [one["id"] for one in call("list", *words, "--json")]
+        return [row["id"] for row in call("list", *words, "--json")]
 
     assert listed("--state", "matching:failed") == [str(order_id)]
     assert listed("--state", "matching:pending") == []
@@ -183,17 +179,17 @@ def test_list_reads_short_pages_to_its_limit(
     assert call("list", *narrow, "--limit", "2") == call("list", *narrow)[:2]
 
 
-def test_a_document_is_shown_with_what_it_says_and_belongs_to(office: Office, call: Callable[..., Any]):
+def test_show_prints_facts_and_links_of_a_document(office: Office, call: Callable[..., Any]):
     order_id, invoice_id = office.ids
-    told = call("show", str(invoice_id), "--json")
-    assert (told["id"], told["number"], [edge["document"]["id"] for edge in told["edges"]]) == (
+    document = call("show", str(invoice_id), "--json")
+    assert (document["id"], document["number"], [edge["document"]["id"] for edge in document["edges"]]) == (
         str(invoice_id),
         "R-81",
         [str(order_id)],
     )
 
     shown = call("show", str(invoice_id))
-    for said in ("invoice R-81", "po_reference", "4711", "line_items.0.", "matching", f"{order_id}"[-8:]):
-        assert said in shown, said
+    for text in ("invoice R-81", "po_reference", "4711", "line_items.0.", "matching", f"{order_id}"[-8:]):
+        assert text in shown, text
     with pytest.raises(UsageError, match="whose id ends with '0000ffff'"):
         call("show", "0000ffff")

@@ -1,4 +1,4 @@
-"""`counterfoil ingest` uploads files by forms of the API and waits for their states."""
+"""`counterfoil ingest` uploads files and waits for their states."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 @pytest.fixture
-def letter(tmp_path: Path) -> Path:
+def mail_path(tmp_path: Path) -> Path:
     path = tmp_path / "Ihre Rechnung.eml"
     path.write_bytes(mail(("a.pdf", PDF)).as_bytes())
     return path
@@ -45,58 +45,58 @@ def call(*arguments: object) -> str:
     return result.output
 
 
-def test_mail_goes_to_the_inbox_or_to_its_tenant(acme: UUID, letter: Path, storage: Storage) -> None:
-    (uploaded,) = json.loads(call(letter, "--json"))
+def test_mail_is_uploaded_to_inbox_or_tenant(acme: UUID, mail_path: Path, storage: Storage) -> None:
+    (uploaded,) = json.loads(call(mail_path, "--json"))
     assert uploaded["key"].startswith("inbox/")
-    assert storage.files[uploaded["key"]] == letter.read_bytes()
+    assert storage.files[uploaded["key"]] == mail_path.read_bytes()
 
-    (uploaded,) = json.loads(call(letter, "--tenant", "acme", "--json"))
+    (uploaded,) = json.loads(call(mail_path, "--tenant", "acme", "--json"))
     assert uploaded["key"].startswith("uploads/acme/")
     assert uploaded["key"].endswith("/Ihre Rechnung.eml")
 
 
-def test_file_requires_a_tenant_and_nothing_is_uploaded(letter: Path, tmp_path: Path, storage: Storage) -> None:
+def test_file_requires_a_tenant_and_nothing_is_uploaded(mail_path: Path, tmp_path: Path, storage: Storage) -> None:
     other = tmp_path / "invoice.pdf"
     other.write_bytes(PDF)
     with pytest.raises(UsageError, match=r"invoice\.pdf is not a mail \(\.eml\), so it does not name its tenant"):
-        call(letter, other)
+        call(mail_path, other)
     assert storage.files == {}
 
 
-def test_folder_is_uploaded_without_hidden_files(acme: UUID, letter: Path, tmp_path: Path, storage: Storage) -> None:
+def test_folder_is_uploaded_without_hidden_files(acme: UUID, mail_path: Path, tmp_path: Path, storage: Storage) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text("x")
     call(tmp_path, "--tenant", "acme")
     assert [key.rsplit("/", 1)[1] for key in storage.files] == ["Ihre Rechnung.eml"]
 
 
-def test_refused_upload_is_an_error(acme: UUID, letter: Path, storage: Storage) -> None:
+def test_refused_upload_is_an_error(acme: UUID, mail_path: Path, storage: Storage) -> None:
     with pytest.raises(UsageError, match="There is no such tenant"):
-        call(letter, "--tenant", "globex")
+        call(mail_path, "--tenant", "globex")
     storage.status = 403
     with pytest.raises(CommandError, match="was not uploaded: the storage answers 403"):
-        call(letter, "--tenant", "acme")
+        call(mail_path, "--tenant", "acme")
 
 
-def test_output_names_the_next_command(acme: UUID, letter: Path) -> None:
-    assert call(letter) == "1 uploaded. Their states: counterfoil documents\n"
-    assert call(letter, "--tenant", "acme").endswith("counterfoil documents --tenant acme\n")
+def test_output_names_the_next_command(acme: UUID, mail_path: Path) -> None:
+    assert call(mail_path) == "1 uploaded. Their states: counterfoil documents\n"
+    assert call(mail_path, "--tenant", "acme").endswith("counterfoil documents --tenant acme\n")
 
 
-def test_failed_file_is_an_exit_code(
-    acme: UUID, letter: Path, admin: Connection, monkeypatch: pytest.MonkeyPatch
+def test_failed_file_sets_the_exit_code(
+    acme: UUID, mail_path: Path, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = uploads.upload
 
-    def acquired(api: Api, path: Path, **wanted: str | None) -> str:
-        key = put(api, path, **wanted)
+    def acquired(api: Api, path: Path, **options: str | None) -> str:
+        key = put(api, path, **options)
         upload(admin, acme, bucket=BUCKET, key=key, status="failed", error="The mail has no attachment.")
         return key
 
     monkeypatch.setattr(uploads, "upload", acquired)
     app = typer.Typer()
     app.command()(ingest)
-    result = CliRunner().invoke(app, [str(letter), "--tenant", "acme", "--wait"], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, [str(mail_path), "--tenant", "acme", "--wait"], env={"COLUMNS": "200"})
     assert result.exit_code == 1
     assert "The mail has no attachment." in result.output
     assert "1 failed" in result.output
@@ -119,7 +119,7 @@ def test_wait_ends_with_the_last_final_state(acme: UUID, admin: Connection) -> N
         with context:
             return list(uploads.wait_for(reach(context), keys, seconds, sleep, lambda: len(pauses) * 1.0))
 
-    assert [one["state"] for one in wait(10)] == ["kept", "kept"]
+    assert [document["state"] for document in wait(10)] == ["kept", "kept"]
     assert len(pauses) == 2
     admin.execute("UPDATE acquisition_job SET status = 'pending', reason = NULL")
     with pytest.raises(CommandError, match="After 1 s, 2 of 2 uploads have no final state"):

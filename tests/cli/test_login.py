@@ -1,4 +1,4 @@
-"""Signing in to a deployment, against a user pool played by a real HTTP server on this machine."""
+"""Signing in to a deployment, with a real HTTP server as its user pool."""
 
 import base64
 import hashlib
@@ -39,9 +39,9 @@ class Pool:
 
     url: str = ""
     lifetime: float = HOUR
-    """Seconds for which ID tokens are valid."""
+    """Lifetime of ID tokens in seconds."""
     denies: dict[str, str] | None = None
-    """Query of the redirect, in place of a code."""
+    """Query of the redirect, instead of a code."""
     refuses: bool = False
     """Whether the token endpoint refuses all codes and refresh tokens."""
     status: int = 200
@@ -83,11 +83,11 @@ class Pool:
             self.refreshed += 1
             refresh = f"{SECRET}-refresh-{self.refreshed}"
             return 200, {"id_token": self.id_token()} | ({"refresh_token": refresh} if self.rotates else {})
-        asked = self.codes.pop(form["code"])
+        request = self.codes.pop(form["code"])
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
-        assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
-        assert (asked["code_challenge_method"], asked["response_type"]) == ("S256", "code")
-        assert asked["redirect_uri"] == form["redirect_uri"]
+        assert request["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        assert (request["code_challenge_method"], request["response_type"]) == ("S256", "code")
+        assert request["redirect_uri"] == form["redirect_uri"]
         return 200, {"id_token": self.id_token(), "refresh_token": refresh, "access_token": SECRET}
 
     def id_token(self) -> str:
@@ -134,18 +134,18 @@ def pool() -> Iterator[Pool]:
 
 @pytest.fixture(autouse=True)
 def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Free ports: other tests and users have the real ones."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        free = [one.getsockname()[1], other.getsockname()[1]]
+    """Use free ports, because other tests and users may have the real ones."""
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        free = [first.getsockname()[1], second.getsockname()[1]]
     monkeypatch.setattr(command, "PORTS", free)
     return free
 
 
 @pytest.fixture(autouse=True)
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Pages that the browser shows at the end of a sign-in."""
+    """Pages that the browser shows after a sign-in."""
     shown: list[str] = []
 
     def browse(address: str) -> None:
@@ -175,21 +175,21 @@ def run(*words: str) -> str:
 
 
 def reached(*words: str) -> Api:
-    found: list[Api] = []
-    one = typer.Typer()
+    apis: list[Api] = []
+    command_app = typer.Typer()
 
-    @one.command()
-    def ask(context: typer.Context, *, by: By) -> None:
-        found.append(client.reach(context, by))
+    @command_app.command()
+    def invoke(context: typer.Context, *, by: By) -> None:
+        apis.append(client.reach(context, by))
 
-    result = CliRunner().invoke(one, [*words])
+    result = CliRunner().invoke(command_app, [*words])
     if result.exception is not None:
         raise result.exception
-    return found[0]
+    return apis[0]
 
 
 def sent(api: Api, now: float | None = None) -> str:
-    """The token of a request."""
+    """Return the token of a request."""
     auth = api.client.auth
     assert isinstance(auth, StoredLogin)
     if now is not None:
@@ -230,11 +230,11 @@ def test_offline_access_is_requested_where_supported(pool: Pool) -> None:
     pool.denies = {"error": "access_denied"}
     with pytest.raises(CommandError, match="denied or canceled"):
         run("login", "--url", pool.url)
-    assert [asked["scope"] for asked in pool.codes.values()] == ["openid email offline_access"]
+    assert [request["scope"] for request in pool.codes.values()] == ["openid email offline_access"]
 
 
 @pytest.mark.parametrize(
-    ("redirect", "says"),
+    ("redirect", "message"),
     [
         ({"error": "access_denied", "state": "x"}, "denied or canceled"),
         ({"error": "invalid_scope", "error_description": SECRET}, "refuses the sign-in: invalid_scope"),
@@ -243,9 +243,9 @@ def test_offline_access_is_requested_where_supported(pool: Pool) -> None:
         ({"code": f"{SECRET}-code-0"}, "belongs to another sign-in"),
     ],
 )
-def test_a_failed_sign_in_stores_nothing(pool: Pool, redirect: dict[str, str], says: str) -> None:
+def test_a_failed_sign_in_stores_nothing(pool: Pool, redirect: dict[str, str], message: str) -> None:
     pool.denies = redirect
-    with pytest.raises(CommandError, match=says):
+    with pytest.raises(CommandError, match=message):
         run("login", "--url", pool.url)
     assert not Logins.read().by_url
     assert not pool.tokens
@@ -269,7 +269,7 @@ def test_the_next_free_port_is_used(pool: Pool, ports: list[int]) -> None:
             run("login", "--url", pool.url)
 
 
-def test_a_folder_that_cannot_be_written_fails_before_the_sign_in(
+def test_unwritable_folder_fails_before_the_sign_in(
     pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -279,7 +279,7 @@ def test_a_folder_that_cannot_be_written_fails_before_the_sign_in(
     assert not pool.codes
 
 
-def test_a_disk_that_fills_leaves_the_stored_login(pool: Pool, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_stored_login(pool: Pool, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("login", "--url", pool.url)
     before = stored.read_text()
 
@@ -297,7 +297,7 @@ def test_a_disk_that_fills_leaves_the_stored_login(pool: Pool, stored: Path, mon
 @pytest.mark.parametrize(
     "url", ["http://console.example", "console.example", "https://a:b@console.example", "https://example:port"]
 )
-def test_an_address_without_encryption_is_refused(url: str) -> None:
+def test_invalid_or_unencrypted_address_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="--url is the address"):
         run("login", "--url", url)
 
@@ -318,7 +318,7 @@ def test_a_wrong_discovery_document_is_refused(pool: Pool, discovery: dict[str, 
         run("login", "--url", pool.url)
 
 
-def test_a_pasted_address_takes_the_place_of_the_redirect(ports: list[int]) -> None:
+def test_pasted_address_replaces_the_redirect(ports: list[int]) -> None:
     reading, writing = os.pipe()
     with Listener(ports[0]) as listener, os.fdopen(reading) as pasted, os.fdopen(writing, "w") as user:
         print(f"\nnothing\n{listener.redirect}?code=1&state=2", file=user, flush=True)
@@ -326,7 +326,7 @@ def test_a_pasted_address_takes_the_place_of_the_redirect(ports: list[int]) -> N
         assert listener.wait(5, pasted) == "code=1&state=2"
 
 
-def test_a_closed_standard_input_does_not_end_the_wait(ports: list[int]) -> None:
+def test_closed_stdin_does_not_end_the_wait(ports: list[int]) -> None:
     with (
         Listener(ports[0]) as listener,
         Path(os.devnull).open() as pasted,
@@ -338,28 +338,28 @@ def test_a_closed_standard_input_does_not_end_the_wait(ports: list[int]) -> None
 def test_connections_without_a_redirect_are_ignored(ports: list[int]) -> None:
     def browse() -> None:
         idle = socket.create_connection(("127.0.0.1", ports[0]))
-        found.append(httpx.get(f"http://localhost:{ports[0]}/favicon.ico").status_code)
-        found.append(httpx.get(f"http://localhost:{ports[0]}/callback?code=1").status_code)
+        statuses.append(httpx.get(f"http://localhost:{ports[0]}/favicon.ico").status_code)
+        statuses.append(httpx.get(f"http://localhost:{ports[0]}/callback?code=1").status_code)
         idle.close()
 
-    found: list[int] = []
+    statuses: list[int] = []
     with Listener(ports[0]) as listener, Path(os.devnull).open() as pasted:
         thread = Thread(target=browse)
         thread.start()
         assert listener.wait(10, pasted) == "code=1"
         thread.join()
-    assert found == [404, 200]
+    assert statuses == [404, 200]
 
 
 # -- refresh --------------------------------------------------------------------------------------------------------
 
 
-def test_an_expiring_token_is_refreshed_once_for_all_commands(pool: Pool) -> None:
+def test_expiring_token_is_refreshed_once(pool: Pool) -> None:
     run("login", "--url", pool.url)
-    one, other = reached(), reached()
+    first, second = reached(), reached()
     late = time.time() + HOUR - 30
     pool.lifetime = 2 * HOUR
-    assert sent(one, late) == sent(other, late) == sent(one, late) == sent(reached()) == pool.tokens[1]
+    assert sent(first, late) == sent(second, late) == sent(first, late) == sent(reached()) == pool.tokens[1]
     assert pool.refreshed == 1
 
 
@@ -377,9 +377,9 @@ def test_a_refused_refresh_requires_a_new_login(pool: Pool) -> None:
     pool.refuses = True
     with pytest.raises(
         UsageError, match=rf"has ended. Run 'counterfoil login --url {pool.url}'.*invalid_grant"
-    ) as told:
+    ) as raised:
         sent(api, time.time() + HOUR)
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(raised.value)
     pool.refuses = False
     run("logout")
     with pytest.raises(UsageError, match="has ended"):
@@ -418,9 +418,9 @@ def test_the_last_login_is_the_default(pool: Pool) -> None:
 def test_a_damaged_file_is_reported(stored: Path) -> None:
     stored.parent.mkdir(parents=True)
     stored.write_text(f'{{"by_url": "{SECRET}"}}')
-    with pytest.raises(CommandError, match=r"logins\.json is damaged") as told:
+    with pytest.raises(CommandError, match=r"logins\.json is damaged") as raised:
         reached()
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(raised.value)
 
 
 def test_unknown_home_folder_means_signed_out(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -447,7 +447,7 @@ def test_logout_revokes_and_deletes(pool: Pool, stored: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 503])
-def test_logout_deletes_a_login_that_cannot_be_revoked(pool: Pool, stored: Path, status: int) -> None:
+def test_failed_revocation_still_deletes_the_login(pool: Pool, stored: Path, status: int) -> None:
     run("login", "--url", pool.url)
     pool.status = status
     with pytest.raises(CommandError, match="could not revoke its refresh token"):

@@ -38,7 +38,7 @@ def test_list_shows_the_sender_and_the_results(held: UUID) -> None:
     assert heading.split() == ["id", "received", "sender", "SPF", "DKIM", "DMARC", "subject"]
     assert all(text in row for text in (str(held), "buchhaltung@nordwind.example", "Ihre Rechnung 2026-17"))
     assert "fail  none  fail" in row
-    assert [one["id"] for one in call("list")] == [str(held)]
+    assert [entry["id"] for entry in call("list")] == [str(held)]
 
 
 @pytest.mark.parametrize(("word", "hold"), [("release", "released"), ("reject", "rejected")])
@@ -47,7 +47,7 @@ def test_decision_ends_the_hold(held: UUID, word: str, hold: str) -> None:
 
     assert done == {"id": str(held), "tenant": "acme", "hold": hold}
     assert run("list") == "There is no held mail.\n"
-    assert [one["id"] for one in call("list", "--hold", hold)] == [str(held)]
+    assert [entry["id"] for entry in call("list", "--hold", hold)] == [str(held)]
     with pytest.raises(UsageError, match="not on hold"):
         run(word, held, "--by", "ann")
 

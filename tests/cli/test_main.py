@@ -1,4 +1,4 @@
-"""The command line's frame: help, sentences in the place of tracebacks, exit codes."""
+"""Help, exit codes, and error messages instead of tracebacks."""
 
 import errno
 import subprocess
@@ -21,7 +21,7 @@ COMMAND = Path(sys.executable).parent / "counterfoil"
 def called(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
 ) -> tuple[int, str]:
-    """Exit code and standard error when a command raises `error`."""
+    """Return exit code and standard error of a command that raises `error`."""
 
     def fail() -> None:
         raise error
@@ -44,7 +44,7 @@ def called(
         (KeyboardInterrupt(), ExitCode.INTERRUPTED),
     ],
 )
-def test_every_failure_is_a_sentence_with_an_exit_code_of_its_kind(
+def test_failures_print_a_sentence_and_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: ExitCode
 ):
     ended, shown = called(monkeypatch, capsys, error)
@@ -54,12 +54,12 @@ def test_every_failure_is_a_sentence_with_an_exit_code_of_its_kind(
     assert shown.count("\n") == 1
 
 
-def test_a_full_disk_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     _, shown = called(monkeypatch, capsys, OSError(errno.ENOSPC, "No space left on device", "/here"))
     assert "The disk is full (/here)" in shown
 
 
-def test_a_defect_keeps_its_traceback_in_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_defect_writes_its_traceback_to_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     code, shown = called(monkeypatch, capsys, ZeroDivisionError("division by zero"))
     report = Path(shown.rsplit(" ", 1)[1].removesuffix(".\n"))
     assert code == ExitCode.DEFECT
@@ -69,18 +69,18 @@ def test_a_defect_keeps_its_traceback_in_a_file(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
-def test_the_help_of_a_command_begins_with_its_line_in_the_table(name: str):
+def test_command_help_begins_with_its_summary(name: str):
     command = commands.COMMANDS[name]
     module, attribute = command.target.split(":")
-    found = getattr(import_module(module), attribute)
-    text = found.info.help if isinstance(found, typer.Typer) else found.__doc__
+    loaded = getattr(import_module(module), attribute)
+    text = loaded.info.help if isinstance(loaded, typer.Typer) else loaded.__doc__
     assert str(text).strip().splitlines()[0] == command.summary
     shown = CliRunner().invoke(commands.app, [name, "--help"])
     assert shown.exit_code == 0
     assert "Usage: " in shown.output
 
 
-def test_the_list_of_commands_imports_none_of_them():
+def test_help_imports_no_heavy_modules():
     program = (
         "import atexit, sys; sys.argv = ['counterfoil', '--help']\n"
         "heavy = {'psycopg', 'boto3', 'lxml', 'pydantic'}\n"
@@ -92,7 +92,7 @@ def test_the_list_of_commands_imports_none_of_them():
     assert "LOADED []" in done.stdout
 
 
-def test_a_misspelt_command_is_answered_with_the_right_one():
+def test_misspelled_command_suggests_the_right_one():
     done = subprocess.run([COMMAND, "cluster"], capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.USAGE
     assert "'clusters'" in done.stderr

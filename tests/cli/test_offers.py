@@ -1,4 +1,4 @@
-"""`counterfoil offers` lists pools of offers and has the scheduler queue missing ones."""
+"""`counterfoil offers` lists pools of offers and queues missing ones."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -40,13 +40,13 @@ def call(*words: str) -> str:
     return " ".join(result.output.split())
 
 
-def test_run_asks_the_scheduler_for_a_date(lambda_: FakeLambda, acme: UUID) -> None:
-    told = call("run", "--timezone", "UTC", "--tenant", "acme", "--by", "ada")
+def test_run_invokes_the_scheduler_for_a_date(lambda_: FakeLambda, acme: UUID) -> None:
+    output = call("run", "--timezone", "UTC", "--tenant", "acme", "--by", "ada")
 
     ((name, event),) = lambda_.invoked
     assert name == "scheduler"
     assert event == {"date": event["date"], "timezone": "UTC", "tenant": "acme", "by": "ada"}
-    assert told.startswith(f"The scheduler queues the offers of {event['date']} in UTC that are missing.")
+    assert output.startswith(f"The scheduler queues the offers of {event['date']} in UTC that are missing.")
 
 
 def test_run_prints_json(lambda_: FakeLambda) -> None:

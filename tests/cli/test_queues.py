@@ -19,7 +19,7 @@ from counterfoil.db import Connection, Database, keeper
 from counterfoil.queues import add_up_minutes, record_depths
 from counterfoil.settings import settings
 from functions.admin_api.api import queues as routes
-from tests.cli.reaching import let_them_ask
+from tests.cli.reaching import connect_commands
 from tests.dead_letters.letters import dying
 from tests.delivery.harness import FakeSqs
 from tests.factories import make_task
@@ -42,8 +42,8 @@ def cloud(api: None, lambda_: FakeLambda, queue: FakeSqs, monkeypatch: pytest.Mo
     monkeypatch.setattr(aws, "client", lambda service: clients[service])
     monkeypatch.setenv("QUEUES", json.dumps(QUEUES))
     settings.cache_clear()
-    for known in (routes._depths, routes._alarms):
-        known.cache_clear()
+    for cached in (routes._depths, routes._alarms):
+        cached.cache_clear()
 
 
 def run(*words: object, code: int = 0) -> str:
@@ -54,7 +54,7 @@ def run(*words: object, code: int = 0) -> str:
     return result.output
 
 
-def test_every_queue_is_a_line_with_what_is_in_it_and_what_was_done(
+def test_list_shows_depths_and_results_of_queues(
     queue: FakeSqs, admin: Connection, keeper_database: Database, make_tenant: Callable[..., UUID]
 ) -> None:
     acme = make_tenant("acme")
@@ -89,7 +89,7 @@ def test_every_queue_is_a_line_with_what_is_in_it_and_what_was_done(
     assert run("list") == run()
 
 
-def test_status_counts_dead_letters_as_queues_does(
+def test_status_and_queues_count_dead_letters_alike(
     queue: FakeSqs, admin: Connection, database: Database, keeper_database: Database, make_tenant: Callable[..., UUID]
 ) -> None:
     tenants = [make_tenant(slug) for slug in ("acme", "beta")]
@@ -111,7 +111,7 @@ def test_status_counts_dead_letters_as_queues_does(
     assert (shown["dead"], counted["dead_letters"], counted["in_dlq"]) == (4, 4, 7)
 
 
-def test_a_tenants_own_work_is_shown_to_who_may_look_at_it(
+def test_queues_are_limited_to_visible_tenants(
     admin: Connection, make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acme, beta = make_tenant("acme"), make_tenant("beta")
@@ -124,28 +124,28 @@ def test_a_tenants_own_work_is_shown_to_who_may_look_at_it(
 
     assert working() == "3 of"
     assert working("--tenant", "beta") == "2 ?"
-    let_them_ask(monkeypatch, "[viewer tenant:acme]")
+    connect_commands(monkeypatch, "[viewer tenant:acme]")
     assert working() == "1 ?"
-    let_them_ask(monkeypatch, "[viewer tenant:acme tenant:beta]")
+    connect_commands(monkeypatch, "[viewer tenant:acme tenant:beta]")
     with pytest.raises(UsageError, match="tenant is required"):
         run()
     assert working("list", "--tenant", "beta") == "2 ?"
     assert json.loads(run("--tenant", "acme", "--json"))["tenant"] == "acme"
 
 
-def test_the_json_is_that_of_the_api() -> None:
-    told = json.loads(run("--json"))
-    assert told == json.loads(run("list", "--json"))
-    assert (told["tenant"], [queue["worker"] for queue in told["queues"]]) == (None, ["tasks"])
+def test_list_and_default_print_the_same_json() -> None:
+    output = json.loads(run("--json"))
+    assert output == json.loads(run("list", "--json"))
+    assert (output["tenant"], [queue["worker"] for queue in output["queues"]]) == (None, ["tasks"])
 
 
-def test_who_has_no_watchdog_is_told_so() -> None:
-    told = run()
-    assert "The watchdog has not run in the last hour" in told
-    assert told.splitlines()[1].split()[5:7] == ["?", "?"]
+def test_missing_watchdog_run_is_reported() -> None:
+    output = run()
+    assert "The watchdog has not run in the last hour" in output
+    assert output.splitlines()[1].split()[5:7] == ["?", "?"]
 
 
-def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: FakeLambda, admin: Connection) -> None:
+def test_queue_is_paused_and_resumed_with_reason(lambda_: FakeLambda, admin: Connection) -> None:
     assert run("pause", "tasks", *REASON) == "The queue of tasks is paused.\n"
     lambda_.settle()
     assert lambda_.states[MAPPING] == "Disabled"
@@ -153,8 +153,8 @@ def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: FakeLambda, admin:
     assert "tasks (paused)" in shown
     assert "by kim: The model is being exchanged" in shown
     assert run("pause", "tasks", *REASON) == "The queue of tasks is paused already.\n"
-    told = json.loads(run("resume", "tasks", *REASON, "--json"))
-    assert told == {"worker": "tasks", "is_paused": False, "paused": None, "in_effect": True, "version": 2}
+    output = json.loads(run("resume", "tasks", *REASON, "--json"))
+    assert output == {"worker": "tasks", "is_paused": False, "paused": None, "in_effect": True, "version": 2}
     lambda_.settle()
     assert lambda_.states[MAPPING] == "Enabled"
     assert admin.execute("SELECT actor, action FROM audit_entry ORDER BY number").fetchall() == [
@@ -163,34 +163,34 @@ def test_a_queue_is_paused_and_resumed_with_a_reason(lambda_: FakeLambda, admin:
     ]
 
 
-def test_what_lambda_does_not_take_is_told(lambda_: FakeLambda) -> None:
+def test_unapplied_pause_is_reported(lambda_: FakeLambda) -> None:
     lambda_.states[MAPPING] = "Updating"
     assert "retried within a minute" in run("pause", "tasks", *REASON)
     assert "Lambda has not accepted it yet." in run()
 
 
-@pytest.mark.parametrize("what", ["pause", "resume"])
-def test_a_mistake_is_said_and_changes_nothing(what: str, lambda_: FakeLambda, admin: Connection) -> None:
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_invalid_pause_changes_nothing(command: str, lambda_: FakeLambda, admin: Connection) -> None:
     with pytest.raises(UsageError, match="--reason"):
-        run(what, "tasks", "--by", "kim")
+        run(command, "tasks", "--by", "kim")
     with pytest.raises(UsageError, match=r"There is no queue 'task'\. The queues are tasks"):
-        run(what, "task", *REASON)
+        run(command, "task", *REASON)
     assert lambda_.calls == []
     assert admin.execute("SELECT count(*) FROM queue_pause").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("tenants", ["tenant:acme", "tenant:acme tenant:beta"])
-@pytest.mark.parametrize("what", ["pause", "resume"])
-def test_who_is_not_of_all_tenants_is_told_that_it_takes_that(
-    what: str, tenants: str, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_pause_requires_admin_of_all_tenants(
+    command: str, tenants: str, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    let_them_ask(monkeypatch, f"[admin {tenants}]")
+    connect_commands(monkeypatch, f"[admin {tenants}]")
     with pytest.raises(NotAllowedError, match=r"requires the admin role for all tenants \(tenant:\*\)"):
-        run(what, "tasks", "--reason", "It is broken")
+        run(command, "tasks", "--reason", "It is broken")
     assert lambda_.calls == []
 
 
-def test_a_queue_that_was_changed_since_it_was_seen_is_left_alone(lambda_: FakeLambda) -> None:
+def test_outdated_version_is_refused(lambda_: FakeLambda) -> None:
     with pytest.raises(UsageError, match="after you read its state"):
         run("pause", "tasks", *REASON, "--seen", 3)
     assert lambda_.calls == []

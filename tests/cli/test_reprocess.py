@@ -48,7 +48,7 @@ def test_reprocessing_is_stored_as_requested(call: Callable[..., str], admin: Co
     )
 
 
-def test_operations_lists_and_steers_reprocessing(call: Callable[..., str], admin: Connection):
+def test_operations_lists_and_controls_reprocessing(call: Callable[..., str], admin: Connection):
     end = json.loads(call("acme", "--what", "extract", "--json"))["operation_id"][-8:]
     admin.execute("UPDATE operation SET selected = 1234, handled = 1234, done = 1234")
     assert "1,234+" in call(of=operations)
@@ -59,12 +59,12 @@ def test_operations_lists_and_steers_reprocessing(call: Callable[..., str], admi
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("acme", "--what", "match", "--from", "2026-02-01", "--to", "2026-02-01"), "must begin before its end"),
         (("nobody", "--what", "match"), "There is no such tenant"),
     ],
 )
-def test_impossible_request_is_refused(call: Callable[..., str], words: tuple[str, ...], says: str):
-    with pytest.raises(UsageError, match=says):
+def test_impossible_request_is_refused(call: Callable[..., str], words: tuple[str, ...], message: str):
+    with pytest.raises(UsageError, match=message):
         call(*words)

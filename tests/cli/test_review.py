@@ -1,4 +1,4 @@
-"""What is in doubt is listed, shown side by side and decided on the command line."""
+"""Ambiguous matches are listed, compared and decided on the command line."""
 
 import json
 from typing import Any
@@ -17,9 +17,9 @@ from tests.documents.matching.test_judge import TWICE
 
 @pytest.fixture
 def office(api: None, database: Database, admin: Connection) -> Office:
-    """Documents of which the third may belong to either of the first two, and a pair that is sure."""
-    papers = [*TWICE, order("X-900", 1, lines=[]), delivery("L-900", 2, po_reference="X-900", lines=[])]
-    office = Office(database, admin, papers)
+    """An ambiguous invoice with two candidates, and a certain pair."""
+    documents = [*TWICE, order("X-900", 1, lines=[]), delivery("L-900", 2, po_reference="X-900", lines=[])]
+    office = Office(database, admin, documents)
     office.match_all()
     assert (office.links(), office.reviews()) == ({(3, 4)}, {2: [[0, 1]]})
     return office
@@ -33,16 +33,16 @@ def run(*words: object) -> str:
 
 
 def call(*words: object) -> Any:
-    """What a call with --json prints."""
+    """Run a command with --json, and return its output."""
     return json.loads(run(*words, "--json"))
 
 
-def test_the_list_says_what_may_belong_to_what(office: Office) -> None:
+def test_list_shows_documents_with_their_candidates(office: Office) -> None:
     (row,) = [line for line in run().splitlines() if "invoice R-81" in line]
     assert "purchase order 4711 or purchase order 4711" in row
     assert run("--kind", "credit_note").strip() == "No document is in doubt."
     assert run("--min-chance", "0.9").strip() == "No document is in doubt."
-    assert [one["id"] for one in call()] == [str(office.ids[2])]
+    assert [review["id"] for review in call()] == [str(office.ids[2])]
 
 
 def test_missing_facts_are_named(office: Office, admin: Connection) -> None:
@@ -56,20 +56,20 @@ def test_missing_facts_are_named(office: Office, admin: Connection) -> None:
     assert shown.split() == ["not", "read", "total", "buyer"]
 
 
-def test_one_is_shown_beside_its_candidates_with_the_evidence_in_bits(office: Office) -> None:
+def test_show_compares_candidates_with_their_evidence(office: Office) -> None:
     shown = run("show", office.ids[2])
     assert "Two documents fit equally: order 4711, order 4711." in shown
     (total,) = [line for line in shown.splitlines() if line.startswith("sum")]
     (record,) = call("show", office.ids[2])["doubts"]
-    assert total.split()[1::2] == [f"{one['bits']:+.1f}" for one in record["candidates"]]
+    assert total.split()[1::2] == [f"{candidate['bits']:+.1f}" for candidate in record["candidates"]]
     for step in record["candidates"][0]["evidence"]:
         assert any(line.startswith(step["label"]) and step["text"][:12] in line for line in shown.splitlines())
 
 
-def test_a_candidate_is_confirmed_with_who_and_why(office: Office) -> None:
-    told = run("confirm", office.ids[2], office.ids[1], "--by", "ann", "--reason", "the driver's note")
-    assert "invoice R-81" in told
-    assert "belong together." in told
+def test_confirmation_stores_reviewer_and_reason(office: Office) -> None:
+    output = run("confirm", office.ids[2], office.ids[1], "--by", "ann", "--reason", "the driver's note")
+    assert "invoice R-81" in output
+    assert "belong together." in output
     assert office.links() == {(1, 2), (3, 4)}
     assert run().strip() == "No document is in doubt."
     assert "ann confirmed" in run("show", office.ids[2])
@@ -81,7 +81,7 @@ def test_all_candidates_are_rejected_at_once(office: Office) -> None:
     assert (done["verdict"], len(done["decided"]), office.reviews()) == ("rejected", 2, {})
 
 
-def test_what_somebody_decided_is_superseded_on_purpose_only(office: Office) -> None:
+def test_earlier_decision_requires_supersede(office: Office) -> None:
     run("confirm", office.ids[2], office.ids[1], "--by", "ann")
     with pytest.raises(UsageError, match="ann confirmed this pair"):
         run("reject", office.ids[2], office.ids[1], "--by", "bob")
@@ -89,14 +89,14 @@ def test_what_somebody_decided_is_superseded_on_purpose_only(office: Office) -> 
     assert office.links() == {(0, 2), (3, 4)}
 
 
-def test_clusters_are_joined_and_taken_apart(office: Office) -> None:
+def test_clusters_are_merged_and_split(office: Office) -> None:
     assert call("merge", office.ids[2], office.ids[4], "--by", "ann")["verdict"] == "confirmed"
     assert office.clusters() == [0, 1, 2, 2, 2]
     run("split", office.ids[2], "--supersede", "--by", "ann")
     assert office.clusters() == [0, 1, 2, 3, 3]
 
 
-def test_what_cannot_be_done_is_refused_with_a_sentence(office: Office, database: Database, admin: Connection) -> None:
+def test_impossible_decision_is_refused(office: Office, database: Database, admin: Connection) -> None:
     other = Office(database, admin, [invoice()])
     with pytest.raises(UsageError, match="no such document"):
         run("merge", office.ids[2], other.ids[0])
@@ -108,18 +108,18 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(office: Office, database
         run("show", office.ids[0])
     with pytest.raises(UsageError, match="There is no such"):
         run("show", uuid4())
-    with pytest.raises(UsageError, match="neither is in doubt"):
+    with pytest.raises(UsageError, match="neither needs review"):
         run("confirm", office.ids[2], office.ids[3])
 
 
 @pytest.mark.parametrize("option", [("--tenant", "acme"), ("--state", "gone"), ("--limit", "3"), ("--json",)])
-def test_an_option_of_the_list_is_not_left_unheard_before_a_decision(option: tuple[str, ...], office: Office) -> None:
+def test_list_option_before_a_decision_is_refused(option: tuple[str, ...], office: Office) -> None:
     with pytest.raises(UsageError, match=f"{option[0]} before 'reject' would mean the list"):
         run(*option, "reject", office.ids[2], "--all")
     assert office.reviews() == {2: [[0, 1]]}
 
 
-def test_the_list_says_what_became_of_what_it_shows_and_whether_there_is_more(office: Office) -> None:
+def test_list_footer_shows_state_and_truncation(office: Office) -> None:
     assert run("--limit", "1").splitlines()[-1].startswith("1 in doubt. ")
     office.match(office.file(invoice("R-82", 40, po_reference="4711", lines=[], total_gross="333.00")))
     assert run("--limit", "1").splitlines()[-1].startswith("1 in doubt, and there are more: raise --limit. ")

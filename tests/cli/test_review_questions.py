@@ -1,4 +1,4 @@
-"""Questions to a language model are shown for a document, with its review and with its cluster."""
+"""Questions to a language model, shown for documents, reviews and clusters."""
 
 import json
 from typing import Any
@@ -14,48 +14,48 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import removal
 from tests.cli.test_review import run
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.test_judge import CHOICE, TWICE, Ask, again, answer, asked, scripted
+from tests.documents.matching.test_judge import CHOICE, TWICE, MakeJudge, again, answer, make_judge, scripted
 from tests.llm.server import Failure, Server
 
-__all__ = ["asked", "scripted"]
+__all__ = ["make_judge", "scripted"]
 
 
 @pytest.fixture
-def office(api: None, database: Database, admin: Connection, asked: Ask) -> Office:
-    office = Office(database, admin, TWICE, asked)
+def office(api: None, database: Database, admin: Connection, make_judge: MakeJudge) -> Office:
+    office = Office(database, admin, TWICE, make_judge)
     office.match_all([0, 1])
     return office
 
 
 def questions(office: Office) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(run("questions", office.ids[2], "--json"))["questions"]
-    return found
+    listed: list[dict[str, Any]] = json.loads(run("questions", office.ids[2], "--json"))["questions"]
+    return listed
 
 
-def test_a_question_is_shown_with_its_candidates_and_the_answer(office: Office, scripted: Server) -> None:
+def test_question_is_shown_with_candidates_and_answer(office: Office, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     shown = run("questions", office.ids[2])
-    assert "2026-06-01 00:00  the-model  prompt matching-2, temperature 0, 120 tokens in, 30 out" in shown
+    assert "2026-06-01 00:00  the-model  prompt matching-3, temperature 0, 120 tokens in, 30 out" in shown
     assert [line.split()[0] for line in shown.splitlines() if "purchase order 4711" in line] == ["A1", "A2"]
     assert f"It chose A1, {str(office.ids[0])[-8:]} (high): Both lines are the same." in shown
     assert "<case>" not in shown
 
 
-def test_what_was_sent_can_be_sent_again(office: Office, scripted: Server) -> None:
+def test_json_contains_the_request_as_sent(office: Office, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     (request,) = scripted.requests
     (question,) = questions(office)
     assert (question["system"], question["user"]) == (request.system, request.user)
-    assert (question["prompt"], question["model"], question["temperature"]) == ("matching-2", "the-model", 0)
+    assert (question["prompt"], question["model"], question["temperature"]) == ("matching-3", "the-model", 0)
     assert question["answer"] == {"matches": [CHOICE]}
-    candidates = [(label, paper["id"]) for label, paper in question["candidates"].items()]
+    candidates = [(label, candidate["id"]) for label, candidate in question["candidates"].items()]
     assert candidates == [("A1", str(office.ids[0])), ("A2", str(office.ids[1]))]
     assert "".join(request.user.split()) in "".join(run("questions", office.ids[2], "--text").split())
 
 
-def test_no_stranger_commands_the_terminal(office: Office, scripted: Server, admin: Connection) -> None:
+def test_control_characters_of_questions_are_removed(office: Office, scripted: Server, admin: Connection) -> None:
     admin.execute(
         "UPDATE document SET structured_data = structured_data || %s WHERE id = %s",
         [Jsonb({"notes": "\x9b31m\u202ered"}), office.ids[2]],
@@ -65,7 +65,7 @@ def test_no_stranger_commands_the_terminal(office: Office, scripted: Server, adm
     assert not {"\x9b", "\u202e"} & set(run("questions", office.ids[2], "--text"))
 
 
-def test_a_document_in_doubt_is_shown_with_what_was_answered(office: Office, scripted: Server) -> None:
+def test_review_shows_the_answer_of_the_model(office: Office, scripted: Server) -> None:
     scripted.then(answer(CHOICE | {"confidence": "low"}))
     office.match(2)
     shown = run("show", office.ids[2])
@@ -74,13 +74,13 @@ def test_a_document_in_doubt_is_shown_with_what_was_answered(office: Office, scr
     assert f"counterfoil review questions {str(office.ids[2])[-8:]}" in shown
 
 
-def test_an_answer_that_is_none_is_told(office: Office, scripted: Server) -> None:
+def test_answer_without_a_candidate_is_shown(office: Office, scripted: Server) -> None:
     scripted.then(answer())
     office.match(2)
     assert "It chose no candidate." in run("questions", office.ids[2])
 
 
-def test_a_refusal_is_told(office: Office, scripted: Server) -> None:
+def test_refused_question_is_shown(office: Office, scripted: Server) -> None:
     office.judge, judge = None, office.judge
     office.match(2)
     office.judge = judge
@@ -91,7 +91,7 @@ def test_a_refusal_is_told(office: Office, scripted: Server) -> None:
     assert "tokens" not in shown
 
 
-def test_a_candidate_that_is_gone_is_not_quoted_any_more(office: Office, scripted: Server) -> None:
+def test_text_of_a_deleted_candidate_is_hidden(office: Office, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     with office.database.tenant(office.tenant_id) as connection:
@@ -103,7 +103,7 @@ def test_a_candidate_that_is_gone_is_not_quoted_any_more(office: Office, scripte
     assert questions(office)[0]["user"] is None
 
 
-def test_a_link_leads_to_its_question(office: Office, scripted: Server) -> None:
+def test_link_shows_the_command_for_its_question(office: Office, scripted: Server) -> None:
     scripted.then(answer(CHOICE))
     office.match(2)
     result = CliRunner().invoke(clusters.app, ["show", str(office.ids[2])], env={"COLUMNS": "160"})
@@ -112,13 +112,15 @@ def test_a_link_leads_to_its_question(office: Office, scripted: Server) -> None:
         run("show", office.ids[2])
 
 
-def test_who_was_never_asked_about_is_told_so(office: Office) -> None:
+def test_document_without_questions_prints_a_sentence(office: Office) -> None:
     assert "There are no questions to a language model about this document." in run("questions", office.ids[0])
     assert "questions" in CliRunner().invoke(app, ["--help"]).output
 
 
-def test_a_review_says_that_the_budget_was_used_up(office: Office, admin: Connection) -> None:
+def test_review_shows_an_exhausted_budget(office: Office, admin: Connection) -> None:
     office.judge = None
     office.match(2)
-    admin.execute("""UPDATE document_review SET doubts = jsonb_set(doubts, '{0,unasked}', '"Nobody was asked."')""")
-    assert "order 4711, order 4711. Nobody was asked." in run("show", office.ids[2])
+    admin.execute(
+        """UPDATE document_review SET doubts = jsonb_set(doubts, '{0,unasked}', '"The budget is used up."')"""
+    )
+    assert "order 4711, order 4711. The budget is used up." in run("show", office.ids[2])

@@ -1,4 +1,4 @@
-"""From a clerk's acceptances to a tolerance that a person puts in force, with real documents in a real database."""
+"""Suggested tolerances, from accepted variances to a tolerance in force."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +29,8 @@ def office(api: None, database: Database, admin: Connection) -> Office:
     return office
 
 
-def bill(office: Office, number: int, price: str) -> int:
-    """An order at 100.00, delivered and billed at a price. Returns the position of the order."""
+def invoiced_order(office: Office, number: int, price: str) -> int:
+    """File an order at 100.00, delivered and invoiced at `price`. Return its position."""
     position = office.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
     office.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
@@ -52,26 +52,26 @@ def accept(office: Office, position: int, *words: str) -> str:
 
 
 def suggested() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(call(app, "tolerances", "acme", "--suggest", "--json"))
-    return found
+    suggestions: dict[str, Any] = json.loads(call(app, "tolerances", "acme", "--suggest", "--json"))
+    return suggestions
 
 
-def tolerated(office: Office, position: int) -> str:
+def outcome_of(office: Office, position: int) -> str:
     outcome: str = compute(office, position)["outcome"]
     return outcome
 
 
 @pytest.fixture
 def accepted(office: Office) -> Office:
-    """Of one supplier, twenty bills 1.5 percent too high were accepted, and one of 2.5 percent disputed."""
+    """Twenty accepted price differences of 1.5 percent, and a disputed one of 2.5 percent."""
     for number in range(20):
-        accept(office, bill(office, number, "101.50"))
-    disputed = bill(office, 20, "102.50")
+        accept(office, invoiced_order(office, number, "101.50"))
+    disputed = invoiced_order(office, 20, "102.50")
     call(clusters.app, "dispute", str(office.ids[disputed]), "--by", "bob", "--reason", "not agreed")
     return office
 
 
-def test_a_proposal_is_in_force_once_it_is_accepted(accepted: Office, admin: Connection):
+def test_accepted_suggestion_becomes_a_tolerance(accepted: Office, admin: Connection):
     proposal = suggested()["proposals"][0]["proposal"]
     assert (proposal["supplier"], proposal["key"], proposal["direction"]) == ("DE136695976", "price", "more")
     assert (proposal["limits"]["upper_percent"], proposal["limits"]["lower_percent"]) == ("1.50", "1")
@@ -83,24 +83,24 @@ def test_a_proposal_is_in_force_once_it_is_accepted(accepted: Office, admin: Con
     assert "20 of them would have needed no review." in shown
     assert "at least 86% of such differences" in shown
 
-    next_ = bill(accepted, 30, "101.50")
+    next_ = invoiced_order(accepted, 30, "101.50")
     assert rows(admin, "tolerance") == []
-    assert tolerated(accepted, next_) == "exception"
+    assert outcome_of(accepted, next_) == "exception"
 
     proposal = suggested()["proposals"][0]["proposal"]
     words = ("--accept", proposal["id"], "--by", "eve", "--reason", "agreed with the buyer", "--json")
     (entry,) = json.loads(call(app, "tolerances", "acme", *words))
     assert (entry["supplier"], entry["upper_percent"], entry["lower_percent"]) == ("DE136695976", "1.50", "1")
     assert (entry["set_by"], entry["reason"], entry["evidence"]) == ("eve", "agreed with the buyer", proposal)
-    assert tolerated(accepted, next_) == "within-tolerance"
-    assert tolerated(accepted, bill(accepted, 31, "101.51")) == "exception"
-    assert tolerated(accepted, 60) == "exception"  # a disputed difference stays disputed
+    assert outcome_of(accepted, next_) == "within-tolerance"
+    assert outcome_of(accepted, invoiced_order(accepted, 31, "101.51")) == "exception"
+    assert outcome_of(accepted, 60) == "exception"  # a disputed variance stays disputed
     assert suggested()["proposals"] == []
 
 
-def test_a_proposal_that_rests_on_something_else_by_now_is_not_put_in_force(accepted: Office, admin: Connection):
+def test_outdated_suggestion_is_refused(accepted: Office, admin: Connection):
     proposal = suggested()["proposals"][0]["proposal"]
-    another = bill(accepted, 30, "101.20")
+    another = invoiced_order(accepted, 30, "101.20")
     call(clusters.app, "dispute", str(accepted.ids[another]), "--by", "bob")
     with pytest.raises(UsageError, match="is not suggested: decisions or tolerances have changed"):
         call(app, "tolerances", "acme", "--accept", proposal["id"])
@@ -122,9 +122,9 @@ def test_one_of_two_concurrent_acceptances_succeeds(accepted: Office, api_databa
     assert [row["set_by"] for row in rows(admin, "tolerance")] == [["ann", "bob"][done.index(True)]]
 
 
-def test_too_few_acceptances_are_counted_and_nothing_is_proposed(office: Office):
+def test_too_few_acceptances_suggest_nothing(office: Office):
     for number in range(3):
-        accept(office, bill(office, number, "101.50"))
+        accept(office, invoiced_order(office, number, "101.50"))
     shown = " ".join(call(app, "tolerances", "acme", "--suggest").split())
     assert "Nothing is proposed for" in shown
     assert (
@@ -134,11 +134,11 @@ def test_too_few_acceptances_are_counted_and_nothing_is_proposed(office: Office)
 
 
 @pytest.mark.usefixtures("office")
-def test_where_nobody_has_said_anything_it_tells_how():
+def test_empty_suggestions_show_how_to_accept():
     assert "counterfoil clusters accept ID" in call(app, "tolerances", "acme", "--suggest")
 
 
-def test_an_acceptance_tells_what_it_was_about_and_what_is_open_still(office: Office):
+def test_acceptance_lists_accepted_and_open_variances(office: Office):
     position = office.file(order("PO-1", lines=[line("A-1", "10", "100.00")]))
     office.file(invoice("R-1", po_reference="PO-1", lines=[line("A-1", "10", "101.50")]))
     office.match_all()
@@ -156,18 +156,18 @@ def test_an_acceptance_tells_what_it_was_about_and_what_is_open_still(office: Of
     assert case["comparison"]["outcome"] == "incomplete"
 
 
-def test_a_verdict_is_changed_by_whoever_says_so(office: Office):
-    position = bill(office, 1, "101.50")
+def test_decision_changes_only_with_supersede(office: Office):
+    position = invoiced_order(office, 1, "101.50")
     accept(office, position)
     id_ = str(office.ids[position])
     with pytest.raises(UsageError, match="say that you supersede it"):
         call(clusters.app, "dispute", id_, "--by", "bob")
-    found = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--supersede", "--json"))
-    assert (found["verdict"], len(found["differences"]), found["tenant"]) == ("disputed", 1, "acme")
+    decision = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--supersede", "--json"))
+    assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")
 
 
-def test_what_is_singled_out_wrongly_is_refused_in_a_sentence(office: Office):
-    position, other = bill(office, 1, "101.50"), bill(office, 2, "101.50")
+def test_invalid_selection_of_variances_is_refused(office: Office):
+    position, other = invoiced_order(office, 1, "101.50"), invoiced_order(office, 2, "101.50")
     with pytest.raises(UsageError, match="wrong at code"):
         accept(office, position, "--code", "prices")
     with pytest.raises(UsageError, match="The case has no such difference"):

@@ -26,26 +26,26 @@ def acme(make_tenant: Callable[..., UUID], api: None) -> UUID:
     return make_tenant("acme")
 
 
-def run(*words: object, given: str | None = None) -> str:
-    result = CliRunner().invoke(app, [str(word) for word in words], input=given, env={"COLUMNS": "160"})
+def run(*words: object, stdin: str | None = None) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], input=stdin, env={"COLUMNS": "160"})
     if result.exception is not None:
         raise result.exception
     return result.output
 
 
 def call(*words: object) -> Any:
-    """What a call with --json prints."""
+    """Run a command with --json, and return its output."""
     return json.loads(run(*words, "--json"))
 
 
 def test_submit_stores_a_task_and_sends_its_message(queue: FakeSqs, admin: Connection) -> None:
-    told = run("submit", "echo", '{"text": "hello"}', "--max-retry", 2)
+    output = run("submit", "echo", '{"text": "hello"}', "--max-retry", 2)
 
     (row,) = rows(admin, "task")
     assert (row["payload"], row["max_retry"], row["user_id"]) == ({"text": "hello"}, 2, "somebody")
     assert [json.loads(sent["MessageBody"])["job_id"] for sent in queue.sent[QUEUE]] == [str(row["id"])]
-    assert str(row["id"]) in told
-    assert "pending" in told
+    assert str(row["id"]) in output
+    assert "pending" in output
 
 
 def test_the_same_key_submits_one_task(queue: FakeSqs) -> None:
@@ -58,19 +58,17 @@ def test_the_same_key_submits_one_task(queue: FakeSqs) -> None:
         run("submit", "echo", '{"a": 1}', "--key", "k")
 
 
-def test_a_payload_comes_from_a_file_or_from_standard_input_too(
-    queue: FakeSqs, admin: Connection, tmp_path: Path
-) -> None:
+def test_payload_is_read_from_file_or_stdin(queue: FakeSqs, admin: Connection, tmp_path: Path) -> None:
     (tmp_path / "payload.json").write_text('{"from": "file"}', encoding="utf-8")
     run("submit", "echo", f"@{tmp_path / 'payload.json'}")
-    run("submit", "echo", "-", given='{"from": "standard input"}')
+    run("submit", "echo", "-", stdin='{"from": "standard input"}')
 
     assert sorted(row["payload"]["from"] for row in rows(admin, "task")) == ["file", "standard input"]
     assert len(queue.sent[QUEUE]) == 2
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["nothing"], "no such task_type; known are"),
         (["http_request", '{"url": "https://example.com"}'], "HTTP_REQUESTS is not set"),
@@ -81,43 +79,39 @@ def test_a_payload_comes_from_a_file_or_from_standard_input_too(
         (["echo", "--tenant", "nobody"], "no such tenant"),
     ],
 )
-def test_an_invalid_task_is_refused(queue: FakeSqs, admin: Connection, words: list[str], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_an_invalid_task_is_refused(queue: FakeSqs, admin: Connection, words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         run("submit", *words)
     assert (rows(admin, "task"), queue.sent[QUEUE]) == ([], [])
 
 
-def test_among_several_tenants_one_is_named(queue: FakeSqs, make_tenant: Callable[..., UUID]) -> None:
+def test_several_tenants_require_the_tenant_option(queue: FakeSqs, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("zenith")
 
-    with pytest.raises(UsageError, match="Say for whom, with --tenant: acme, zenith"):
+    with pytest.raises(UsageError, match="Choose a tenant with --tenant: acme, zenith"):
         run("submit", "echo")
     assert call("submit", "echo", "--tenant", "zenith")["tenant"] == "zenith"
     call("submit", "echo", "--tenant", "acme")
-    assert [one["tenant"] for one in call("list")] == ["acme", "zenith"]
-    assert [one["tenant"] for one in call("list", "--tenant", "zenith")] == ["zenith"]
+    assert [task["tenant"] for task in call("list")] == ["acme", "zenith"]
+    assert [task["tenant"] for task in call("list", "--tenant", "zenith")] == ["zenith"]
     assert len(queue.sent[QUEUE]) == 2
 
 
-def test_a_task_that_is_waited_for_is_shown_with_its_result(
-    queue: FakeSqs, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wait_shows_the_result(queue: FakeSqs, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(seconds: float) -> None:
         assert seconds < 1
         admin.execute("UPDATE task SET status = 'succeeded', result = '{\"said\": \"hé\"}', ended_at = %s", [NOW])
 
     monkeypatch.setattr("time.sleep", work)
 
-    told = run("submit", "echo", "--wait")
+    output = run("submit", "echo", "--wait")
 
     assert queue.sent[QUEUE]
-    assert "succeeded" in told
-    assert '"said": "hé"' in told
+    assert "succeeded" in output
+    assert '"said": "hé"' in output
 
 
-def test_one_that_fails_while_it_is_waited_for_ends_the_command_with_1(
-    queue: FakeSqs, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wait_exits_with_1_on_failure(queue: FakeSqs, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = "UPDATE task SET status = 'failed', error = 'It was away.', failed_at = now()"
     monkeypatch.setattr("time.sleep", lambda _: admin.execute(failed))
 
@@ -127,7 +121,7 @@ def test_one_that_fails_while_it_is_waited_for_ends_the_command_with_1(
     assert (result.exit_code, "It was away." in result.output) == (1, True)
 
 
-def test_show_finds_a_task_by_the_end_of_its_id(queue: FakeSqs, admin: Connection) -> None:
+def test_show_finds_a_task_by_id_suffix(queue: FakeSqs, admin: Connection) -> None:
     job_id = call("submit", "echo")["job_id"]
     admin.execute("UPDATE task SET status = 'succeeded', result = '[1]', attempts = 2")
     for number, outcome in ((1, "retry"), (2, "succeeded")):
@@ -138,35 +132,35 @@ def test_show_finds_a_task_by_the_end_of_its_id(queue: FakeSqs, admin: Connectio
             [number, NOW, NOW, outcome, job_id],
         )
 
-    told = run("show", job_id[-8:])
+    output = run("show", job_id[-8:])
 
     assert queue.sent[QUEUE]
-    assert [line.split()[:1] for line in told.splitlines() if "It was away." in line] == [["1"], ["2"]]
-    assert [one["outcome"] for one in call("show", job_id)["timeline"]] == ["retry", "succeeded"]
+    assert [line.split()[:1] for line in output.splitlines() if "It was away." in line] == [["1"], ["2"]]
+    assert [attempt["outcome"] for attempt in call("show", job_id)["timeline"]] == ["retry", "succeeded"]
     for text in ("ffff", "f", "'; --"):
         with pytest.raises(UsageError, match="no task whose id ends with"):
             run("show", text)
 
 
-def test_a_long_result_is_cut(queue: FakeSqs, admin: Connection) -> None:
+def test_long_result_is_truncated(queue: FakeSqs, admin: Connection) -> None:
     job_id = call("submit", "echo")["job_id"]
     admin.execute("UPDATE task SET status = 'succeeded', result = to_jsonb(repeat('x', 100000)), ended_at = now()")
 
-    told = run("show", job_id)
+    output = run("show", job_id)
 
     assert queue.sent[QUEUE]
-    assert len(told) < 6000
-    assert "100002 characters: --json" in told
+    assert len(output) < 6000
+    assert "100002 characters: --json" in output
     assert len(call("show", job_id)["result"]) == 100_000
     assert "result" not in call("list")[0]
 
 
-def test_the_list_is_of_the_newest_first_and_can_be_narrowed(queue: FakeSqs, admin: Connection) -> None:
+def test_list_is_filtered_and_newest_first(queue: FakeSqs, admin: Connection) -> None:
     first, second = call("submit", "echo"), call("submit", "echo")
     admin.execute("UPDATE task SET status = 'failed', error = 'no', failed_at = now() WHERE id = %s", [first["job_id"]])
 
-    assert [one["job_id"] for one in call("list")] == [second["job_id"], first["job_id"]]
-    assert [one["job_id"] for one in call("list", "--status", "failed", "--type", "echo")] == [first["job_id"]]
+    assert [task["job_id"] for task in call("list")] == [second["job_id"], first["job_id"]]
+    assert [task["job_id"] for task in call("list", "--status", "failed", "--type", "echo")] == [first["job_id"]]
     assert "There are no such tasks." in run("list", "--type", "chat_completion")
     (row,) = [line for line in run("list").splitlines() if first["job_id"][-8:] in line]
     assert row.split()[1:4] == ["echo", "failed", "0"]
@@ -179,7 +173,7 @@ def test_every_status_has_a_style() -> None:
     assert set(STYLES) == set(get_args(Status))
 
 
-def test_a_task_is_cancelled_unless_it_is_over(queue: FakeSqs, admin: Connection) -> None:
+def test_only_unfinished_tasks_are_cancelled(queue: FakeSqs, admin: Connection) -> None:
     first, second = call("submit", "echo")["job_id"], call("submit", "echo")["job_id"]
     admin.execute("UPDATE task SET status = 'succeeded', ended_at = now() WHERE id = %s", [second])
 

@@ -77,7 +77,7 @@ def test_list_shows_names_and_states(acme: UUID, make_tenant: Callable[..., UUID
         ["zenith", "zenith", "disabled"],
     ]
     run("enable", "zenith")
-    assert [(one["slug"], one["disabled_at"]) for one in call("list")] == [("acme", None), ("zenith", None)]
+    assert [(tenant["slug"], tenant["disabled_at"]) for tenant in call("list")] == [("acme", None), ("zenith", None)]
 
 
 def test_empty_list_shows_how_to_add_a_tenant() -> None:

@@ -36,7 +36,7 @@ def run(*words: str) -> Any:
 
 
 def call(*words: str) -> Any:
-    """What a call with --json prints."""
+    """Run a command with --json, and return its output."""
     return json.loads(run(*words, "--json").output)
 
 
@@ -57,10 +57,10 @@ def test_changes_of_tolerances_reach_the_audit_trail(acme: UUID, admin: Connecti
 
 
 @pytest.mark.usefixtures("acme")
-def test_a_tolerance_is_set_for_its_tenant_alone():
+def test_tolerance_is_set_for_one_tenant():
     call("acme", "--set", "price", "--within", "2%", "--within", "0.50", "--by", "ann", "--reason", "A frame contract")
-    (found,) = call("acme")
-    assert found == {
+    (tolerance,) = call("acme")
+    assert tolerance == {
         "key": "price",
         "text": "2 % and 0.5 more or less",
         "supplier": None,
@@ -77,22 +77,22 @@ def test_a_tolerance_is_set_for_its_tenant_alone():
 
 
 @pytest.mark.usefixtures("acme")
-def test_a_tolerance_of_the_same_scope_takes_the_place_of_the_one_before_however_it_is_written():
+def test_normalized_scope_replaces_the_previous_tolerance():
     call("acme", "--set", "price", "--within", "2%", "--article", "A-100", "--supplier", "Tarnow Schrauben AG")
-    found = call("acme", "--set", "price", "--within", "3%", "--article", "a 100", "--supplier", "TARNOW SCHRAUBEN")
-    assert [(one["article"], one["upper_percent"]) for one in found] == [("a 100", "3")]
+    listed = call("acme", "--set", "price", "--within", "3%", "--article", "a 100", "--supplier", "TARNOW SCHRAUBEN")
+    assert [(tolerance["article"], tolerance["upper_percent"]) for tolerance in listed] == [("a 100", "3")]
 
 
 @pytest.mark.usefixtures("acme")
 def test_a_tolerance_is_removed_by_its_scope():
     call("acme", "--set", "price", "--within", "2%")
     call("acme", "--set", "price", "--within", "5%", "--article", "A1")
-    assert [one["article"] for one in call("acme", "--remove", "price")] == ["A1"]
+    assert [tolerance["article"] for tolerance in call("acme", "--remove", "price")] == ["A1"]
     with pytest.raises(UsageError, match="There is no tolerance of price"):
         run("acme", "--remove", "price")
 
 
-def test_a_change_has_the_clusters_computed_anew_that_have_a_result(acme: UUID, database: Database, admin: Connection):
+def test_change_recomputes_clusters_with_a_result(acme: UUID, database: Database, admin: Connection):
     with database.tenant(acme) as connection:
         diagnostics.request(connection, acme, [CLUSTER, UUID(int=8)], datetime.now(UTC))
     admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
@@ -108,9 +108,7 @@ def test_a_change_has_the_clusters_computed_anew_that_have_a_result(acme: UUID, 
     }
 
 
-def test_a_first_computation_under_way_which_may_have_read_the_tolerances_before_is_begun_again(
-    acme: UUID, database: Database, admin: Connection
-):
+def test_change_restarts_a_first_computation_in_progress(acme: UUID, database: Database, admin: Connection):
     with database.tenant(acme) as connection:
         diagnostics.request(connection, acme, [CLUSTER], datetime.now(UTC))
     admin.execute("UPDATE cluster_diagnostics SET status = 'in-progress', attempts = 1")
@@ -120,7 +118,7 @@ def test_a_first_computation_under_way_which_may_have_read_the_tolerances_before
 
 
 @pytest.mark.parametrize(
-    ("said", "limits"),
+    ("options", "limits"),
     [
         ((["1%"], [], []), (None, "1", None, "1")),
         ((["0.05"], [], ["2 %"]), ("0.05", None, None, "2")),
@@ -128,27 +126,25 @@ def test_a_first_computation_under_way_which_may_have_read_the_tolerances_before
         (([], ["3", "1%"], ["any"]), ("3", "1", None, None)),
     ],
 )
-def test_limits_are_read_as_people_write_them(
-    said: tuple[list[str], list[str], list[str]], limits: tuple[str | None, ...]
-):
-    assert tuple(tolerances.limits_of(*said).values()) == limits
+def test_limits_are_parsed(options: tuple[list[str], list[str], list[str]], limits: tuple[str | None, ...]):
+    assert tuple(tolerances.limits_of(*options).values()) == limits
 
 
 @pytest.mark.parametrize("within", [["2%", "3%"], ["0.05", "1"], ["any", "2%"]])
-def test_of_two_limits_of_one_sort_none_is_dropped_unsaid(within: list[str]):
+def test_second_limit_of_one_kind_is_refused(within: list[str]):
     with pytest.raises(UsageError, match=f"'{within[1]}' is one too many"):
         tolerances.limits_of(within, [], [])
 
 
 @pytest.mark.parametrize("text", ["-1", "two", "1,5", "%", "1e3", "", "NaN", "5 EUR"])
-def test_what_is_no_limit_is_refused(text: str):
+def test_invalid_limit_is_refused(text: str):
     with pytest.raises(UsageError, match="is not a limit"):
         tolerances.limits_of([text], [], [])
 
 
 @pytest.mark.usefixtures("acme")
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "message"),
     [
         (["--set", "price"], "A limit is required"),
         (["--set", "price", "--above", "1%"], "--below for this one"),
@@ -157,14 +153,14 @@ def test_what_is_no_limit_is_refused(text: str):
         (["--set", "price", "--within", "1%", "--article", "x" * 201], "at most 200 characters"),
     ],
 )
-def test_a_call_that_says_too_little_is_refused_and_changes_nothing(words: list[str], sentence: str, admin: Connection):
-    with pytest.raises(UsageError, match=sentence):
+def test_incomplete_call_changes_nothing(words: list[str], message: str, admin: Connection):
+    with pytest.raises(UsageError, match=message):
         run("acme", *words)
     assert rows(admin, "tolerance") == []
 
 
 @pytest.mark.usefixtures("acme")
-def test_people_see_what_applies():
+def test_output_shows_tolerances_in_force():
     shown = run(
         "acme", "--set", "billed_quantity", "--below", "any", "--above", "5%", "--supplier", "DE811907980"
     ).output

@@ -1,4 +1,4 @@
-"""Who does something, and why, is said in a line that the trail can keep."""
+"""Options --by and --reason, whose values the audit trail stores."""
 
 import getpass
 
@@ -13,7 +13,7 @@ app = typer.Typer()
 
 
 @app.command()
-def tell(*, by: By, reason: Reason = None) -> None:
+def record(*, by: By, reason: Reason = None) -> None:
     typer.echo(f"{by}: {reason}")
 
 
@@ -25,7 +25,7 @@ def called(*words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("--by", ""), "--by takes 1 to 254 characters"),
         (("--by", " "), "--by takes"),
@@ -35,18 +35,18 @@ def called(*words: str) -> str:
         (("--by", "ann", "--reason", "one\ntwo"), "in one line"),
     ],
 )
-def test_what_the_trail_cannot_keep_is_refused_in_our_words(words: tuple[str, ...], says: str):
-    with pytest.raises(UsageError, match=says):
+def test_invalid_by_or_reason_is_refused(words: tuple[str, ...], message: str):
+    with pytest.raises(UsageError, match=message):
         called(*words)
 
 
-def test_without_a_name_it_is_the_user_s(monkeypatch: pytest.MonkeyPatch):
+def test_by_defaults_to_the_system_user(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     assert called("--reason", "not ours") == "ann: not ours"
 
 
 @pytest.mark.parametrize("error", [KeyError("uid not found: 4711"), OSError("No username set in the environment")])
-def test_a_user_whom_the_system_does_not_know_is_asked(error: Exception, monkeypatch: pytest.MonkeyPatch):
+def test_unknown_system_user_requires_by(error: Exception, monkeypatch: pytest.MonkeyPatch):
     def unknown() -> str:
         raise error
 

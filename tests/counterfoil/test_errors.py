@@ -1,4 +1,4 @@
-"""The tree of errors: what each says about another try, and what may be told of it."""
+"""Error classes: whether a retry can help, and which messages are shown."""
 
 from counterfoil import errors
 from counterfoil.errors import (
@@ -8,8 +8,8 @@ from counterfoil.errors import (
 )
 
 
-def test_every_error_of_the_tree_says_whether_a_retry_can_help() -> None:
-    classes = [thing for thing in vars(errors).values() if isinstance(thing, type) and issubclass(thing, Exception)]
+def test_every_error_is_transient_or_permanent() -> None:
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
     undecided = {
         cls.__name__
         for cls in classes
@@ -18,17 +18,17 @@ def test_every_error_of_the_tree_says_whether_a_retry_can_help() -> None:
     assert undecided == {"StaleClaimError", "DeferredError", "BreakerOpenError"}
 
 
-def test_our_sentence_is_told_and_a_foreign_message_is_not() -> None:
+def test_only_own_error_messages_are_shown() -> None:
     assert sentence(InvalidDocumentError("The file is empty.", code="damaged_pdf")) == "The file is empty."
     try:
         int("Total 1190.00")
     except ValueError as error:
-        told = sentence(error)
-    assert told.startswith("Unexpected ValueError at tests.counterfoil.test_errors:")
-    assert "1190" not in told
+        message = sentence(error)
+    assert message.startswith("Unexpected ValueError at tests.counterfoil.test_errors:")
+    assert "1190" not in message
 
 
-def test_a_model_s_answer_is_quoted_to_its_tenant_and_not_in_a_log() -> None:
+def test_model_answer_is_quoted_except_in_logs() -> None:
     error = InvalidAnswerError("The answer is not valid JSON", preview="Total 1190.00")
     assert sentence(error) == "The answer is not valid JSON: 'Total 1190.00'"
     assert sentence(error, for_log=True) == "The answer is not valid JSON"

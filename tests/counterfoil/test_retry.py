@@ -1,4 +1,4 @@
-"""What the policies decide, for every class of error, attempt and receive."""
+"""Decisions of the retry policies by error, attempt and receive."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -23,29 +23,29 @@ POLICY = RedeliverPolicy()
         (4, 1, GiveUp("max_retries_exceeded", to_dead_letter_queue=True)),
     ],
 )
-def test_a_transient_failure_waits_five_then_thirty_minutes_then_dies(attempts, receives, decision) -> None:
+def test_transient_failure_is_retried_twice_then_given_up(attempts, receives, decision) -> None:
     for error in (ServiceUnavailableError("x"), CancelledError("x"), RuntimeError("not in the tree")):
         assert POLICY.decide(error, attempts, receives, NOW) == decision
 
 
 @pytest.mark.parametrize(
-    ("asked", "attempts", "minutes"), [(60, 1, 5), (1200, 1, 20), (1200, 2, 30), (86_400, 2, 60), (None, 1, 5)]
+    ("retry_after", "attempts", "minutes"), [(60, 1, 5), (1200, 1, 20), (1200, 2, 30), (86_400, 2, 60), (None, 1, 5)]
 )
-def test_a_service_that_asks_for_a_longer_wait_gets_it_for_an_hour_at_most(asked, attempts, minutes) -> None:
-    error = ServiceUnavailableError("x", retry_after=asked)
+def test_longer_retry_after_is_capped_at_one_hour(retry_after, attempts, minutes) -> None:
+    error = ServiceUnavailableError("x", retry_after=retry_after)
 
     assert POLICY.decide(error, attempts, 1, NOW) == Redeliver(NOW + timedelta(minutes=minutes))
     assert POLICY.decide(error, attempts, 3, NOW) == Park(NOW + timedelta(minutes=minutes))
 
 
 @pytest.mark.parametrize("receives", [1, 2, 3])
-def test_a_permanent_failure_is_never_retried(receives: int) -> None:
+def test_permanent_failure_is_never_retried(receives: int) -> None:
     decision = POLICY.decide(InvalidDocumentError("x", code="damaged_pdf"), 1, receives, NOW)
 
     assert decision == GiveUp("non_retriable_error", to_dead_letter_queue=False)
 
 
-def test_an_error_outside_the_tree_means_what_the_policy_says() -> None:
+def test_policy_classifies_unknown_errors() -> None:
     assert POLICY.is_transient(RuntimeError())
     for error in (TimeoutError(), ConnectionResetError(), ConnectionRefusedError(), BrokenPipeError()):
         assert RedeliverPolicy(unknown_is_transient=False).is_transient(error)
@@ -53,19 +53,19 @@ def test_an_error_outside_the_tree_means_what_the_policy_says() -> None:
     assert not RedeliverPolicy(unknown_is_transient=False).is_transient(RuntimeError())
 
 
-def test_the_last_wait_repeats_where_more_attempts_are_allowed() -> None:
+def test_last_delay_repeats_for_further_attempts() -> None:
     policy = RedeliverPolicy(delays=(1, 2), max_attempts=9)
 
     assert [policy.wait(attempts).total_seconds() for attempts in (1, 2, 3, 8)] == [1, 2, 2, 2]
 
 
-def test_a_requeued_failure_waits_twice_as_long_each_time() -> None:
+def test_requeue_delay_doubles() -> None:
     waits = [RequeuePolicy().wait(attempts).total_seconds() for attempts in range(1, 10)]
 
     assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300]
 
 
-def test_a_failure_with_waits_of_its_own_waits_the_same_whatever_chance_says() -> None:
+def test_listed_delays_have_no_jitter() -> None:
     policy = RequeuePolicy(waits=(30, 120, 300), max_attempts=4)
     error = ServiceUnavailableError("x")
 
@@ -77,20 +77,20 @@ def test_a_failure_with_waits_of_its_own_waits_the_same_whatever_chance_says() -
 
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 4), (0.5, 4.5), (0.999, 4.999)])
-def test_chance_spreads_what_failed_together(chance: float, seconds: float) -> None:
+def test_jitter_spreads_retries(chance: float, seconds: float) -> None:
     decision = RequeuePolicy().decide(ServiceUnavailableError("x"), 2, 1, NOW, chance=chance)
 
     assert decision == Requeue(NOW + timedelta(seconds=seconds))
 
 
-def test_the_cap_bounds_jitter_too() -> None:
+def test_cap_includes_jitter() -> None:
     policy = RequeuePolicy(base=3, factor=1, jitter=10, cap=8)
 
     assert [policy.wait(1, chance).total_seconds() for chance in (0, 0.25, 0.5, 0.9)] == [3, 5.5, 8, 8]
 
 
 @pytest.mark.parametrize("receives", [1, 2, 3])
-def test_the_receives_of_a_requeued_message_mean_nothing(receives: int) -> None:
+def test_requeue_ignores_receives(receives: int) -> None:
     assert RequeuePolicy().decide(CancelledError("x"), 5, receives, NOW) == Requeue(NOW + timedelta(seconds=32))
     assert RequeuePolicy().decide(CancelledError("x"), 6, receives, NOW) == GiveUp(
         "max_retries_exceeded", to_dead_letter_queue=False
@@ -98,7 +98,7 @@ def test_the_receives_of_a_requeued_message_mean_nothing(receives: int) -> None:
 
 
 @pytest.mark.parametrize("policy", [RedeliverPolicy(), RequeuePolicy()])
-def test_work_with_a_bound_of_its_own_is_tried_that_often(policy: RedeliverPolicy | RequeuePolicy) -> None:
+def test_work_item_limit_overrides_policy(policy: RedeliverPolicy | RequeuePolicy) -> None:
     def given_up(attempts: int, bound: int) -> bool:
         return isinstance(policy.decide(ServiceUnavailableError("x"), attempts, 1, NOW, max_attempts=bound), GiveUp)
 
@@ -106,35 +106,33 @@ def test_work_with_a_bound_of_its_own_is_tried_that_often(policy: RedeliverPolic
 
 
 @pytest.mark.parametrize(
-    ("asked", "chance", "seconds"),
+    ("retry_after", "chance", "seconds"),
     [(120, 0.0, 120), (120, 0.5, 125), (0, 0.5, 7), (1, 0.5, 7), (3, 0.0, 3), (3, 0.5, 8), (86_400, 0.5, 3605)],
 )
-def test_a_service_that_asks_requeued_works_to_wait_is_heard_and_they_come_back_spread(
-    asked: float, chance: float, seconds: float
-) -> None:
-    error = ServiceUnavailableError("x", retry_after=asked)
+def test_requeue_honors_retry_after_with_jitter(retry_after: float, chance: float, seconds: float) -> None:
+    error = ServiceUnavailableError("x", retry_after=retry_after)
 
     decision = RequeuePolicy(jitter=10).decide(error, 1, 1, NOW, chance=chance)
 
     assert decision == Requeue(NOW + timedelta(seconds=seconds))
 
 
-def test_what_a_service_asks_for_is_not_cut_by_the_cap() -> None:
+def test_cap_does_not_shorten_retry_after() -> None:
     error = ServiceUnavailableError("x", retry_after=400)
 
     assert RequeuePolicy(cap=300).decide(error, 1, 1, NOW, chance=0.5) == Requeue(NOW + timedelta(seconds=400.5))
 
 
-def test_documents_come_back_spread_after_the_time_that_a_service_asked_for() -> None:
-    asked, own = ServiceUnavailableError("x", retry_after=1200), ServiceUnavailableError("x")
+def test_redelivery_adds_jitter_to_retry_after() -> None:
+    requested, own = ServiceUnavailableError("x", retry_after=1200), ServiceUnavailableError("x")
     policy = RedeliverPolicy(jitter=10)
 
-    assert policy.decide(asked, 1, 1, NOW, chance=0.5) == Redeliver(NOW + timedelta(seconds=1205))
-    assert policy.decide(asked, 1, 3, NOW, chance=0.5) == Park(NOW + timedelta(seconds=1205))
+    assert policy.decide(requested, 1, 1, NOW, chance=0.5) == Redeliver(NOW + timedelta(seconds=1205))
+    assert policy.decide(requested, 1, 3, NOW, chance=0.5) == Park(NOW + timedelta(seconds=1205))
     assert policy.decide(own, 1, 1, NOW, chance=0.5) == Redeliver(NOW + timedelta(minutes=5))
 
 
-def test_an_error_outside_the_tree_is_not_requeued() -> None:
+def test_unknown_error_is_not_requeued() -> None:
     assert RequeuePolicy().decide(RuntimeError(), 1, 1, NOW) == GiveUp(
         "non_retriable_error", to_dead_letter_queue=False
     )

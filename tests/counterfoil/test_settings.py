@@ -1,4 +1,4 @@
-"""Settings are read once, and a wrong one is named."""
+"""Settings: parsing, validation and error messages."""
 
 import json
 
@@ -9,7 +9,7 @@ from counterfoil.errors import InvalidSettingsError
 from counterfoil.settings import Settings
 
 
-def test_settings_come_from_variables_of_the_same_name() -> None:
+def test_settings_come_from_environment_variables() -> None:
     settings = Settings.from_environment(
         {
             "WORKER": json.dumps({"name": "matching", "timeout": 120, "permits": 4, "start_margin": 30}),
@@ -42,7 +42,7 @@ def test_settings_come_from_variables_of_the_same_name() -> None:
         ("LLM_TOTAL_TIMEOUT_SECONDS", "inf"),
     ],
 )
-def test_a_wrong_setting_is_named(variable: str, value: str) -> None:
+def test_invalid_setting_is_named(variable: str, value: str) -> None:
     with pytest.raises(InvalidSettingsError, match=f"^{variable} is wrong"):
         Settings.from_environment({variable: value})
 
@@ -50,7 +50,7 @@ def test_a_wrong_setting_is_named(variable: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("lease", "heartbeat", "protection"), [("60", "60", "300"), ("60", "20", "60"), ("61", "20", "60")]
 )
-def test_a_lease_outlives_heartbeats_and_ends_before_protection(lease: str, heartbeat: str, protection: str) -> None:
+def test_lease_outlives_heartbeats_and_ends_before_protection(lease: str, heartbeat: str, protection: str) -> None:
     times = {"LEASE_SECONDS": lease, "HEARTBEAT_SECONDS": heartbeat, "PROTECTION_SECONDS": protection}
 
     with pytest.raises(InvalidSettingsError, match=r"^Settings contradict each other: .*LEASE_SECONDS"):
@@ -63,7 +63,7 @@ def test_broken_json_is_named_without_its_content() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_function_without_its_row_says_so() -> None:
+def test_missing_worker_setting_raises() -> None:
     with pytest.raises(InvalidSettingsError, match="WORKER is not set"):
         Settings.from_environment({}).require_worker()
 

@@ -1,4 +1,4 @@
-"""Work that waits can be woken, and nothing else can."""
+"""Waking of pending work items."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,9 +9,7 @@ from counterfoil.delivery.work import Message, wake
 from tests.factories import NOW, make_task
 
 
-def test_work_that_waits_is_owed_a_new_message_at_once(
-    admin: Connection, database: Database, make_tenant: Callable[..., UUID]
-):
+def test_only_pending_work_items_are_woken(admin: Connection, database: Database, make_tenant: Callable[..., UUID]):
     tenant = make_tenant("acme")
     later = NOW + timedelta(hours=1)
     waiting = make_task(admin, tenant, attempts=1, next_attempt_at=later, send_number=3, claim_token=7)
@@ -26,4 +24,4 @@ def test_work_that_waits_is_owed_a_new_message_at_once(
     row = admin.execute(
         "SELECT status, attempts, next_attempt_at, send_number, claim_token <> 7 FROM task WHERE id = %s", [waiting]
     ).fetchone()
-    assert row == ("pending", 1, None, 4, True)  # a new token: who looked at it before must look again
+    assert row == ("pending", 1, None, 4, True)  # a new token, because earlier reads are outdated

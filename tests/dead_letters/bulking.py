@@ -1,4 +1,4 @@
-"""Many dead letters of work that has failed, and operations on them, as tests of these need them."""
+"""Failed tasks with dead letters, and bulk operations on them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,12 +23,12 @@ from tests.delivery.harness import rows
 from tests.factories import make_task
 
 LATER = NOON + timedelta(hours=1)
-"""When operations are asked for; letters die in the minutes after noon."""
+"""Time of bulk requests. Dead letters are created in the minutes after noon."""
 
 
 @dataclass
 class Yard:
-    """A tenant's failed tasks with their letters, and operations on them. `now` is what time it is."""
+    """A tenant's failed tasks with dead letters, and bulk operations at time `now`."""
 
     database: Database
     admin: Connection
@@ -36,11 +36,11 @@ class Yard:
     die: Die
     now: datetime = LATER
 
-    def fail(self, number: int = 1, *, first: float = 0, every: float = 1, **letter: Any) -> list[UUID]:
-        """Tasks that have failed, one each so many minutes; the job_ids of their letters."""
-        return [self._failed(first + place * every, **letter) for place in range(number)]
+    def fail(self, number: int = 1, *, first: float = 0, every: float = 1, **dead_letter: Any) -> list[UUID]:
+        """Create failed tasks, one every `every` minutes; return their job ids."""
+        return [self._failed(first + index * every, **dead_letter) for index in range(number)]
 
-    def _failed(self, minute: float, **letter: Any) -> UUID:
+    def _failed(self, minute: float, **dead_letter: Any) -> UUID:
         task = make_task(
             self.admin,
             self.tenant_id,
@@ -50,7 +50,7 @@ class Yard:
             failed_at=NOON,
             revision=1,
         )
-        return self.die(worker="tasks", task_type="echo", work_id=task, minute=minute, **letter)
+        return self.die(worker="tasks", task_type="echo", work_id=task, minute=minute, **dead_letter)
 
     def request(
         self,
@@ -62,76 +62,76 @@ class Yard:
         note: str | None = "The service is back",
         **selection: Any,
     ) -> Operation:
-        """An operation, of the letters that are named or else of all that are pending."""
+        """Request a bulk operation on the given or on all pending dead letters."""
         filter_ = DeadLetterFilter(**selection).stored if job_ids is None else None
         new = NewOperation(action, filter_, "kim", self.now, note=note, rate=rate, canary=canary)
         with self.database.tenant(self.tenant_id) as connection:
             return bulk.request(connection, self.tenant_id, new, job_ids or ())
 
     def step(self, operation: Operation, *, bucket: str | None = None, **how: Any) -> Step | None:
-        """One step."""
+        """Run one step."""
         definition = BulkSteps(bucket)
         return engine.step(self.database, definition, operation.id, operation.tenant_id, self.now, **how)
 
     def run(self, operation: Operation, **how: Any) -> list[Send]:
-        """Steps until there is no more to do just now. What is owed by them."""
+        """Run steps until nothing is due, and return the enqueued messages."""
         sends: list[Send] = []
         while (taken := self.step(operation, **how)) is not None and taken.is_busy:
             sends += taken.sends
         return sends
 
     def shown(self, operation: Operation) -> Operation:
-        """The operation as it is."""
+        """Return the stored operation."""
         with self.database.tenant(self.tenant_id) as connection:
             return store.show(connection, operation.id)
 
     def items(self, operation: Operation) -> list[OperationItem]:
-        """All of its letters."""
+        """Return all bulk items of an operation."""
         with self.database.tenant(self.tenant_id) as connection:
             return store.items(connection, operation.id, limit=1_000_000)
 
     def results(self, operation: Operation) -> Mapping[UUID, str | None]:
-        """Result by letter."""
+        """Return the results by job id."""
         items = self.items(operation)
-        found = {item.job_id: item.result for item in items}
-        assert len(found) == len(items)
-        return found
+        fetched = {item.job_id: item.result for item in items}
+        assert len(fetched) == len(items)
+        return fetched
 
     def works(self, operation: Operation) -> list[UUID]:
-        """The works of the letters that were tried again."""
-        found = self.admin.execute(
+        """Return the work ids of retried dead letters."""
+        fetched = self.admin.execute(
             "SELECT d.work_id FROM operation_item i JOIN dead_letter d USING (job_id) "
             "WHERE i.operation_id = %s AND i.result = 'done' ORDER BY i.number",
             [operation.id],
         ).fetchall()
-        return [work for (work,) in found]
+        return [work for (work,) in fetched]
 
     def work_of(self, job_id: UUID) -> UUID:
-        """The work of a letter."""
+        """Return the work id of a dead letter."""
         [(work,)] = self.admin.execute("SELECT work_id FROM dead_letter WHERE job_id = %s", [job_id]).fetchall()
         return UUID(str(work))
 
     def end(self, works: list[UUID], status: str) -> None:
-        """Have tasks end."""
+        """Set the status of tasks."""
         self.admin.execute("UPDATE task SET status = %s WHERE id = ANY(%s)", [status, works])
 
     def trail(self) -> list[AuditEntry]:
-        """The audit trail, which is whole, in its order."""
+        """Return the verified audit trail, oldest first."""
         with self.database.tenant(self.tenant_id) as connection:
             assert broken(connection, self.tenant_id) is None
             return audit.page(connection, self.tenant_id, limit=100)[::-1]
 
     def statuses(self) -> dict[UUID, str]:
-        """State by letter."""
+        """Return the status of dead letters by job id."""
         return dict(self.admin.execute("SELECT job_id, status FROM dead_letter").fetchall())
 
     def owed(self) -> list[dict[str, Any]]:
-        """Rows of the outbox."""
+        """Return the rows of the outbox."""
         return rows(self.admin, "outbox")
 
 
 def steer(yard: Yard, operation: Operation, how: Steer, version: int | None = None) -> Operation:
-    """Pause, resume or cancel an operation, as it was seen at `version` or is."""
+    """Pause, resume or cancel an operation at `version` (default: the current one)."""
     seen = yard.shown(operation).version if version is None else version
     with yard.database.tenant(yard.tenant_id) as connection:
         return store.steer(connection, operation.id, how, version=seen, actor="ann", now=yard.now)
@@ -139,9 +139,10 @@ def steer(yard: Yard, operation: Operation, how: Steer, version: int | None = No
 
 @contextmanager
 def breaking(at: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
-    """Kill the process at its `at`-th statement or commit. Yields their number.
+    """Simulate the end of the process at its `at`-th statement or commit.
 
-    Statements of the tests' own maintenance connection, which a thread may run at the same time, are not counted.
+    Yields a function that returns their count. Statements on the maintenance connection are not counted, because a
+    thread may run them concurrently.
     """
     seen = 0
     execute, commit = Connection.execute, Connection.commit
@@ -154,9 +155,9 @@ def breaking(at: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
         if seen == at:
             raise KilledError
 
-    def broken_execute(self: Any, *given: Any, **how: Any) -> Any:
+    def broken_execute(self: Any, *arguments: Any, **how: Any) -> Any:
         counted(self)
-        return execute(self, *given, **how)
+        return execute(self, *arguments, **how)
 
     def broken_commit(self: Any) -> None:
         counted(self)
@@ -169,4 +170,4 @@ def breaking(at: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
 
 
 class KilledError(BaseException):
-    """In the place of the end of a process."""
+    """Simulated end of a process."""

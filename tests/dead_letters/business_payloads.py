@@ -1,4 +1,4 @@
-"""Payloads and messages of everyday business without a secret in them. Redaction must not touch any."""
+"""Business payloads without secrets, which redaction must not change."""
 
 HARMLESS: tuple[object, ...] = (
     # Tasks.
@@ -23,7 +23,7 @@ HARMLESS: tuple[object, ...] = (
     {"barcode": "4006381333931", "gln": "4012345000009", "vat_id": "DE811569869", "duns": "315369934"},
     {"delivery": {"note": "LS-80002950", "packages": 4, "tracking": "1Z999AA10123456784", "carrier": "UPS"}},
     {"message": {"work_id": "6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11", "revision": 3, "send_number": 1}},
-    # Messages of failures.
+    # Failure messages.
     {"error": "The PDF has 4 pages, but the limit for OCR is 3"},
     {"error": 'duplicate key value violates unique constraint "document_key_pkey"'},
     {"error": "DETAIL:  Key (tenant_id, sha256)=(6f1c1c0e, 9f86d081) already exists."},
@@ -46,7 +46,7 @@ HARMLESS: tuple[object, ...] = (
     {"error": "The password is wrong. The token is expired. The signature is missing."},
     {"error": "Das Passwort ist falsch. Le mot de passe est incorrect. La contraseña es incorrecta."},
     {"error": "git clone ssh://git@github.com/acme/erp.git failed; mailto:ada@example.com"},
-    # Texts of documents and of people.
+    # Texts of documents and people.
     {"text": "Sehr geehrte Damen und Herren,\nanbei die Rechnung RE-2026-0815 vom 03.11.2026 über 1.234,56 EUR."},
     {"text": "Zahlbar innerhalb von 14 Tagen. Bitte geben Sie als Verwendungszweck 4711/0815 an."},
     {"text": "Key features: 5 kg, 230 V. Pass-through: yes. Pin header 2x20. Token ring adapter."},

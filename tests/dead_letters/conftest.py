@@ -1,4 +1,4 @@
-"""Dead letters of a tenant, written as workers write them."""
+"""Fixtures that create a tenant's dead letters as workers do."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -19,7 +19,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def die(database: Database, tenant_id: UUID) -> Die:
-    """Let work die, so many minutes after noon; returns its job_id."""
+    """`die(...)` creates a dead letter and returns its job id."""
     return dying(database, tenant_id)
 
 
@@ -30,7 +30,7 @@ def yard(database: Database, admin: Connection, tenant_id: UUID, die: Die) -> Ya
 
 @pytest.fixture
 def settle(admin: Connection) -> Callable[[UUID, str], None]:
-    """Give a letter another state."""
+    """`settle(job_id, status)` sets the status of a dead letter."""
 
     def change(job_id: UUID, status: str) -> None:
         admin.execute("UPDATE dead_letter SET status = %s, version = version + 1 WHERE job_id = %s", [status, job_id])

@@ -1,7 +1,7 @@
-"""One large export in a process: `python -m tests.dead_letters.export_once URL TENANT FORMAT`.
+"""Run one large export in a separate process.
 
-Prints, as JSON, the process's peak in MiB, how many letters, bytes and parts it wrote, and in how many seconds. In the
-place of S3 stands the file of `--into`, else nothing.
+Usage: `python -m tests.dead_letters.export_once URL TENANT FORMAT`. Prints JSON with the peak memory in MiB, the number
+of dead letters, bytes and parts, and the duration in seconds. Uploads go to the file of `--into` instead of S3.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.memory import peak_megabytes
 
 
 class _S3:
-    """S3, as far as it is used."""
+    """Fake of the S3 calls that exports use."""
 
     def __init__(self, into: BinaryIO) -> None:
         self._into = into
@@ -32,7 +32,7 @@ class _S3:
     def create_multipart_upload(self, **_: Any) -> dict[str, str]:
         return {"UploadId": "1"}
 
-    def upload_part(self, *, Body: bytes, **_: Any) -> dict[str, str]:  # noqa: N803  # as S3 has it
+    def upload_part(self, *, Body: bytes, **_: Any) -> dict[str, str]:  # noqa: N803  # S3's name
         self._into.write(Body)
         self.parts.append(len(Body))
         return {"ETag": "etag"}
@@ -42,35 +42,37 @@ class _S3:
 
 
 def main() -> None:
-    """Write one export to its end."""
+    """Write one export."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("tenant", type=UUID)
     parser.add_argument("format")
-    parser.add_argument("--since", type=datetime.fromisoformat, help="Of letters that died then or later.")
-    parser.add_argument("--hides", action="store_true", help="Without secrets, as for who is no admin.")
-    parser.add_argument("--into", type=Path, default=Path(os.devnull), help="What was uploaded.")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--since", type=datetime.fromisoformat, help="Export only dead letters created at or after this time."
+    )
+    parser.add_argument("--hides", action="store_true", help="Redact secrets, as for callers who are not admins.")
+    parser.add_argument("--into", type=Path, default=Path(os.devnull), help="File for the uploaded parts.")
+    options = parser.parse_args()
     now = datetime.now(UTC)
-    database = Database(given.url)
-    with database.tenant(given.tenant) as connection:
-        file = ExportFile(given.format, redacted=given.hides)
-        wanted = DeadLetterFilter(from_date=given.since)
-        operation = export.request(connection, given.tenant, wanted, file, by="ann", now=now)
+    database = Database(options.url)
+    with database.tenant(options.tenant) as connection:
+        file = ExportFile(options.format, redacted=options.hides)
+        filter_ = DeadLetterFilter(from_date=options.since)
+        operation = export.request(connection, options.tenant, filter_, file, by="ann", now=now)
     definition = ExportSteps("uploads")
-    with given.into.open("wb") as into:
+    with options.into.open("wb") as into:
         s3 = _S3(into)
         aws.client = lambda _: s3  # type: ignore[assignment]
         began = perf_counter()
-        while (step := engine.step(database, definition, operation.id, given.tenant, now)) and step.is_busy:
+        while (step := engine.step(database, definition, operation.id, options.tenant, now)) and step.is_busy:
             pass
         seconds = perf_counter() - began
-    with database.tenant(given.tenant) as connection:
+    with database.tenant(options.tenant) as connection:
         written = store.show(connection, operation.id)
     database.close()
     assert written.state == "done"
-    told = {"letters": written.done, "bytes": sum(s3.parts), "parts": len(s3.parts), "seconds": seconds}
-    print(json.dumps({**told, "peak": peak_megabytes()}))  # noqa: T201
+    summary = {"letters": written.done, "bytes": sum(s3.parts), "parts": len(s3.parts), "seconds": seconds}
+    print(json.dumps({**summary, "peak": peak_megabytes()}))  # noqa: T201
 
 
 if __name__ == "__main__":

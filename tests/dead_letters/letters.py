@@ -1,4 +1,4 @@
-"""Makes the dead letters that tests start from, as workers write them."""
+"""Create dead letters for tests as workers write them."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ Die = Callable[..., UUID]
 
 
 def dying(database: Database, tenant_id: UUID) -> Die:
-    """`die(...)` lets work of the tenant die, so many minutes after noon; it returns the letter's job_id."""
+    """Return `die(...)`, which creates a dead letter at a minute after noon."""
 
     def write(
         error: str = "Reading timed out after 30 s",
@@ -30,7 +30,7 @@ def dying(database: Database, tenant_id: UUID) -> Die:
     ) -> UUID:
         message = Message(work_id=work_id or uuid4(), revision=revision, send_number=0)
         now = NOON + timedelta(minutes=minute)
-        letter = DeadLetter(
+        dead_letter = DeadLetter(
             job_id=KINDS[worker].job_id(message.work_id),
             tenant_id=tenant or tenant_id,
             worker=worker,
@@ -42,7 +42,7 @@ def dying(database: Database, tenant_id: UUID) -> Die:
             task_type=task_type,
         )
         with database.tenant(tenant or tenant_id) as connection:
-            write_dead_letter(connection, letter, now)
-        return letter.job_id
+            write_dead_letter(connection, dead_letter, now)
+        return dead_letter.job_id
 
     return write

@@ -1,6 +1,6 @@
 """Shapes in which secrets occur in payloads, headers and error messages.
 
-`FRESH` was drawn up before its author had read the rules. Add shapes; never remove one.
+The author of `FRESH` had not read the rules. Add shapes; never remove one.
 """
 
 import json
@@ -10,12 +10,12 @@ from typing import NamedTuple
 class Shape(NamedTuple):
     name: str
     carrier: object
-    """JSON value that contains the secret. A string stands for an error message or a log line."""
+    """JSON value that contains the secret. A string is an error message or log line."""
     secret: str
     """Text that must not occur in the redacted carrier."""
 
 
-# Literals are split where a scanner of repositories would take the example for a real credential.
+# Literals are split so that repository scanners do not report the examples as credentials.
 JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiI0NzExIiwibmFtZSI6IkFkYSJ9" + ".Jf36POk6yJV_adQssw5cAbc0Wq1Zt9kLmN2"
 PEM_BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 
@@ -167,7 +167,7 @@ FRESH = (
 )
 
 REPORTED = (
-    # A security review found these shown.
+    # Found unredacted in a security review.
     Shape(
         "account key", "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=Tr0ub4dor/x+y==;Suffix=b", "Tr0ub4dor"
     ),
@@ -280,7 +280,7 @@ FURTHER = (
 )
 
 LATER = (
-    # Missed among 90 that an author without knowledge of the rules drew up, and others like them.
+    # Missed among 90 shapes by an author without knowledge of the rules, and similar shapes.
     Shape("oracle thin", "cannot connect to jdbc:oracle:thin:batch/Tr0ub4dor@//db.intern:1521/FIN", "Tr0ub4dor"),
     Shape(
         "auth tuple", "failed: session.get('https://example.com', auth=('ada', 'Tr0ub4dor'), timeout=30)", "Tr0ub4dor"
@@ -316,7 +316,7 @@ LATER = (
 
 BLIND_SECRET = "Zk9vQ2mT"
 BLIND = (
-    # Drawn up by another author who had not read the rules: 32 of 51 were hidden.
+    # By another author without knowledge of the rules: 32 of 51 were hidden.
     Shape("basic auth header in list", [["authorization", "Basic " + "dXNlcjpaazl2UTJtVA=="]], "dXNlcjpaazl2UTJtVA"),
     Shape("graphql variables", {"variables": {"newPassword": BLIND_SECRET}}, BLIND_SECRET),
     Shape(
@@ -396,7 +396,7 @@ BLIND = (
 
 OWN_SECRET = "Wq7xLd93Rt"
 OWN = (
-    # Drawn up by the author of the rules for `BLIND` before testing any: 30 of 44 were hidden.
+    # By the author of the rules for `BLIND`, before testing any: 30 of 44 were hidden.
     Shape("terraform variable", 'variable "db_password" {\n  default = "' + OWN_SECRET + '"\n}', OWN_SECRET),
     Shape("hcl assignment", 'resource x { master_password = "' + OWN_SECRET + '" }', OWN_SECRET),
     Shape("php array", "$config['db']['password'] = '" + OWN_SECRET + "';", OWN_SECRET),

@@ -1,4 +1,4 @@
-"""What people do to dead letters: once, whoever else does the same, and told in the trail."""
+"""Actions on dead letters: each takes effect once and is audited."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ Fail = Callable[..., UUID]
 
 @pytest.fixture
 def fail(admin: Connection, tenant_id: UUID, die: Die) -> Fail:
-    """A task that has failed, with its letter; returns the letter's job_id."""
+    """`fail(**columns)` creates a failed task with a dead letter."""
 
     def make(**columns: Any) -> UUID:
         values = {"status": "failed", "error": "It failed", "attempts": 6, "failed_at": NOON} | columns
@@ -45,15 +45,15 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
     return fake
 
 
-def wish(job_id: UUID, version: int = 1, note: str | None = "The service is back") -> Wish:
+def change(job_id: UUID, version: int = 1, note: str | None = "The service is back") -> Wish:
     return Wish(job_id, version, "kim", NOON, note)
 
 
 def shown(database: Database, tenant_id: UUID, job_id: UUID) -> Details:
     with database.tenant(tenant_id) as connection:
-        found = search.show(connection, tenant_id, job_id)
-    assert found is not None
-    return found
+        details = search.show(connection, tenant_id, job_id)
+    assert details is not None
+    return details
 
 
 def trail(database: Database, tenant_id: UUID) -> list[AuditEntry]:
@@ -62,32 +62,32 @@ def trail(database: Database, tenant_id: UUID) -> list[AuditEntry]:
         return audit.page(connection, tenant_id, limit=100)
 
 
-# -- trying again -----------------------------------------------------------------------------------------------------
+# -- retry ------------------------------------------------------------------------------------------------------------
 
 
-def test_work_that_is_tried_again_begins_anew_and_its_message_is_owed(
+def test_retry_starts_new_revision_and_enqueues_message(
     fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
 
-    done = actions.retry(database, tenant_id, wish(job_id), bucket=None)
+    done = actions.retry(database, tenant_id, change(job_id), bucket=None)
 
-    letter = shown(database, tenant_id, job_id)
-    assert (letter.status, letter.version, done.version) == ("retried", 2, 2)
-    assert letter.resolution == {"action": "retried", "notes": "The service is back"}
-    assert (letter.resolved_by, letter.resolved_at) == ("kim", NOON)
+    dead_letter = shown(database, tenant_id, job_id)
+    assert (dead_letter.status, dead_letter.version, done.version) == ("retried", 2, 2)
+    assert dead_letter.resolution == {"action": "retried", "notes": "The service is back"}
+    assert (dead_letter.resolved_by, dead_letter.resolved_at) == ("kim", NOON)
     [task] = rows(admin, "task")
     assert (task["status"], task["revision"], task["attempts"], task["error"]) == ("pending", 2, 0, None)
-    [owed] = rows(admin, "outbox")
-    assert (owed["work_id"], owed["revision"], owed["send_number"]) == (task["id"], 2, 0)
+    [outbox_row] = rows(admin, "outbox")
+    assert (outbox_row["work_id"], outbox_row["revision"], outbox_row["send_number"]) == (task["id"], 2, 0)
     assert [send.message for send in done.sends] == [Message(work_id=UUID(task["id"]), revision=2, send_number=0)]
     [entry] = trail(database, tenant_id)
     assert (entry.actor, entry.action, entry.targets) == ("kim", "retried", [str(job_id)])
     assert (entry.version_before, entry.version_after, entry.detail) == (1, 2, {"revision": 2})
-    assert [one["action"] for one in rows(admin, "dead_letter_audit")] == ["dead", "retried"]
+    assert [item["action"] for item in rows(admin, "dead_letter_audit")] == ["dead", "retried"]
 
 
-def test_many_who_try_the_same_work_again_begin_it_once(
+def test_concurrent_retries_start_one_revision(
     fail: Fail, database_url: str, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
@@ -95,51 +95,49 @@ def test_many_who_try_the_same_work_again_begin_it_once(
 
     def retry(_: int) -> Done | VersionError:
         try:
-            return actions.retry(many, tenant_id, wish(job_id), bucket=None)
+            return actions.retry(many, tenant_id, change(job_id), bucket=None)
         except VersionError as error:
             return error
 
     with ThreadPoolExecutor(8) as pool:
         ended = list(pool.map(retry, range(16)))
     many.close()
-    assert sum(isinstance(one, Done) for one in ended) == 1
+    assert sum(isinstance(item, Done) for item in ended) == 1
     assert len(rows(admin, "outbox")) == 1
     assert [task["revision"] for task in rows(admin, "task")] == [2]
     assert len(trail(database, tenant_id)) == 1
 
 
 @pytest.mark.parametrize(
-    ("columns", "says"),
+    ("columns", "reason"),
     [
         ({"status": "succeeded"}, "succeeded"),
-        ({"status": "in-progress", "claimed_at": NOON}, "being done"),
-        ({"status": "pending"}, "waits"),
-        ({"status": None}, "cancelled"),
-        ({"revision": 2}, "begun anew"),
+        ({"status": "in-progress", "claimed_at": NOON}, "in progress"),
+        ({"status": "pending"}, "pending"),
+        ({"status": None}, "canceled or skipped"),
+        ({"revision": 2}, "was restarted"),
     ],
 )
-def test_work_that_has_not_failed_any_more_is_not_begun_again(
-    columns: dict[str, Any], says: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
+def test_retry_rejects_work_item_with_other_status(
+    columns: dict[str, Any], reason: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail(**columns)
     before = rows(admin, "task")
-    with pytest.raises(NotRetriableError, match=says):
-        actions.retry(database, tenant_id, wish(job_id), bucket=None)
+    with pytest.raises(NotRetriableError, match=reason):
+        actions.retry(database, tenant_id, change(job_id), bucket=None)
     assert (rows(admin, "task"), rows(admin, "outbox"), trail(database, tenant_id)) == (before, [], [])
     assert shown(database, tenant_id, job_id).status == "pending"
 
 
-def test_work_that_is_gone_is_not_begun_again(fail: Fail, database: Database, tenant_id: UUID, admin: Connection):
+def test_retry_rejects_deleted_work_item(fail: Fail, database: Database, tenant_id: UUID, admin: Connection):
     job_id = fail()
     admin.execute("DELETE FROM task")
-    with pytest.raises(NotRetriableError, match="gone"):
-        actions.retry(database, tenant_id, wish(job_id), bucket=None)
+    with pytest.raises(NotRetriableError, match="no longer exists"):
+        actions.retry(database, tenant_id, change(job_id), bucket=None)
 
 
 @pytest.mark.parametrize("worker", KINDS)
-def test_the_work_of_every_worker_can_be_tried_again(
-    worker: str, die: Die, database: Database, tenant_id: UUID, admin: Connection
-):
+def test_every_worker_supports_retry(worker: str, die: Die, database: Database, tenant_id: UUID, admin: Connection):
     work_id = uuid4()
     kind = KINDS[worker]
     make = {
@@ -161,7 +159,7 @@ def test_the_work_of_every_worker_can_be_tried_again(
     admin.execute("DELETE FROM outbox")
     job_id = die(worker=worker, work_id=work_id)
 
-    [send] = actions.retry(database, tenant_id, wish(job_id), bucket=None).sends
+    [send] = actions.retry(database, tenant_id, change(job_id), bucket=None).sends
 
     assert (send.worker, send.message.work_id, send.message.revision) == (worker, work_id, 2)
     assert admin.execute(kind.sql("SELECT {status} FROM {table} WHERE id = %s"), [work_id]).fetchone() == ("pending",)
@@ -184,7 +182,7 @@ def make_output(admin: Connection, tenant_id: UUID, id_: UUID) -> None:
 
 
 @pytest.mark.parametrize("step", ["begin", "record"])
-def test_a_process_that_dies_before_its_commit_has_done_nothing(
+def test_connection_loss_before_commit_changes_nothing(
     step: str,
     fail: Fail,
     database: Database,
@@ -195,7 +193,7 @@ def test_a_process_that_dies_before_its_commit_has_done_nothing(
     job_id = fail()
     before = [rows(admin, table) for table in ("task", "dead_letter", "dead_letter_audit")]
 
-    def die_after(original: Callable[..., Any]) -> Callable[..., Any]:
+    def disconnect_after(original: Callable[..., Any]) -> Callable[..., Any]:
         def act(connection: Connection, *args: Any, **named: Any) -> Any:
             original(connection, *args, **named)
             admin.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
@@ -205,24 +203,24 @@ def test_a_process_that_dies_before_its_commit_has_done_nothing(
 
     where = actions if step == "begin" else audit
     with monkeypatch.context() as patched:
-        patched.setattr(where, step, die_after(getattr(where, step)))
+        patched.setattr(where, step, disconnect_after(getattr(where, step)))
         with pytest.raises(DatabaseUnavailableError):
-            actions.retry(database, tenant_id, wish(job_id), bucket=None)
+            actions.retry(database, tenant_id, change(job_id), bucket=None)
     assert [rows(admin, table) for table in ("task", "dead_letter", "dead_letter_audit")] == before
     assert (rows(admin, "outbox"), rows(admin, "audit_entry")) == ([], [])
 
-    assert actions.retry(database, tenant_id, wish(job_id), bucket=None).version == 2
+    assert actions.retry(database, tenant_id, change(job_id), bucket=None).version == 2
 
 
-# -- messages that named no work --------------------------------------------------------------------------------------
+# -- messages without a work item -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def unreadable(database: Database) -> Callable[..., UUID]:
-    """A message that nobody could read; returns its letter's job_id."""
+    """`unreadable(...)` creates a dead letter of an unreadable message."""
 
     def make(body: str = '{"hello": 1}', encoding: str = "text", worker: str = "tasks") -> UUID:
-        letter = DeadLetter(
+        dead_letter = DeadLetter(
             job_id=uuid4(),
             tenant_id=None,
             worker=worker,
@@ -233,20 +231,20 @@ def unreadable(database: Database) -> Callable[..., UUID]:
             created_at=NOON,
         )
         with database.delivery() as connection:
-            write_dead_letter(connection, letter, NOON)
-        return letter.job_id
+            write_dead_letter(connection, dead_letter, NOON)
+        return dead_letter.job_id
 
     return make
 
 
 @pytest.mark.parametrize("worker", ["tasks", "ingestion"])
-def test_a_message_that_named_no_work_is_sent_again_as_it_was(
+def test_unreadable_message_is_retried_unchanged(
     worker: str, unreadable: Callable[..., UUID], database: Database, sqs: FakeSqs, admin: Connection
 ):
     job_id = unreadable(worker=worker)
     outbox = Outbox(database, {"tasks": QUEUE, "ingestion": QUEUE}, {"tasks": RETRY_QUEUE}, clock=lambda: NOON)
 
-    done = actions.retry(database, None, wish(job_id), bucket=None)
+    done = actions.retry(database, None, change(job_id), bucket=None)
     assert outbox.send(done.sends) == 1
 
     assert [entry["MessageBody"] for entry in sqs.sent[QUEUE]] == ['{"hello": 1}']
@@ -256,11 +254,11 @@ def test_a_message_that_named_no_work_is_sent_again_as_it_was(
         assert [entry.action for entry in audit.page(connection, None, limit=2)] == ["retried"]
 
 
-def test_a_message_whose_sender_died_is_sent_by_the_watchdog_beside_others(
+def test_watchdog_sends_messages_of_lost_sender(
     unreadable: Callable[..., UUID], fail: Fail, database: Database, tenant_id: UUID, sqs: FakeSqs
 ):
-    actions.retry(database, None, wish(unreadable()), bucket=None)
-    actions.retry(database, tenant_id, wish(fail()), bucket=None)
+    actions.retry(database, None, change(unreadable()), bucket=None)
+    actions.retry(database, tenant_id, change(fail()), bucket=None)
     outbox = Outbox(database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=lambda: NOON)
 
     assert outbox.send_unsent(created_before=NOON) == 2
@@ -271,31 +269,33 @@ def test_a_message_whose_sender_died_is_sent_by_the_watchdog_beside_others(
     assert len(bodies) == 2
 
 
-def test_a_message_that_no_queue_takes_is_not_sent_again(unreadable: Callable[..., UUID], database: Database):
+def test_retry_rejects_message_invalid_for_sqs(unreadable: Callable[..., UUID], database: Database):
     job_id = unreadable("ff00", "hex")
     with pytest.raises(NotRetriableError, match="no queue takes"):
-        actions.retry(database, None, wish(job_id), bucket=None)
+        actions.retry(database, None, change(job_id), bucket=None)
 
 
-def test_a_letter_of_nobody_is_no_tenant_s(unreadable: Callable[..., UUID], database: Database, tenant_id: UUID):
+def test_unassigned_dead_letter_is_hidden_from_tenants(
+    unreadable: Callable[..., UUID], database: Database, tenant_id: UUID
+):
     job_id = unreadable()
     with pytest.raises(NoLetterError):
-        actions.resolve(database, tenant_id, wish(job_id))
-    assert actions.resolve(database, None, wish(job_id)).version == 2
+        actions.resolve(database, tenant_id, change(job_id))
+    assert actions.resolve(database, None, change(job_id)).version == 2
 
 
-# -- settling ---------------------------------------------------------------------------------------------------------
+# -- closing ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("settle", "status"), [(actions.resolve, "resolved"), (actions.ignore, "ignored")])
-def test_a_letter_is_settled_with_a_note(
+def test_dead_letter_is_closed_with_note(
     settle: Callable[..., Done], status: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
-    settle(database, tenant_id, wish(job_id, note="Booked by hand"))
-    letter = shown(database, tenant_id, job_id)
-    assert (letter.status, letter.version, letter.resolved_by) == (status, 2, "kim")
-    assert letter.resolution == {"action": status, "notes": "Booked by hand"}
+    settle(database, tenant_id, change(job_id, note="Booked by hand"))
+    dead_letter = shown(database, tenant_id, job_id)
+    assert (dead_letter.status, dead_letter.version, dead_letter.resolved_by) == (status, 2, "kim")
+    assert dead_letter.resolution == {"action": status, "notes": "Booked by hand"}
     assert [entry.action for entry in trail(database, tenant_id)] == [status]
     assert rows(admin, "outbox") == []
     assert rows(admin, "task")[0]["status"] == "failed"
@@ -303,18 +303,18 @@ def test_a_letter_is_settled_with_a_note(
 
 @pytest.mark.parametrize("note", [None, "", "  ", "x" * (actions.LONGEST_NOTE + 1)])
 @pytest.mark.parametrize("settle", [actions.resolve, actions.ignore])
-def test_a_letter_is_not_settled_without_a_word(
+def test_closing_requires_valid_note(
     settle: Callable[..., Done], note: str | None, fail: Fail, database: Database, tenant_id: UUID
 ):
     job_id = fail()
     with pytest.raises(RejectedRequestError, match="note"):
-        settle(database, tenant_id, wish(job_id, note=note))
+        settle(database, tenant_id, change(job_id, note=note))
     assert shown(database, tenant_id, job_id).status == "pending"
 
 
-def test_a_letter_may_be_retried_without_a_word(fail: Fail, database: Database, tenant_id: UUID):
+def test_retry_needs_no_note(fail: Fail, database: Database, tenant_id: UUID):
     job_id = fail()
-    actions.retry(database, tenant_id, wish(job_id, note=None), bucket=None)
+    actions.retry(database, tenant_id, change(job_id, note=None), bucket=None)
     [entry] = trail(database, tenant_id)
     assert entry.note_hash is None
 
@@ -327,30 +327,30 @@ ACTS = {
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
-def test_a_letter_that_was_changed_since_it_was_looked_at_is_left_alone(
+def test_action_rejects_outdated_version(
     act: Callable[..., Done], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
     admin.execute("UPDATE dead_letter SET metadata = '{}', version = version + 1")
     with pytest.raises(VersionError, match="version 2"):
-        act(database, tenant_id, wish(job_id))
+        act(database, tenant_id, change(job_id))
     assert trail(database, tenant_id) == []
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 @pytest.mark.parametrize("status", ["retried", "resolved", "ignored"])
-def test_a_letter_that_is_settled_stays_so(
+def test_action_rejects_closed_dead_letter(
     status: str, act: Callable[..., Done], fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
     admin.execute("UPDATE dead_letter SET status = %s, version = 2", [status])
     with pytest.raises(NotPendingError, match=status):
-        act(database, tenant_id, wish(job_id, version=2))
+        act(database, tenant_id, change(job_id, version=2))
     assert trail(database, tenant_id) == []
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
-def test_the_letter_of_another_tenant_and_one_that_was_purged_do_not_exist(
+def test_action_rejects_foreign_and_purged_dead_letters(
     act: Callable[..., Done],
     fail: Fail,
     database: Database,
@@ -360,7 +360,7 @@ def test_the_letter_of_another_tenant_and_one_that_was_purged_do_not_exist(
 ):
     job_id = fail()
     with pytest.raises(NoLetterError):
-        act(database, make_tenant("other"), wish(job_id))
+        act(database, make_tenant("other"), change(job_id))
     admin.execute("UPDATE dead_letter SET purged_at = now()")
     with pytest.raises(NoLetterError):
-        act(database, tenant_id, wish(job_id, version=2))
+        act(database, tenant_id, change(job_id, version=2))

@@ -1,4 +1,4 @@
-"""Operations on many dead letters: they are asked for, steered, told of and forgotten."""
+"""Bulk operations: request, control, preview and retention."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from tests.dead_letters.bulking import LATER, Yard, steer
 from tests.dead_letters.letters import NOON
 from tests.delivery.harness import rows
 
-# -- asking, and steering ---------------------------------------------------------------------------------------------
+# -- request and control ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("canary", [None, 3])
-def test_a_paused_operation_goes_on_where_it_was(yard: Yard, canary: int | None):
-    letters = yard.fail(5)
+def test_resumed_operation_continues(yard: Yard, canary: int | None):
+    dead_letters = yard.fail(5)
     operation = yard.request(canary=canary)
     yard.step(operation, at_once=2)
     assert steer(yard, operation, "pause").state == "paused"
@@ -34,10 +34,10 @@ def test_a_paused_operation_goes_on_where_it_was(yard: Yard, canary: int | None)
     yard.run(operation)
     yard.end(yard.works(operation), "succeeded")
     yard.run(operation)
-    assert yard.results(operation) == dict.fromkeys(letters, "done")
+    assert yard.results(operation) == dict.fromkeys(dead_letters, "done")
 
 
-def test_a_cancelled_operation_does_nothing_more(yard: Yard):
+def test_canceled_operation_stops(yard: Yard):
     yard.fail(5)
     operation = yard.request()
     yard.step(operation, at_once=2)
@@ -58,7 +58,7 @@ def change_rate(yard: Yard, operation: Operation, rate: int, version: int | None
         return store.change_rate(connection, operation.id, rate, version=seen, actor="ann", now=yard.now)
 
 
-def test_the_next_steps_keep_a_changed_rate(yard: Yard):
+def test_next_steps_use_changed_rate(yard: Yard):
     yard.fail(400, every=0.1)
     operation = yard.request(rate=1)
     yard.step(operation)
@@ -71,14 +71,14 @@ def test_the_next_steps_keep_a_changed_rate(yard: Yard):
     assert yard.trail()[-1].action == "bulk-rate"
     assert yard.trail()[-1].detail == {"rate": 5, "rate_before": 1}
     yard.step(operation)
-    assert yard.shown(operation).handled == slow  # their turns are still to come
+    assert yard.shown(operation).handled == slow  # they are not due yet
     yard.now += timedelta(minutes=1)
     yard.step(operation)
     assert yard.shown(operation).handled - slow == 5 * 60
 
 
 @pytest.mark.parametrize("rate", [0, 501])
-def test_a_rate_is_not_changed_beyond_its_bounds(yard: Yard, rate: int):
+def test_rate_change_is_bounded(yard: Yard, rate: int):
     yard.fail()
     operation = yard.request(rate=3)
     with pytest.raises(RejectedRequestError, match="between 1 and 500 dead letters per second"):
@@ -88,7 +88,7 @@ def test_a_rate_is_not_changed_beyond_its_bounds(yard: Yard, rate: int):
     assert yard.shown(operation).rate == 3
 
 
-def test_who_has_not_seen_the_operation_as_it_is_does_not_steer_it(yard: Yard, make_tenant: Callable[..., UUID]):
+def test_control_requires_current_version_and_state(yard: Yard, make_tenant: Callable[..., UUID]):
     yard.fail()
     operation = yard.request()
     with pytest.raises(OperationStateError, match="running"):
@@ -102,29 +102,29 @@ def test_who_has_not_seen_the_operation_as_it_is_does_not_steer_it(yard: Yard, m
         store.steer(connection, operation.id, "cancel", version=1, actor="eve", now=LATER)
 
 
-def test_the_trail_has_one_entry_for_each_thing_done_to_an_operation(yard: Yard):
+def test_each_change_has_one_audit_entry(yard: Yard):
     yard.fail(9)
     operation = yard.request(rate=5, canary=None, note="It is mended")
     steer(yard, operation, "pause")
     steer(yard, operation, "resume")
     yard.run(operation)
-    told = yard.trail()
-    assert [(entry.action, entry.actor) for entry in told] == [
+    entries = yard.trail()
+    assert [(entry.action, entry.actor) for entry in entries] == [
         ("bulk-retry", "kim"),
         ("bulk-pause", "ann"),
         ("bulk-resume", "ann"),
         ("bulk-done", "bulk"),
     ]
-    assert {tuple(entry.targets) for entry in told} == {(str(operation.id),)}
-    assert told[0].note_hash is not None
-    assert set(told[0].detail) == {"rate", "canary", "filter_hash"}
-    assert told[-1].detail == {"done": 9, "failed": 0, "skipped": 0}
-    before = [entry.version_before for entry in told]
-    assert before[1:] == [entry.version_after for entry in told][:-1]
+    assert {tuple(entry.targets) for entry in entries} == {(str(operation.id),)}
+    assert entries[0].note_hash is not None
+    assert set(entries[0].detail) == {"rate", "canary", "filter_hash"}
+    assert entries[-1].detail == {"done": 9, "failed": 0, "skipped": 0}
+    before = [entry.version_before for entry in entries]
+    assert before[1:] == [entry.version_after for entry in entries][:-1]
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "arguments",
     [
         {"action": "resolve", "note": None},
         {"action": "ignore", "note": "  "},
@@ -136,9 +136,9 @@ def test_the_trail_has_one_entry_for_each_thing_done_to_an_operation(yard: Yard)
         {"job_ids": [uuid4() for _ in range(1001)]},
     ],
 )
-def test_what_cannot_be_is_refused(yard: Yard, asked: dict[str, Any]):
+def test_invalid_request_is_rejected(yard: Yard, arguments: dict[str, Any]):
     with pytest.raises(RejectedRequestError):
-        yard.request(**asked)
+        yard.request(**arguments)
     assert rows(yard.admin, "operation") == []
 
 
@@ -152,7 +152,7 @@ def state(yard: Yard) -> str:
 
 
 @pytest.mark.parametrize(("action", "status"), [("resolve", "resolved"), ("ignore", "ignored")])
-def test_a_group_that_is_settled_as_a_whole_is_so_until_a_letter_of_it_dies_later(yard: Yard, action: Any, status: str):
+def test_closed_group_reopens_with_new_dead_letter(yard: Yard, action: Any, status: str):
     yard.fail(3)
     [(fingerprint,)] = yard.admin.execute("SELECT DISTINCT fingerprint FROM dead_letter").fetchall()
     operation = yard.request(action, fingerprint=fingerprint)
@@ -163,7 +163,7 @@ def test_a_group_that_is_settled_as_a_whole_is_so_until_a_letter_of_it_dies_late
     assert state(yard) == "open"
 
 
-def test_a_group_of_which_only_a_part_was_settled_stays_open(yard: Yard):
+def test_partially_closed_group_stays_open(yard: Yard):
     yard.fail(3)
     [(fingerprint,)] = yard.admin.execute("SELECT DISTINCT fingerprint FROM dead_letter").fetchall()
     yard.run(yard.request("resolve", fingerprint=fingerprint, from_date=NOON + timedelta(minutes=1)))
@@ -173,65 +173,63 @@ def test_a_group_of_which_only_a_part_was_settled_stays_open(yard: Yard):
     assert "resolved" not in {row["settled_as"] for row in rows(yard.admin, "dead_letter_group")}
 
 
-# -- previews and keeping ---------------------------------------------------------------------------------------------
+# -- previews and retention -------------------------------------------------------------------------------------------
 
 
-def test_a_preview_tells_how_many_and_shows_the_newest(yard: Yard, monkeypatch: pytest.MonkeyPatch):
-    letters = yard.fail(12, error="Step a")
-    newest = letters[::-1][: bulk.SAMPLE]
+def test_preview_counts_and_samples_newest_dead_letters(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+    dead_letters = yard.fail(12, error="Step a")
+    newest = dead_letters[::-1][: bulk.SAMPLE]
     monkeypatch.setattr(bulk, "SEARCHED", 5)
 
     def preview(selection: DeadLetterFilter | None, ids: Any = ()) -> tuple[int, bool, list[UUID]]:
         with yard.database.tenant(yard.tenant_id) as connection:
-            found = bulk.preview(connection, yard.tenant_id, selection, ids, LATER)
-        return found.count, found.is_exact, [entry.job_id for entry in found.sample]
+            result = bulk.preview(connection, yard.tenant_id, selection, ids, LATER)
+        return result.count, result.is_exact, [entry.job_id for entry in result.sample]
 
     assert preview(DeadLetterFilter()) == (12, True, newest)
     assert preview(DeadLetterFilter(text="step")) == (12, True, newest)
     assert preview(DeadLetterFilter(text="nowhere")) == (0, True, [])
-    assert preview(None, [*letters[:2], uuid4()]) == (2, True, letters[1::-1])
+    assert preview(None, [*dead_letters[:2], uuid4()]) == (2, True, dead_letters[1::-1])
     monkeypatch.setattr(bulk, "COUNTED", 10)
     assert preview(DeadLetterFilter(text="step")) == (10, False, newest)
     assert rows(yard.admin, "operation") == []
 
 
-def test_operations_are_listed_the_newest_first(yard: Yard):
-    asked = []
+def test_operations_are_listed_newest_first(yard: Yard):
+    arguments = []
     for _ in range(3):
-        asked.append(yard.request().id)
+        arguments.append(yard.request().id)
         yard.now += timedelta(minutes=1)
     with yard.database.tenant(yard.tenant_id) as connection:
         first = store.page(connection, yard.tenant_id, limit=2)
         last = first[-1]
         rest = store.page(connection, yard.tenant_id, limit=2, after=(last.requested_at, last.id))
-    assert [one.id for one in (*first, *rest)] == asked[::-1]
+    assert [operation.id for operation in (*first, *rest)] == arguments[::-1]
 
 
-def test_an_operation_is_forgotten_with_its_results_long_after_its_end(yard: Yard, keeper_database: Database):
+def test_operation_is_deleted_after_retention(yard: Yard, keeper_database: Database):
     yard.fail(2)
     yard.run(yard.request())
-    assert _forget(keeper_database, LATER + store.KEPT) == 0
-    now = _long_ago(yard)
-    assert _forget(keeper_database, now) == 1
+    assert _delete_expired(keeper_database, LATER + store.KEPT) == 0
+    now = _expire(yard)
+    assert _delete_expired(keeper_database, now) == 1
     assert rows(yard.admin, "operation_item") == []
-    assert _forget(keeper_database, LATER + timedelta(days=9999)) == 0
+    assert _delete_expired(keeper_database, LATER + timedelta(days=9999)) == 0
 
 
-def test_an_operation_on_more_letters_than_go_in_one_transaction_is_forgotten_bit_by_bit(
-    yard: Yard, keeper_database: Database
-):
+def test_large_operation_is_deleted_in_batches(yard: Yard, keeper_database: Database):
     yard.fail(5)
     yard.run(yard.request())
-    now = _long_ago(yard)
-    lasting = yard.request(job_ids=yard.fail(1, first=10))
-    left = []
-    while _forget(keeper_database, now, at_once=2) == 0:
-        left.append(len(rows(yard.admin, "operation_item")) - 1)
-    assert left == [3, 1]
-    assert [row["operation_id"] for row in rows(yard.admin, "operation_item")] == [str(lasting.id)]
+    now = _expire(yard)
+    current = yard.request(job_ids=yard.fail(1, first=10))
+    remaining = []
+    while _delete_expired(keeper_database, now, at_once=2) == 0:
+        remaining.append(len(rows(yard.admin, "operation_item")) - 1)
+    assert remaining == [3, 1]
+    assert [row["operation_id"] for row in rows(yard.admin, "operation_item")] == [str(current.id)]
 
 
-def test_the_database_lets_no_result_be_deleted_before_its_time(yard: Yard, keeper_database: Database):
+def test_database_protects_results_until_retention_ends(yard: Yard, keeper_database: Database):
     yard.fail(2)
     yard.run(yard.request())
     yard.admin.execute("UPDATE operation SET ended_at = now() - interval '89 days'")
@@ -240,12 +238,12 @@ def test_the_database_lets_no_result_be_deleted_before_its_time(yard: Yard, keep
         assert connection.execute("SELECT number FROM operation_item").fetchall() == []
 
 
-def _long_ago(yard: Yard) -> datetime:
-    """What has ended did so 91 days before what is returned."""
+def _expire(yard: Yard) -> datetime:
+    """Move the end of operations back by 91 days and return the current time."""
     yard.admin.execute("UPDATE operation SET ended_at = now() - interval '91 days'")
     return yard.admin.execute("SELECT now()").fetchall()[0][0]  # type: ignore[no-any-return]
 
 
-def _forget(keeper_database: Database, now: datetime, **bound: int) -> int:
+def _delete_expired(keeper_database: Database, now: datetime, **bound: int) -> int:
     with keeper(keeper_database) as connection:
         return store.forget(connection, now, **bound)

@@ -1,4 +1,4 @@
-"""A canary: some letters are tried first, and the others as that goes well."""
+"""Canaries: the rest of a bulk retry starts when the first items succeed."""
 
 from collections import Counter
 from datetime import timedelta
@@ -13,12 +13,12 @@ from counterfoil.operations.store import Operation
 from tests.dead_letters.bulking import LATER, Yard, steer
 
 
-def die_again(yard: Yard, job_id: UUID) -> None:
+def fail_again(yard: Yard, job_id: UUID) -> None:
     yard.die(worker="tasks", task_type="echo", work_id=yard.work_of(job_id), revision=2, minute=90)
 
 
-def tried(yard: Yard, operation: Operation) -> None:
-    """The works of the letters that were begun have failed once, and wait to be tried again."""
+def fail_once(yard: Yard, operation: Operation) -> None:
+    """Record one failed attempt for the retried work items."""
     yard.admin.execute("UPDATE task SET attempts = 1 WHERE id = ANY(%s)", [yard.works(operation)])
 
 
@@ -30,42 +30,42 @@ def cancel(yard: Yard, works: list[UUID]) -> None:
 
 
 def notified(yard: Yard) -> list[tuple[str, UUID, str]]:
-    """What people are to be told of operations: which, and why."""
+    """Return the notifications about bulk operations, with their reasons."""
     return yard.admin.execute(
         "SELECT worker, job_id, payload ->> 'error' FROM notification WHERE worker = 'bulk' ORDER BY created_at"
     ).fetchall()
 
 
-def test_people_are_told_once_of_each_time_that_an_operation_halts_itself(yard: Yard):
-    letters = yard.fail(5)
+def test_each_automatic_halt_notifies_once(yard: Yard):
+    dead_letters = yard.fail(5)
     operation = yard.request(canary=2)
     yard.run(operation)
-    tried(yard, operation)
+    fail_once(yard, operation)
     assert notified(yard) == []
-    told = []
+    expected = []
     for _ in range(2):
         yard.now += timedelta(hours=1)
         yard.run(operation)
         yard.run(operation)
-        told.append(("bulk", operation.id, yard.shown(operation).reason))
-        assert notified(yard) == told
+        expected.append(("bulk", operation.id, yard.shown(operation).reason))
+        assert notified(yard) == expected
         steer(yard, operation, "resume")
-    die_again(yard, letters[-1])
+    fail_again(yard, dead_letters[-1])
     yard.end(yard.works(operation), "failed")
     yard.run(operation)
-    told.append(("bulk", operation.id, yard.shown(operation).reason))
-    assert (yard.shown(operation).state, notified(yard)) == ("stopped", told)
+    expected.append(("bulk", operation.id, yard.shown(operation).reason))
+    assert (yard.shown(operation).state, notified(yard)) == ("stopped", expected)
 
 
-def test_a_halt_that_is_written_down_again_is_told_of_once(yard: Yard):
+def test_repeated_halt_notifies_once(yard: Yard):
     operation = yard.request(canary=2)
     for _ in range(2):
         with yard.database.tenant(yard.tenant_id) as connection:
             engine._notify(connection, operation, operation.reason or "", yard.now)
-    assert [told for _, told, _ in notified(yard)] == [operation.id]
+    assert [job_id for _, job_id, _ in notified(yard)] == [operation.id]
 
 
-def test_nobody_is_told_of_an_operation_that_comes_to_its_end_or_is_paused_by_somebody(yard: Yard):
+def test_finished_or_manually_paused_operation_does_not_notify(yard: Yard):
     yard.fail(2)
     operation = yard.request(canary=1)
     steer(yard, operation, "pause")
@@ -76,12 +76,12 @@ def test_nobody_is_told_of_an_operation_that_comes_to_its_end_or_is_paused_by_so
     assert (yard.shown(operation).state, notified(yard)) == ("done", [])
 
 
-def test_a_canary_is_tried_first_and_the_others_follow_when_it_has_succeeded(yard: Yard):
-    letters = yard.fail(5)
+def test_rest_follows_successful_canary(yard: Yard):
+    dead_letters = yard.fail(5)
     operation = yard.request(canary=2)
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 2)
-    assert {job_id for job_id, status in yard.statuses().items() if status == "retried"} == {*letters[3:]}
+    assert {job_id for job_id, status in yard.statuses().items() if status == "retried"} == {*dead_letters[3:]}
     first, second = yard.works(operation)
     yard.end([first], "succeeded")
     assert (yard.run(operation), yard.shown(operation).state) == ([], "canary")
@@ -90,14 +90,14 @@ def test_a_canary_is_tried_first_and_the_others_follow_when_it_has_succeeded(yar
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
 
 
-def test_a_canary_that_fails_again_stops_the_operation(yard: Yard):
-    letters = yard.fail(5)
+def test_failed_canary_stops_operation(yard: Yard):
+    dead_letters = yard.fail(5)
     operation = yard.request(canary=2)
     yard.run(operation)
     first, second = yard.works(operation)
     yard.end([first], "failed")
     yard.end([second], "succeeded")
-    die_again(yard, letters[-1])
+    fail_again(yard, dead_letters[-1])
     yard.now += timedelta(hours=1)
     yard.run(operation)
     ended = yard.shown(operation)
@@ -108,11 +108,11 @@ def test_a_canary_that_fails_again_stops_the_operation(yard: Yard):
     assert (yard.trail()[-1].action, yard.trail()[-1].actor) == ("bulk-stopped", "bulk")
 
 
-def test_a_canary_that_does_not_succeed_is_waited_for_so_long_and_then_the_operation_is_paused(yard: Yard):
+def test_unfinished_canary_pauses_operation_after_timeout(yard: Yard):
     yard.fail(60)
     operation = yard.request(canary=5)
     yard.run(operation)
-    tried(yard, operation)
+    fail_once(yard, operation)
     yard.now += bulk.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert yard.shown(operation).state == "canary"
@@ -128,11 +128,11 @@ def test_a_canary_that_does_not_succeed_is_waited_for_so_long_and_then_the_opera
     assert yard.step(operation) is None
 
 
-def test_a_paused_canary_that_is_resumed_is_waited_for_as_long_again(yard: Yard):
+def test_resumed_canary_gets_full_timeout_again(yard: Yard):
     yard.fail(5)
     operation = yard.request(canary=2)
     yard.run(operation)
-    tried(yard, operation)
+    fail_once(yard, operation)
     yard.now += timedelta(hours=1)
     yard.run(operation)
     resumed = steer(yard, operation, "resume")
@@ -149,15 +149,15 @@ def test_a_paused_canary_that_is_resumed_is_waited_for_as_long_again(yard: Yard)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
 
 
-def test_a_canary_that_nobody_has_tried_is_waited_for_however_long_that_takes(yard: Yard):
-    """For its queue is paused, or a service is away that it needs. Patience begins with the tries."""
+def test_canary_timeout_starts_with_first_attempt(yard: Yard):
+    """The queue may be paused, or a required service unavailable."""
     yard.fail(3)
     operation = yard.request(canary=1)
     yard.run(operation)
     yard.now += timedelta(days=2)
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
-    tried(yard, operation)
+    fail_once(yard, operation)
     yard.now += bulk.PATIENCE - timedelta(seconds=1)
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("canary", 1)
@@ -166,7 +166,7 @@ def test_a_canary_that_nobody_has_tried_is_waited_for_however_long_that_takes(ya
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 3)
 
 
-def test_what_was_cancelled_of_a_canary_tells_nothing(yard: Yard):
+def test_canceled_canary_items_are_ignored(yard: Yard):
     yard.fail(5)
     operation = yard.request(canary=2)
     yard.run(operation)
@@ -177,7 +177,7 @@ def test_what_was_cancelled_of_a_canary_tells_nothing(yard: Yard):
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", 5)
 
 
-def test_a_canary_all_of_whose_work_was_cancelled_pauses_the_operation(yard: Yard):
+def test_fully_canceled_canary_pauses_operation(yard: Yard):
     yard.fail(5)
     operation = yard.request(canary=2)
     yard.run(operation)
@@ -192,17 +192,17 @@ def test_a_canary_all_of_whose_work_was_cancelled_pauses_the_operation(yard: Yar
     assert steer(yard, operation, "cancel").reason is None
 
 
-def test_of_a_canary_those_are_counted_that_were_tried(yard: Yard):
-    letters = yard.fail(7)
+def test_canary_counts_only_attempted_items(yard: Yard):
+    dead_letters = yard.fail(7)
     operation = yard.request(canary=5)
-    actions.ignore(yard.database, yard.tenant_id, Wish(letters[6], 1, "ann", LATER, "A trial"))
+    actions.ignore(yard.database, yard.tenant_id, Wish(dead_letters[6], 1, "ann", LATER, "A trial"))
     yard.run(operation)
-    last, cancelled, _untried, succeeded, gone = yard.works(operation)
-    cancel(yard, [cancelled])
+    last, canceled, _untried, succeeded, deleted = yard.works(operation)
+    cancel(yard, [canceled])
     yard.end([succeeded], "succeeded")
-    yard.admin.execute("DELETE FROM task WHERE id = %s", [gone])
+    yard.admin.execute("DELETE FROM task WHERE id = %s", [deleted])
     yard.end([last], "failed")
-    die_again(yard, letters[5])
+    fail_again(yard, dead_letters[5])
     yard.run(operation)
     ended = yard.shown(operation)
     assert (ended.done, ended.skipped) == (5, 1)
@@ -218,26 +218,26 @@ ONE = {
 }
 
 
-@pytest.mark.parametrize(("ending", "says"), ONE.items(), ids=ONE)
-def test_a_canary_of_one_letter_is_told_of_as_one(yard: Yard, ending: str, says: str):
+@pytest.mark.parametrize(("ending", "reason"), ONE.items(), ids=ONE)
+def test_single_item_canary_has_singular_reason(yard: Yard, ending: str, reason: str):
     yard.fail(2)
     operation = yard.request(canary=1)
     yard.run(operation)
-    tried(yard, operation)
+    fail_once(yard, operation)
     if ending == "cancelled":
         cancel(yard, yard.works(operation))
     else:
         yard.end(yard.works(operation), ending)
     yard.now += bulk.PATIENCE + timedelta(seconds=1)
     yard.run(operation)
-    assert yard.shown(operation).reason == says
+    assert yard.shown(operation).reason == reason
 
 
-def test_letters_that_are_skipped_are_no_canary(yard: Yard):
-    letters = yard.fail(4)
+def test_skipped_dead_letters_do_not_count_as_canary(yard: Yard):
+    dead_letters = yard.fail(4)
     operation = yard.request(canary=2)
-    for letter in letters[2:]:
-        actions.ignore(yard.database, yard.tenant_id, Wish(letter, 1, "ann", LATER, "A trial"))
+    for dead_letter in dead_letters[2:]:
+        actions.ignore(yard.database, yard.tenant_id, Wish(dead_letter, 1, "ann", LATER, "A trial"))
     yard.run(operation)
-    assert yard.results(operation) == dict(zip(letters, ["done", "done", "skipped", "skipped"], strict=True))
+    assert yard.results(operation) == dict(zip(dead_letters, ["done", "done", "skipped", "skipped"], strict=True))
     assert yard.shown(operation).state == "canary"

@@ -1,4 +1,4 @@
-"""Which letters an operation on many of them means: those that are meant when it is asked for, each once."""
+"""Bulk operations select each matching dead letter once, at request time."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,17 +13,17 @@ from tests.dead_letters.bulking import LATER, Yard
 from tests.dead_letters.letters import NOON
 
 
-def test_only_letters_that_are_meant_are_selected(yard: Yard, make_tenant: Callable[..., UUID]):
+def test_operation_selects_only_matching_dead_letters(yard: Yard, make_tenant: Callable[..., UUID]):
     alike = yard.fail(2, error="Step a")
     other = yard.fail(2, error="Other words")
     yard.die(error="Step a", worker="tasks", tenant=make_tenant("zenith"))
     with yard.database.tenant(yard.tenant_id) as connection:
-        found = {
+        fingerprints = {
             group.sentence: group.fingerprint
             for group in groups.page(connection, yard.tenant_id, ["pending"], LATER, limit=9)
         }
-    meant = {
-        "group": yard.request(fingerprint=found["Step a"]),
+    operations = {
+        "group": yard.request(fingerprint=fingerprints["Step a"]),
         "type": yard.request(task_type="echo"),
         "no type": yard.request(task_type="mail"),
         "time": yard.request(from_date=NOON + timedelta(minutes=1)),
@@ -31,7 +31,7 @@ def test_only_letters_that_are_meant_are_selected(yard: Yard, make_tenant: Calla
         "text": yard.request(text="other WORDS"),
         "named": yard.request(job_ids=[alike[0], alike[0], other[1]]),
     }
-    selected = {name: set(yard.results(operation)) for name, operation in meant.items()}
+    selected = {name: set(yard.results(operation)) for name, operation in operations.items()}
     assert selected == {
         "group": set(alike),
         "type": {*alike, *other},
@@ -44,37 +44,37 @@ def test_only_letters_that_are_meant_are_selected(yard: Yard, make_tenant: Calla
 
 
 @pytest.mark.parametrize("selection", [{}, {"text": "failing"}])
-def test_a_selection_that_takes_several_steps_means_each_letter_once(
+def test_multi_step_selection_contains_each_dead_letter_once(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, selection: dict[str, Any]
 ):
-    letters = yard.fail(7, error="It is failing")
+    dead_letters = yard.fail(7, error="It is failing")
     monkeypatch.setattr(bulk, "AT_ONCE", 3)
     monkeypatch.setattr(bulk, "SEARCHED", 3)
     operation = yard.request(**selection)
     assert (operation.state, operation.selected) == ("waiting", 3)
     yard.run(operation, at_once=2)
-    assert yard.results(operation) == dict.fromkeys(letters, "done")
+    assert yard.results(operation) == dict.fromkeys(dead_letters, "done")
     assert [item.number for item in yard.items(operation)] == list(range(1, 8))
 
 
-def test_nothing_to_do_is_done_at_once(yard: Yard):
+def test_empty_operation_ends_immediately(yard: Yard):
     operation = yard.request()
     yard.run(operation)
     assert (yard.shown(operation).state, yard.shown(operation).selected) == ("done", 0)
 
 
-def test_what_dies_after_the_request_is_not_meant(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+def test_later_dead_letters_are_not_selected(yard: Yard, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "AT_ONCE", 2)
-    letters = yard.fail(3)
+    dead_letters = yard.fail(3)
     operation = yard.request()
     yard.fail(2, first=61)
     yard.now += timedelta(hours=1)
     yard.run(operation)
-    assert yard.results(operation) == dict.fromkeys(letters, "done")
+    assert yard.results(operation) == dict.fromkeys(dead_letters, "done")
     assert Counter(yard.statuses().values()) == {"retried": 3, "pending": 2}
 
 
-def test_letters_of_others_that_are_named_are_told_as_if_there_were_none(yard: Yard, make_tenant: Callable[..., UUID]):
+def test_foreign_dead_letters_are_reported_as_missing(yard: Yard, make_tenant: Callable[..., UUID]):
     foreign = yard.die(tenant=make_tenant("zenith"))
     operation = yard.request(job_ids=[foreign, uuid4()])
     yard.run(operation)

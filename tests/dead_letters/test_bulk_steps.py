@@ -1,4 +1,4 @@
-"""Steps of an operation on many dead letters: each letter gets one result, whatever happens, and none too soon."""
+"""Steps of bulk operations: one result per dead letter, at the requested rate."""
 
 import random
 from collections import Counter
@@ -20,28 +20,28 @@ from tests.dead_letters.bulking import LATER, KilledError, Yard, breaking
 from tests.dead_letters.letters import NOON
 from tests.delivery.harness import rows
 
-# -- what is done -----------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
-def test_all_pending_letters_are_tried_again_and_their_messages_owed(yard: Yard):
-    letters = yard.fail(3)
+def test_bulk_retry_enqueues_all_pending_dead_letters(yard: Yard):
+    dead_letters = yard.fail(3)
     operation = yard.request()
     sends = yard.run(operation)
 
     ended = yard.shown(operation)
     assert (ended.state, ended.selected, ended.done, ended.ended_at) == ("done", 3, 3, LATER)
-    assert yard.statuses() == dict.fromkeys(letters, "retried")
+    assert yard.statuses() == dict.fromkeys(dead_letters, "retried")
     assert [(row["revision"], row["send_number"]) for row in yard.owed()] == [(2, 0)] * 3
     assert {send.message.work_id for send in sends} == set(yard.works(operation))
     assert {row["status"] for row in rows(yard.admin, "task")} == {"pending"}
     assert [(item.number, item.job_id, item.result, item.version, item.revision) for item in yard.items(operation)] == [
-        (number + 1, letter, "done", 2, 2) for number, letter in enumerate(reversed(letters))
+        (number + 1, dead_letter, "done", 2, 2) for number, dead_letter in enumerate(reversed(dead_letters))
     ]
 
 
 @pytest.mark.parametrize("before", [32_767, 2_000_000])
-def test_an_operation_is_as_long_as_it_is(yard: Yard, before: int):
-    letters = yard.fail(3)
+def test_large_item_numbers_are_supported(yard: Yard, before: int):
+    dead_letters = yard.fail(3)
     operation = yard.request()
     yard.admin.execute("UPDATE operation_item SET number = number + %s", [before])
     yard.admin.execute(
@@ -51,58 +51,56 @@ def test_an_operation_is_as_long_as_it_is(yard: Yard, before: int):
     yard.run(operation)
 
     assert (yard.shown(operation).state, yard.shown(operation).done) == ("done", before + 3)
-    assert yard.statuses() == dict.fromkeys(letters, "retried")
+    assert yard.statuses() == dict.fromkeys(dead_letters, "retried")
 
 
 @pytest.mark.parametrize(("action", "status"), [("resolve", "resolved"), ("ignore", "ignored")])
-def test_letters_are_settled_with_the_note_and_their_work_is_left(yard: Yard, action: Any, status: str):
-    letters = yard.fail(2)
+def test_closing_stores_note_and_leaves_work_items(yard: Yard, action: Any, status: str):
+    dead_letters = yard.fail(2)
     yard.run(yard.request(action, note="Paid by hand"))
 
-    assert yard.statuses() == dict.fromkeys(letters, status)
+    assert yard.statuses() == dict.fromkeys(dead_letters, status)
     for row in rows(yard.admin, "dead_letter"):
         assert (row["resolution"], row["resolved_by"]) == ({"action": status, "notes": "Paid by hand"}, "kim")
     assert yard.owed() == []
     assert {row["status"] for row in rows(yard.admin, "task")} == {"failed"}
 
 
-def test_a_letter_s_own_history_names_the_operation(yard: Yard):
-    (letter,) = yard.fail()
+def test_dead_letter_history_names_operation(yard: Yard):
+    (dead_letter,) = yard.fail()
     operation = yard.request()
     yard.run(operation)
 
     last = rows(yard.admin, "dead_letter_audit")[-1]
-    assert (last["job_id"], last["action"], last["actor"]) == (str(letter), "retried", "kim")
+    assert (last["job_id"], last["action"], last["actor"]) == (str(dead_letter), "retried", "kim")
     assert last["detail"] == {"revision": 1, "version": 2, "operation": str(operation.id)}
 
 
-# -- what happens meanwhile -------------------------------------------------------------------------------------------
+# -- concurrent changes -----------------------------------------------------------------------------------------------
 
 
-def test_what_a_person_settles_meanwhile_is_skipped_even_before_it_was_selected(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
-):
+def test_concurrently_closed_dead_letters_are_skipped(yard: Yard, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "AT_ONCE", 2)
     first, second, third, fourth = yard.fail(4)
     operation = yard.request()
-    for letter in (first, fourth):
-        actions.resolve(yard.database, yard.tenant_id, Wish(letter, 1, "ann", LATER, "By hand"))
+    for dead_letter in (first, fourth):
+        actions.resolve(yard.database, yard.tenant_id, Wish(dead_letter, 1, "ann", LATER, "By hand"))
     yard.run(operation)
     assert yard.results(operation) == {first: "skipped", second: "done", third: "done", fourth: "skipped"}
-    told = {item.job_id: (item.reason, item.version) for item in yard.items(operation)}
-    assert told[first] == told[fourth] == ("It is resolved already.", 2)
+    reasons = {item.job_id: (item.reason, item.version) for item in yard.items(operation)}
+    assert reasons[first] == reasons[fourth] == ("It is resolved already.", 2)
     assert {row["resolved_by"] for row in rows(yard.admin, "dead_letter") if row["status"] == "resolved"} == {"ann"}
     ended = yard.shown(operation)
     assert (ended.done, ended.failed, ended.skipped) == (2, 0, 2)
 
 
-def test_what_died_again_meanwhile_or_is_gone_is_skipped(yard: Yard):
-    again, gone, there = yard.fail(3)
+def test_renewed_and_deleted_dead_letters_are_skipped(yard: Yard):
+    renewed, deleted, unchanged = yard.fail(3)
     operation = yard.request()
-    yard.admin.execute("UPDATE dead_letter SET dlq_timestamp = %s WHERE job_id = %s", [LATER, again])
-    yard.admin.execute("DELETE FROM dead_letter WHERE job_id = %s", [gone])
+    yard.admin.execute("UPDATE dead_letter SET dlq_timestamp = %s WHERE job_id = %s", [LATER, renewed])
+    yard.admin.execute("DELETE FROM dead_letter WHERE job_id = %s", [deleted])
     yard.run(operation)
-    assert yard.results(operation) == {again: "skipped", gone: "skipped", there: "done"}
+    assert yard.results(operation) == {renewed: "skipped", deleted: "skipped", unchanged: "done"}
     assert [item.reason for item in yard.items(operation)] == [
         None,
         "There is no such dead letter.",
@@ -110,25 +108,25 @@ def test_what_died_again_meanwhile_or_is_gone_is_skipped(yard: Yard):
     ]
 
 
-def test_work_that_has_not_failed_any_more_is_told_as_failed_and_left(yard: Yard):
+def test_unretriable_work_items_are_reported_as_failed(yard: Yard):
     for _ in range(2):
         yard.fail()
-    begun, good = yard.fail(2, first=5)
-    (gone,) = yard.fail(first=9)
-    yard.admin.execute("UPDATE task SET status = 'pending', revision = 2 WHERE id = (%s)", [yard.work_of(begun)])
-    yard.admin.execute("DELETE FROM task WHERE id = %s", [yard.work_of(gone)])
+    restarted, good = yard.fail(2, first=5)
+    (deleted,) = yard.fail(first=9)
+    yard.admin.execute("UPDATE task SET status = 'pending', revision = 2 WHERE id = (%s)", [yard.work_of(restarted)])
+    yard.admin.execute("DELETE FROM task WHERE id = %s", [yard.work_of(deleted)])
     operation = yard.request(from_date=NOON + timedelta(minutes=5))
     yard.run(operation)
-    assert yard.results(operation) == {begun: "failed", good: "done", gone: "failed"}
+    assert yard.results(operation) == {restarted: "failed", good: "done", deleted: "failed"}
     assert {item.reason for item in yard.items(operation)} == {
         None,
-        "The work was begun anew meanwhile, and waits to be tried.",
-        "What the dead letter is about is gone: resolve or ignore it.",
+        "The work item was restarted and is pending.",
+        "Its work item no longer exists. Resolve or ignore the dead letter.",
     }
-    assert (yard.statuses()[begun], yard.statuses()[gone]) == ("pending", "pending")
+    assert (yard.statuses()[restarted], yard.statuses()[deleted]) == ("pending", "pending")
 
 
-def test_an_edited_payload_is_what_its_task_gets(yard: Yard):
+def test_bulk_retry_uses_edited_payload(yard: Yard):
     edited, plain = yard.fail(2)
     yard.admin.execute(
         """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit = '{}' WHERE job_id = %s""", [edited]
@@ -140,7 +138,7 @@ def test_an_edited_payload_is_what_its_task_gets(yard: Yard):
     assert payloads[str(yard.work_of(edited))] == {"say": "mended"}
 
 
-def test_an_edited_payload_that_its_type_does_not_take_any_more_fails_alone(yard: Yard):
+def test_invalid_edited_payload_fails_alone(yard: Yard):
     edited, plain = yard.fail(2)
     yard.admin.execute("UPDATE dead_letter SET edited_payload = '{}', edit = '{}' WHERE job_id = %s", [edited])
     yard.admin.execute("UPDATE task SET task_type = 'no_more' WHERE id = %s", [yard.work_of(edited)])
@@ -150,21 +148,19 @@ def test_an_edited_payload_that_its_type_does_not_take_any_more_fails_alone(yard
 
 
 class Bucket:
-    """S3 that keeps what is put, or is away."""
+    """Fake S3 that stores objects, or is unavailable."""
 
     def __init__(self) -> None:
         self.put: dict[str, bytes] = {}
-        self.is_away = False
+        self.is_unavailable = False
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes, **_: Any) -> None:  # noqa: N803
-        if self.is_away:
-            raise ServiceUnavailableError("away")
+        if self.is_unavailable:
+            raise ServiceUnavailableError("unavailable")
         self.put[Key] = Body
 
 
-def test_a_large_edited_payload_lies_in_the_bucket_and_nothing_happens_while_that_is_away(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
-):
+def test_bucket_outage_delays_large_edited_payload(yard: Yard, monkeypatch: pytest.MonkeyPatch):
     bucket = Bucket()
     monkeypatch.setattr(aws, "client", lambda service: {"s3": bucket}[service])
     (edited,) = yard.fail()
@@ -172,21 +168,21 @@ def test_a_large_edited_payload_lies_in_the_bucket_and_nothing_happens_while_tha
                edited_payload = jsonb_build_object('say', repeat('x', 120000)) WHERE job_id = %s"""
     yard.admin.execute(large, [edited])
     operation = yard.request()
-    bucket.is_away = True
+    bucket.is_unavailable = True
     with pytest.raises(ServiceUnavailableError):
         yard.step(operation, bucket="uploads")
     assert yard.shown(operation).handled == 0
-    bucket.is_away = False
+    bucket.is_unavailable = False
     yard.run(operation, bucket="uploads")
     assert yard.results(operation) == {edited: "done"}
     (task,) = rows(yard.admin, "task")
     assert (task["payload"], task["payload_key"]) == (None, *bucket.put)
 
 
-def of_no_work(yard: Yard) -> UUID:
-    """The letter of a message that named no work."""
+def make_unreadable(yard: Yard) -> UUID:
+    """Create a dead letter of a message without a work item."""
     job_id = uuid4()
-    letter = DeadLetter(
+    dead_letter = DeadLetter(
         job_id=job_id,
         tenant_id=yard.tenant_id,
         worker="tasks",
@@ -197,22 +193,22 @@ def of_no_work(yard: Yard) -> UUID:
         created_at=NOON,
     )
     with yard.database.tenant(yard.tenant_id) as connection:
-        write_dead_letter(connection, letter, NOON)
+        write_dead_letter(connection, dead_letter, NOON)
     return job_id
 
 
-def test_a_message_that_named_no_work_is_sent_again_as_it_was(yard: Yard):
-    job_id = of_no_work(yard)
+def test_unreadable_message_is_retried_unchanged(yard: Yard):
+    job_id = make_unreadable(yard)
     operation = yard.request()
-    (owed,) = yard.run(operation)
-    assert (owed.body, yard.results(operation)) == ("{not json", {job_id: "done"})
+    (enqueued,) = yard.run(operation)
+    assert (enqueued.body, yard.results(operation)) == ("{not json", {job_id: "done"})
 
 
-# -- the rate ---------------------------------------------------------------------------------------------------------
+# -- rate -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rate", [1, 3])
-def test_over_many_uneven_rounds_no_second_has_more_than_the_rate_and_no_time_is_lost(yard: Yard, rate: int):
+def test_rate_holds_over_uneven_runs(yard: Yard, rate: int):
     yard.fail(200 * rate, every=0.01)
     operation = yard.request(rate=rate)
     due = []
@@ -222,13 +218,13 @@ def test_over_many_uneven_rounds_no_second_has_more_than_the_rate_and_no_time_is
     assert Counter(int(moment) for moment in due) == dict.fromkeys(range(200), rate)
 
 
-def test_what_is_done_one_by_one_has_its_turn_as_the_others_have(yard: Yard):
+def test_individually_retried_items_share_the_rate(yard: Yard):
     edited, plain = yard.fail(20), yard.fail(20, first=30)
     yard.admin.execute(
         """UPDATE dead_letter SET edited_payload = '{"say": "mended"}', edit = '{}' WHERE job_id = ANY(%s)""", [edited]
     )
     yard.admin.execute("UPDATE task SET task_type = 'no_more' WHERE id = %s", [yard.work_of(edited[7])])
-    bodies = [of_no_work(yard) for _ in range(20)]
+    bodies = [make_unreadable(yard) for _ in range(20)]
     operation = yard.request(rate=1)
     sends = yard.run(operation, at_once=25)
     results = dict.fromkeys((*edited, *plain, *bodies), "done") | {edited[7]: "failed"}
@@ -237,7 +233,7 @@ def test_what_is_done_one_by_one_has_its_turn_as_the_others_have(yard: Yard):
     assert {row["not_before"] for row in yard.owed()} == {send.not_before.isoformat() for send in sends}
 
 
-def test_a_round_begins_no_more_than_is_due_until_the_next_one(yard: Yard):
+def test_run_starts_only_items_due_before_next(yard: Yard):
     yard.fail(100, every=0.1)
     operation = yard.request(rate=1)
     counts = []
@@ -252,32 +248,30 @@ def test_a_round_begins_no_more_than_is_due_until_the_next_one(yard: Yard):
     ("rate", "seconds", "expected"),
     [
         pytest.param(500, 0, 37_500, id="the highest rate"),
-        pytest.param(1, 75, 75, id="a round that is late"),
-        pytest.param(1, 3600, 75, id="what was missed is not made up for"),
-        pytest.param(1, -75, 0, id="what is begun ahead is enough"),
-        pytest.param(2, -60, 30, id="a round in its time"),
-        pytest.param(7, -3600, 0, id="a clock that goes back"),
+        pytest.param(1, 75, 75, id="a late run"),
+        pytest.param(1, 3600, 75, id="missed time is not made up for"),
+        pytest.param(1, -75, 0, id="already ahead of time"),
+        pytest.param(2, -60, 30, id="a run on time"),
+        pytest.param(7, -3600, 0, id="a clock set back"),
     ],
 )
-def test_the_rate_allows(rate: int, seconds: float, expected: int):
+def test_allowance_follows_rate(rate: int, seconds: float, expected: int):
     now = LATER + timedelta(seconds=seconds)
     count, start = engine.allowance(rate, timedelta(seconds=1), LATER, now)
     assert (count, start) == (expected, max(LATER, now))
 
 
-# -- whatever dies ----------------------------------------------------------------------------------------------------
+# -- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_at_whatever_statement_or_commit_a_step_is_killed_every_letter_gets_one_result(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
-):
+def test_killed_step_leaves_one_result_per_item(yard: Yard, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "AT_ONCE", 3)
     killed = 0
     for at in range(1, 200):
-        letters = yard.fail(4)
-        actions.ignore(yard.database, yard.tenant_id, Wish(letters[0], 1, "ann", NOON, "A trial"))
-        operation = yard.request(job_ids=letters) if at % 2 else yard.request()
-        meant = letters if at % 2 else letters[1:]
+        dead_letters = yard.fail(4)
+        actions.ignore(yard.database, yard.tenant_id, Wish(dead_letters[0], 1, "ann", NOON, "A trial"))
+        operation = yard.request(job_ids=dead_letters) if at % 2 else yard.request()
+        selected = dead_letters if at % 2 else dead_letters[1:]
         try:
             with breaking(at, monkeypatch) as seen:
                 yard.run(operation, at_once=2)
@@ -291,17 +285,17 @@ def test_at_whatever_statement_or_commit_a_step_is_killed_every_letter_gets_one_
         _check_sums(yard, operation)
         assert yard.shown(operation).state == "done"
         assert {item.job_id: item.result for item in yard.items(operation)} == {
-            letter: "skipped" if letter == letters[0] else "done" for letter in meant
+            dead_letter: "skipped" if dead_letter == dead_letters[0] else "done" for dead_letter in selected
         }
-        owed = yard.owed()
-        assert (len(owed), {row["revision"] for row in owed}) == (3, {2})
+        enqueued = yard.owed()
+        assert (len(enqueued), {row["revision"] for row in enqueued}) == (3, {2})
         for table in ("outbox", "dead_letter", "task"):
             yard.admin.execute(f"DELETE FROM {table}".encode())
     assert killed > 30
 
 
 def _check_sums(yard: Yard, operation: Operation) -> None:
-    """What the operation says is what its letters, its works and the outbox say."""
+    """Check that the operation matches its items, dead letters and the outbox."""
     shown, results = yard.shown(operation), Counter(yard.results(operation).values())
     assert (shown.done, shown.failed, shown.skipped) == (results["done"], results["failed"], results["skipped"])
     assert shown.selected == results.total()
@@ -309,21 +303,26 @@ def _check_sums(yard: Yard, operation: Operation) -> None:
     assert Counter(yard.statuses().values())["retried"] == shown.done
 
 
-def test_many_who_step_at_once_share_the_letters(yard: Yard):
-    letters = yard.fail(60)
+def test_concurrent_steps_share_dead_letters(yard: Yard):
+    dead_letters = yard.fail(60)
     operations = [yard.request(), yard.request(), yard.request("resolve", note="Mended")]
 
     def step_all(seed: int) -> None:
         order = random.Random(seed)
-        while any(yard.shown(one).ended_at is None for one in operations):
+        while any(yard.shown(operation).ended_at is None for operation in operations):
             yard.step(order.choice(operations), at_once=order.choice([1, 3, 7]))
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(step_all, range(3)))
-    done = [letter for one in operations for letter, result in yard.results(one).items() if result == "done"]
-    assert sorted(done) == sorted(letters)
-    for one in operations:
-        assert set(yard.results(one)) == set(letters)
-        assert None not in yard.results(one).values()
+    done = [
+        dead_letter
+        for operation in operations
+        for dead_letter, result in yard.results(operation).items()
+        if result == "done"
+    ]
+    assert sorted(done) == sorted(dead_letters)
+    for operation in operations:
+        assert set(yard.results(operation)) == set(dead_letters)
+        assert None not in yard.results(operation).values()
     retried = Counter(yard.statuses().values())["retried"]
     assert len({row["work_id"] for row in yard.owed()}) == len(yard.owed()) == retried

@@ -1,4 +1,4 @@
-"""Edited payloads: checked, kept as a difference, applied when the task is tried again."""
+"""Edited payloads: validated, stored as differences, applied by the next retry."""
 
 import hashlib
 import hmac
@@ -39,7 +39,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> FakeS3:
 
 @pytest.fixture
 def fail(admin: Connection, tenant_id: UUID, die: Die) -> Fail:
-    """A task that has failed, with its letter; returns the letter's job_id."""
+    """`fail(...)` creates a failed task with a dead letter."""
 
     def make(task_type: str = "echo", payload: dict[str, Any] | None = None, **columns: Any) -> UUID:
         values = {"payload": json.dumps(payload)} if payload is not None else {}
@@ -49,21 +49,21 @@ def fail(admin: Connection, tenant_id: UUID, die: Die) -> Fail:
     return make
 
 
-def wish(job_id: UUID, version: int = 1) -> Wish:
+def change(job_id: UUID, version: int = 1) -> Wish:
     return Wish(job_id, version, "kim", NOON, "A typing error")
 
 
 @pytest.fixture
 def edit(database: Database, tenant_id: UUID, s3: FakeS3) -> Edit:
     def act(job_id: UUID, payload: dict[str, Any], version: int = 1, *, bucket: str | None = BUCKET) -> int:
-        wanted = wish(job_id, version)
+        wanted = change(job_id, version)
         chosen = Settings.model_validate({"http_requests": True})
         return actions.edit_payload(database, tenant_id, wanted, payload, bucket=bucket, settings=chosen).version
 
     return act
 
 
-def test_an_edit_keeps_what_differs_and_the_trail_only_hashes_of_it(
+def test_edit_stores_differences_and_audits_only_hashes(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail(payload={"iban": "DE02120300000000202051", "lines": [1, 2], "same": True})
@@ -71,24 +71,24 @@ def test_an_edit_keeps_what_differs_and_the_trail_only_hashes_of_it(
     version = edit(job_id, {"iban": "DE02500105170137075030", "lines": [1], "new": None, "same": True})
 
     assert version == 2
-    [letter] = rows(admin, "dead_letter")
-    assert (letter["status"], letter["version"]) == ("pending", 2)
-    assert letter["edit"]["by"] == "kim"
-    assert letter["edit"]["before"] == {"iban": "DE02120300000000202051", "lines": [1, 2]}
-    assert letter["edit"]["after"] == {"iban": "DE02500105170137075030", "lines": [1], "new": None}
+    [dead_letter] = rows(admin, "dead_letter")
+    assert (dead_letter["status"], dead_letter["version"]) == ("pending", 2)
+    assert dead_letter["edit"]["by"] == "kim"
+    assert dead_letter["edit"]["before"] == {"iban": "DE02120300000000202051", "lines": [1, 2]}
+    assert dead_letter["edit"]["after"] == {"iban": "DE02500105170137075030", "lines": [1], "new": None}
     with database.tenant(tenant_id) as connection:
         [entry] = audit.page(connection, tenant_id, limit=5)
     assert (entry.action, entry.version_before, entry.version_after) == ("edited", 1, 2)
-    told = repr(entry)
-    assert not any(word in told for word in ("iban", "DE02", "new", "lines"))  # echo has no fields of its own
+    text = repr(entry)
+    assert not any(word in text for word in ("iban", "DE02", "new", "lines"))  # echo declares no fields
     ((salt,),) = admin.execute("SELECT audit_salt FROM tenant WHERE id = %s", [tenant_id]).fetchall()
     assert entry.detail["changes"][0]["after_hash"] == hmac.digest(salt, b'"DE02500105170137075030"', "sha256").hex()
     guessed = [hashlib.sha256(what).digest() for what in (b'"DE02500105170137075030"', b"A typing error")]
-    assert not any(guess.hex() in told for guess in guessed)
+    assert not any(guess.hex() in text for guess in guessed)
     assert entry.note_hash not in guessed
 
 
-def test_fields_of_the_form_are_named_in_the_trail(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
+def test_audit_entry_names_declared_fields(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail("http_request", {"method": "GET", "url": "https://example.com/a"})
     edit(job_id, {"method": "GET", "url": "https://example.com/b"})
     with database.tenant(tenant_id) as connection:
@@ -96,85 +96,79 @@ def test_fields_of_the_form_are_named_in_the_trail(fail: Fail, edit: Edit, datab
     assert [change["path"] for change in entry.detail["changes"]] == ["/url"]
 
 
-def test_the_last_edit_counts_and_is_told_against_what_had_failed(fail: Fail, edit: Edit, admin: Connection):
+def test_last_edit_is_compared_with_failed_payload(fail: Fail, edit: Edit, admin: Connection):
     job_id = fail()
     edit(job_id, {"say": "one"})
     edit(job_id, {"say": "two"}, 2)
-    [letter] = rows(admin, "dead_letter")
-    assert letter["edited_payload"] == {"say": "two"}
-    assert (letter["edit"]["before"], letter["edit"]["after"]) == ({"say": "hello"}, {"say": "two"})
+    [dead_letter] = rows(admin, "dead_letter")
+    assert dead_letter["edited_payload"] == {"say": "two"}
+    assert (dead_letter["edit"]["before"], dead_letter["edit"]["after"]) == ({"say": "hello"}, {"say": "two"})
 
 
-def test_every_edit_is_kept_with_who_made_it_whatever_comes_later(
-    fail: Fail, edit: Edit, database: Database, tenant_id: UUID
-):
+def test_every_edit_is_stored_with_author(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail()
-    for version, said in enumerate(("one", "two", "hello", "three"), 1):
-        edit(job_id, {"say": said}, version)
-    actions.retry(database, tenant_id, wish(job_id, 5), bucket=BUCKET)
+    for version, value in enumerate(("one", "two", "hello", "three"), 1):
+        edit(job_id, {"say": value}, version)
+    actions.retry(database, tenant_id, change(job_id, 5), bucket=BUCKET)
 
-    found = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
-    assert [(one.by, one.at, one.note) for one in found.edits] == [("kim", NOON, "A typing error")] * 4
-    assert [one.after for one in found.edits] == [{"say": "three"}, {}, {"say": "two"}, {"say": "one"}]
-    assert [one.before for one in found.edits] == [{"say": "hello"}, {}, {"say": "hello"}, {"say": "hello"}]
-    assert (found.original, found.edited) == ({"say": "three"}, None)
+    shown = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
+    assert [(item.by, item.at, item.note) for item in shown.edits] == [("kim", NOON, "A typing error")] * 4
+    assert [item.after for item in shown.edits] == [{"say": "three"}, {}, {"say": "two"}, {"say": "one"}]
+    assert [item.before for item in shown.edits] == [{"say": "hello"}, {}, {"say": "hello"}, {"say": "hello"}]
+    assert (shown.original, shown.edited) == ({"say": "three"}, None)
 
 
-def test_retry_without_a_version_takes_a_concurrent_edit(
+def test_retry_without_version_uses_concurrent_edit(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     job_id = fail(payload={"say": "hello"})
     store = actions._store_edit
 
-    def edited_meanwhile(*args: Any) -> str | None:
+    def edit_concurrently(*args: Any) -> str | None:
         if rows(admin, "dead_letter")[0]["version"] == 1:
             edit(job_id, {"say": "bye"})
         return store(*args)
 
-    monkeypatch.setattr(actions, "_store_edit", edited_meanwhile)
+    monkeypatch.setattr(actions, "_store_edit", edit_concurrently)
     done = actions.retry(database, tenant_id, Wish(job_id, None, "kim", NOON), bucket=BUCKET)
 
     assert done.version == 3
     assert rows(admin, "task")[0]["payload"] == {"say": "bye"}
 
 
-def test_retry_of_a_version_refuses_a_concurrent_edit(
+def test_retry_with_version_rejects_concurrent_edit(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     job_id = fail(payload={"say": "hello"})
     monkeypatch.setattr(actions, "_store_edit", lambda *_: edit(job_id, {"say": "bye"}) and None)
     with pytest.raises(VersionError):
-        actions.retry(database, tenant_id, wish(job_id), bucket=BUCKET)
+        actions.retry(database, tenant_id, change(job_id), bucket=BUCKET)
 
     assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
-    assert [letter["status"] for letter in rows(admin, "dead_letter")] == ["pending"]
+    assert [dead_letter["status"] for dead_letter in rows(admin, "dead_letter")] == ["pending"]
 
 
-def test_of_many_edits_the_last_are_kept(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
+def test_only_latest_edits_are_kept(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail()
     for version in range(1, actions.MOST_EDITS + 3):
         edit(job_id, {"say": str(version)}, version)
 
-    found = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
+    shown = actions.show_payload(database, tenant_id, job_id, bucket=BUCKET)
 
-    assert [one.after["say"] for one in found.edits] == [str(version) for version in range(22, 2, -1)]
+    assert [item.after["say"] for item in shown.edits] == [str(version) for version in range(22, 2, -1)]
 
 
-def test_who_changes_a_letter_does_not_read_its_earlier_edits(
-    fail: Fail, edit: Edit, database: Database, tenant_id: UUID
-):
+def test_dead_letter_read_excludes_earlier_edits(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail(payload={"say": "hello"})
     for version, say in enumerate(("the first", "the second"), 1):
         edit(job_id, {"say": say}, version)
     with database.tenant(tenant_id) as connection:
-        letter = actions.look_at(connection, tenant_id, wish(job_id, 3))
-    assert letter.edited_payload == {"say": "the second"}
-    assert "the first" not in repr(letter)
+        dead_letter = actions.look_at(connection, tenant_id, change(job_id, 3))
+    assert dead_letter.edited_payload == {"say": "the second"}
+    assert "the first" not in repr(dead_letter)
 
 
-def test_an_edit_is_taken_back_by_what_the_payload_was(
-    fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection
-):
+def test_original_payload_undoes_edit(fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection):
     job_id = fail()
     with pytest.raises(RejectedRequestError, match="has no changes"):
         edit(job_id, {"say": "hello"})
@@ -183,31 +177,31 @@ def test_an_edit_is_taken_back_by_what_the_payload_was(
     assert actions.show_payload(database, tenant_id, job_id, bucket=BUCKET).edited is None
     with pytest.raises(RejectedRequestError, match="has no changes"):
         edit(job_id, {"say": "hello"}, 3)
-    actions.retry(database, tenant_id, wish(job_id, 3), bucket=BUCKET)
+    actions.retry(database, tenant_id, change(job_id, 3), bucket=BUCKET)
     assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
 
 
-def test_what_the_type_does_not_take_is_no_edit(fail: Fail, edit: Edit, admin: Connection):
+def test_invalid_payload_is_rejected(fail: Fail, edit: Edit, admin: Connection):
     job_id = fail("http_request", {"method": "GET", "url": "https://example.com/a"})
     with pytest.raises(InvalidPayloadError):
         edit(job_id, {"method": "GET", "url": 7})
-    with pytest.raises(RejectedRequestError):  # the type's own check: such an address can never be called
+    with pytest.raises(RejectedRequestError):  # the task type's own check, because this address cannot be called
         edit(job_id, {"method": "GET", "url": "http://127.0.0.1/"})
     with pytest.raises(TooLargeError):
         edit(job_id, {"method": "GET", "url": "https://example.com/" + "x" * MAX_PAYLOAD_BYTES})
     assert rows(admin, "dead_letter")[0]["edit"] is None
 
 
-def test_only_payloads_of_tasks_are_edited_and_none_that_are_their_users_alone(fail: Fail, edit: Edit, die: Die):
+def test_only_task_payloads_without_user_data_are_editable(fail: Fail, edit: Edit, die: Die):
     with pytest.raises(NotEditableError, match="something else"):
         edit(die(worker="ingestion"), {})
     with pytest.raises(NotEditableError, match="belongs to its user"):
         edit(fail("chat_completion", {"message": "Hello"}), {"message": "Bye"})
     with pytest.raises(NotEditableError):
-        edit(fail("a type that was taken away"), {})
+        edit(fail("a removed type"), {})
 
 
-def test_a_letter_that_was_changed_or_settled_takes_no_edit(fail: Fail, edit: Edit, admin: Connection):
+def test_changed_or_closed_dead_letter_rejects_edit(fail: Fail, edit: Edit, admin: Connection):
     job_id = fail()
     with pytest.raises(VersionError):
         edit(job_id, {"say": "bye"}, 2)
@@ -216,41 +210,41 @@ def test_a_letter_that_was_changed_or_settled_takes_no_edit(fail: Fail, edit: Ed
         edit(job_id, {"say": "bye"}, 2)
 
 
-def test_an_edit_that_loses_against_another_change_is_not_kept(
+def test_edit_loses_to_concurrent_change(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     job_id = fail()
 
-    def resolved_meanwhile(*_: object) -> list[str]:
-        actions.resolve(database, tenant_id, wish(job_id))
+    def resolve_concurrently(*_: object) -> list[str]:
+        actions.resolve(database, tenant_id, change(job_id))
         return ["say"]
 
-    monkeypatch.setattr(actions, "changed_fields", resolved_meanwhile)
+    monkeypatch.setattr(actions, "changed_fields", resolve_concurrently)
     with pytest.raises(VersionError):
         edit(job_id, {"say": "bye"})
     assert rows(admin, "dead_letter")[0]["edit"] is None
 
 
-def test_an_edit_that_is_settled_becomes_history(
+def test_edit_of_closed_dead_letter_becomes_history(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail()
     edit(job_id, {"say": "bye"})
-    actions.ignore(database, tenant_id, wish(job_id, 2))
-    [letter] = rows(admin, "dead_letter")
-    assert (letter["edit"]["settled"], letter["edit"]["after"]) == ("ignored", {"say": "bye"})
+    actions.ignore(database, tenant_id, change(job_id, 2))
+    [dead_letter] = rows(admin, "dead_letter")
+    assert (dead_letter["edit"]["settled"], dead_letter["edit"]["after"]) == ("ignored", {"say": "bye"})
     assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
 
 
 # -- large payloads ---------------------------------------------------------------------------------------------------
 
 
-def to_be_removed(admin: Connection) -> dict[str, bool]:
-    """Which objects are to be removed, and whether now."""
+def scheduled_removals(admin: Connection) -> dict[str, bool]:
+    """Return the objects to delete, and whether they are due."""
     return dict(admin.execute("SELECT key, due_at <= now() FROM payload_removal").fetchall())
 
 
-def test_a_large_edit_goes_where_large_payloads_are_and_the_old_one_goes(
+def test_large_edit_replaces_stored_payload(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, s3: FakeS3
 ):
     old = f"tasks/{tenant_id}/old.json"
@@ -259,17 +253,17 @@ def test_a_large_edit_goes_where_large_payloads_are_and_the_old_one_goes(
     admin.execute("UPDATE task SET payload = NULL, payload_key = %s", [old])
     wanted = {"say": "y" * INLINE_BYTES}
     edit(job_id, wanted)
-    assert to_be_removed(admin) == {}
+    assert scheduled_removals(admin) == {}
 
-    actions.retry(database, tenant_id, wish(job_id, 2), bucket=BUCKET)
+    actions.retry(database, tenant_id, change(job_id, 2), bucket=BUCKET)
 
     [task] = rows(admin, "task")
     assert task["payload"] is None
     assert payloads.read(BUCKET, task["payload_key"]) == wanted
-    assert to_be_removed(admin) == {old: True}
+    assert scheduled_removals(admin) == {old: True}
 
 
-def test_a_small_edit_of_a_large_payload_is_in_the_task_itself(
+def test_small_edit_of_large_payload_is_stored_inline(
     fail: Fail, edit: Edit, database: Database, tenant_id: UUID, admin: Connection, s3: FakeS3
 ):
     old = f"tasks/{tenant_id}/old.json"
@@ -277,13 +271,13 @@ def test_a_small_edit_of_a_large_payload_is_in_the_task_itself(
     job_id = fail()
     admin.execute("UPDATE task SET payload = NULL, payload_key = %s", [old])
     edit(job_id, {"say": "less"})
-    actions.retry(database, tenant_id, wish(job_id, 2), bucket=BUCKET)
+    actions.retry(database, tenant_id, change(job_id, 2), bucket=BUCKET)
     [task] = rows(admin, "task")
     assert (task["payload"], task["payload_key"]) == ({"say": "less"}, None)
-    assert to_be_removed(admin) == {old: True}
+    assert scheduled_removals(admin) == {old: True}
 
 
-def test_what_was_stored_for_a_retry_that_did_not_come_about_is_removed_a_day_later(
+def test_payload_of_failed_retry_is_removed_later(
     fail: Fail,
     edit: Edit,
     database: Database,
@@ -295,22 +289,22 @@ def test_what_was_stored_for_a_retry_that_did_not_come_about_is_removed_a_day_la
     job_id = fail()
     edit(job_id, LARGE)
 
-    def away(*_: object, **__: object) -> None:
-        raise ServiceUnavailableError("The process dies here.")
+    def crash(*_: object, **__: object) -> None:
+        raise ServiceUnavailableError("The process ends here.")
 
-    monkeypatch.setattr(actions, "begin", away)
+    monkeypatch.setattr(actions, "begin", crash)
     with pytest.raises(ServiceUnavailableError):
-        actions.retry(database, tenant_id, wish(job_id, 2), bucket=BUCKET)
-    assert to_be_removed(admin) == dict.fromkeys(s3.objects, False)
+        actions.retry(database, tenant_id, change(job_id, 2), bucket=BUCKET)
+    assert scheduled_removals(admin) == dict.fromkeys(s3.objects, False)
     assert rows(admin, "dead_letter")[0]["status"] == "pending"
     assert rows(admin, "task")[0]["payload"] == {"say": "hello"}
 
 
-def test_a_large_payload_needs_a_bucket(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
+def test_large_payload_requires_bucket(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail()
     edit(job_id, LARGE, bucket=None)
     with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
-        actions.retry(database, tenant_id, wish(job_id, 2), bucket=None)
+        actions.retry(database, tenant_id, change(job_id, 2), bucket=None)
 
 
 # -- differences ------------------------------------------------------------------------------------------------------
@@ -324,10 +318,10 @@ PAYLOADS = st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4)
 
 
 @given(PAYLOADS, PAYLOADS)
-def test_what_differs_leads_from_one_payload_to_the_other(before: dict[str, Any], after: dict[str, Any]):
+def test_changed_fields_transform_one_payload_into_other(before: dict[str, Any], after: dict[str, Any]):
     fields = changed_fields(before, after)
     kept = {name: before[name] for name in before if name not in fields}
-    led = kept | {name: after[name] for name in fields if name in after}
-    assert json.dumps(led, sort_keys=True) == json.dumps(after, sort_keys=True)
+    result = kept | {name: after[name] for name in fields if name in after}
+    assert json.dumps(result, sort_keys=True) == json.dumps(after, sort_keys=True)
     for name in fields:
         assert json.dumps(before.get(name, "absent")) != json.dumps(after.get(name, "absent"))

@@ -1,4 +1,4 @@
-"""Dead letters as a file: all that are meant, once, as they are; and no cell of a CSV begins a formula."""
+"""Exports of dead letters: complete, without duplicates or formulas in CSV."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ from tests.dead_letters.conftest import NOON, Die
 
 ALL = DeadLetterFilter()
 SECRET = "Bearer abcdefgh12345678"
-LETTER = Details(
+DEAD_LETTER = Details(
     job_id=UUID(int=1),
     worker="tasks",
     task_type="echo",
@@ -57,7 +57,11 @@ LETTER = Details(
 
 def read(database: Database, tenant_id: UUID, selection: DeadLetterFilter = ALL, **how: Any) -> list[UUID]:
     begin = partial(database.tenant, tenant_id)
-    return [letter.job_id for batch in export.batches(begin, tenant_id, selection, **how) for letter in batch.letters]
+    return [
+        dead_letter.job_id
+        for batch in export.batches(begin, tenant_id, selection, **how)
+        for dead_letter in batch.letters
+    ]
 
 
 @pytest.fixture
@@ -68,33 +72,33 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("text", [None, "timed"])
 @pytest.mark.parametrize("number", [0, 1, 3, 7])
-def test_every_letter_is_read_once_the_newest_first(
+def test_every_dead_letter_is_read_once_newest_first(
     number: int, text: str | None, database: Database, tenant_id: UUID, die: Die
 ) -> None:
-    died = [die(minute=minute // 2) for minute in range(number)]
+    job_ids = [die(minute=minute // 2) for minute in range(number)]
 
-    found = read(database, tenant_id, DeadLetterFilter(text=text))
+    result = read(database, tenant_id, DeadLetterFilter(text=text))
 
-    assert sorted(found) == sorted(died)
+    assert sorted(result) == sorted(job_ids)
     with database.tenant(tenant_id) as connection:
-        assert found == [
+        assert result == [
             entry.job_id for entry in search.page(connection, tenant_id, DeadLetterFilter(), limit=100).entries
         ]
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_reading_goes_on_behind_any_batch(database: Database, tenant_id: UUID, die: Die) -> None:
+def test_reading_continues_after_any_batch(database: Database, tenant_id: UUID, die: Die) -> None:
     for minute in range(7):
         die(minute=minute // 3)
     whole = read(database, tenant_id)
 
     before: list[UUID] = []
     for batch in export.batches(partial(database.tenant, tenant_id), tenant_id, ALL):
-        before += [letter.job_id for letter in batch.letters]
+        before += [dead_letter.job_id for dead_letter in batch.letters]
         assert before + read(database, tenant_id, after=batch.after) == whole
 
 
-def test_only_what_is_meant_is_read_and_nothing_of_another_tenant(
+def test_reading_respects_filter_and_tenant(
     database: Database,
     keeper_database: Database,
     tenant_id: UUID,
@@ -110,27 +114,27 @@ def test_only_what_is_meant_is_read_and_nothing_of_another_tenant(
     assert read(database, tenant_id, DeadLetterFilter(from_date=since, to_date=until)) == [wanted]
     assert read(database, tenant_id, DeadLetterFilter(status=("pending",))) == [late, old]
     assert read(database, tenant_id, DeadLetterFilter(text=str(foreign))) == []
-    # The watchdog sees the letters of all.
+    # The watchdog reads the dead letters of all tenants.
     batches = export.batches(keeper_database.delivery, tenant_id, ALL)
-    assert [letter.job_id for batch in batches for letter in batch.letters] == [late, wanted, old]
+    assert [dead_letter.job_id for batch in batches for dead_letter in batch.letters] == [late, wanted, old]
 
 
-def test_large_letters_are_read_one_by_one(
+def test_large_dead_letters_are_read_individually(
     database: Database, tenant_id: UUID, die: Die, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "MOST_BYTES", 2_500)
-    died = [die(minute=-minute) for minute in range(4)]
+    job_ids = [die(minute=-minute) for minute in range(4)]
     admin.execute(
-        "UPDATE dead_letter SET payload = jsonb_build_object('x', repeat('x', 1600)) WHERE job_id <> %s", [died[3]]
+        "UPDATE dead_letter SET payload = jsonb_build_object('x', repeat('x', 1600)) WHERE job_id <> %s", [job_ids[3]]
     )
 
     batches = [len(batch.letters) for batch in export.batches(partial(database.tenant, tenant_id), tenant_id, ALL)]
 
     assert batches == [1, 1, 2]
-    assert read(database, tenant_id) == died
+    assert read(database, tenant_id) == job_ids
 
 
-def test_what_goes_while_it_is_read_is_left_out(
+def test_dead_letter_purged_during_reading_is_omitted(
     database: Database, tenant_id: UUID, die: Die, admin: Connection
 ) -> None:
     first, second = die(minute=1), die()
@@ -139,11 +143,13 @@ def test_what_goes_while_it_is_read_is_left_out(
     def begin() -> AbstractContextManager[Connection]:
         nonlocal begun
         begun += 1
-        if begun == 2:  # the places are read, the letters not yet
+        if begun == 2:  # the keys are read, but not the dead letters
             admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [second])
         return database.tenant(tenant_id)
 
-    assert [letter.job_id for batch in export.batches(begin, tenant_id, ALL) for letter in batch.letters] == [first]
+    assert [dead_letter.job_id for batch in export.batches(begin, tenant_id, ALL) for dead_letter in batch.letters] == [
+        first
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,12 +166,12 @@ def test_what_goes_while_it_is_read_is_left_out(
         ),
     ],
 )
-def test_a_selection_is_stored_and_found_as_it_was(selection: DeadLetterFilter) -> None:
+def test_stored_filter_is_restored_unchanged(selection: DeadLetterFilter) -> None:
     assert DeadLetterFilter(**json.loads(json.dumps(selection.stored))) == selection
     assert len(selection.hash) == 32
 
 
-def test_another_filter_has_another_hash() -> None:
+def test_different_filters_have_different_hashes() -> None:
     others = [
         DeadLetterFilter(status=("pending",)),
         DeadLetterFilter(task_type="echo"),
@@ -173,11 +179,11 @@ def test_another_filter_has_another_hash() -> None:
         DeadLetterFilter(from_date=NOON),
         DeadLetterFilter(to_date=NOON),
     ]
-    hashes = {ALL.hash, DeadLetterFilter(text="x").hash, *(one.hash for one in others)}
+    hashes = {ALL.hash, DeadLetterFilter(text="x").hash, *(filter_.hash for filter_ in others)}
     assert len(hashes) == 7
 
 
-def test_what_dies_later_is_not_meant() -> None:
+def test_filter_excludes_later_dead_letters() -> None:
     assert ALL.before(NOON).to_date == NOON
     sooner = DeadLetterFilter(to_date=NOON - timedelta(days=1))
     assert sooner.before(NOON) == sooner
@@ -186,22 +192,22 @@ def test_what_dies_later_is_not_meant() -> None:
 # -- JSON lines ------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_has_every_field_of_a_letter(database: Database, tenant_id: UUID) -> None:
-    (line,) = export.encoded([LETTER], "acme", "json", hides=False).decode().splitlines()
+def test_json_line_has_every_field(database: Database, tenant_id: UUID) -> None:
+    (line,) = export.encoded([DEAD_LETTER], "acme", "json", hides=False).decode().splitlines()
 
-    told = json.loads(line)
+    record = json.loads(line)
 
-    assert tuple(told) == FIELDS
-    assert told["payload"] == LETTER.payload
-    assert told["metadata"] == LETTER.metadata
-    assert (told["tenant"], told["job_id"], told["status"]) == ("acme", str(UUID(int=1)), "resolved")
-    assert (told["dlq_timestamp"], told["resolved_at"]) == ("2026-03-02T12:00:00Z", "2026-03-02T13:00:00Z")
+    assert tuple(record) == FIELDS
+    assert record["payload"] == DEAD_LETTER.payload
+    assert record["metadata"] == DEAD_LETTER.metadata
+    assert (record["tenant"], record["job_id"], record["status"]) == ("acme", str(UUID(int=1)), "resolved")
+    assert (record["dlq_timestamp"], record["resolved_at"]) == ("2026-03-02T12:00:00Z", "2026-03-02T13:00:00Z")
     assert export.head("json") == b""
 
 
 @pytest.mark.parametrize("format_", ["csv", "json"])
-def test_secrets_are_left_out_for_who_may_not_see_them(format_: export.Format) -> None:
-    whole, hidden = (export.encoded([LETTER], "acme", format_, hides=hides).decode() for hides in (False, True))
+def test_export_redacts_secrets(format_: export.Format) -> None:
+    whole, hidden = (export.encoded([DEAD_LETTER], "acme", format_, hides=hides).decode() for hides in (False, True))
 
     assert all(secret in whole for secret in (SECRET, "hunter2", "86420"))
     assert not any(secret in hidden for secret in (SECRET, "hunter2", "86420"))
@@ -213,44 +219,46 @@ def test_secrets_are_left_out_for_who_may_not_see_them(format_: export.Format) -
 # -- CSV -------------------------------------------------------------------------------------------------------------
 
 
-def cells(letter: Details) -> dict[str, str]:
-    text = (export.head("csv") + export.encoded([letter], "acme", "csv", hides=False)).decode()
+def cells(dead_letter: Details) -> dict[str, str]:
+    text = (export.head("csv") + export.encoded([dead_letter], "acme", "csv", hides=False)).decode()
     names, values = csv.reader(io.StringIO(text, newline=""), strict=True)
     return dict(zip(names, values, strict=True))
 
 
-def test_a_row_has_every_column_and_numbers_stay_numbers() -> None:
-    found = cells(LETTER)
+def test_csv_row_has_every_column_and_unquoted_numbers() -> None:
+    result = cells(DEAD_LETTER)
 
-    assert tuple(found) == COLUMNS
-    assert found["metadata.last_error.type"] == "TimeoutError"
-    assert json.loads(found["metadata.last_error.context"]) == {"worker": "tasks", "attempt": 3}
-    assert json.loads(found["payload"]) == LETTER.payload
-    assert (found["resolution.notes"], found["work_id"], found["lineage"]) == ("Paid with pin=86420", "", "[]")
-    raw = export.encoded([LETTER], "acme", "csv", hides=False).decode()
+    assert tuple(result) == COLUMNS
+    assert result["metadata.last_error.type"] == "TimeoutError"
+    assert json.loads(result["metadata.last_error.context"]) == {"worker": "tasks", "attempt": 3}
+    assert json.loads(result["payload"]) == DEAD_LETTER.payload
+    assert (result["resolution.notes"], result["work_id"], result["lineage"]) == ("Paid with pin=86420", "", "[]")
+    raw = export.encoded([DEAD_LETTER], "acme", "csv", hides=False).decode()
     assert raw.endswith("\r\n")
     assert ',"acme","0123456789abcdef",3,' in raw
 
 
-def saying(text: str) -> Details:
-    """A letter whose error, notes and payload say a text."""
-    error = {**LETTER.metadata["last_error"], "message": text}
+def dead_letter_with(text: str) -> Details:
+    """Return a dead letter whose error, notes and payload contain a text."""
+    error = {**DEAD_LETTER.metadata["last_error"], "message": text}
     return replace(
-        LETTER,
-        metadata={**LETTER.metadata, "last_error": error},
+        DEAD_LETTER,
+        metadata={**DEAD_LETTER.metadata, "last_error": error},
         resolution={"action": "resolved", "notes": text},
         payload={text or "empty": text},
     )
 
 
-def test_tracebacks_are_left_out_with_secrets() -> None:
+def test_redacted_export_omits_tracebacks() -> None:
     context = {"worker": "tasks", "traceback": "functions.tasks.work:7 in work"}
-    error = {**LETTER.metadata["last_error"], "context": context}
-    letter = replace(LETTER, metadata={**LETTER.metadata, "last_error": error}, lineage=[{"last_error": error}])
+    error = {**DEAD_LETTER.metadata["last_error"], "context": context}
+    dead_letter = replace(
+        DEAD_LETTER, metadata={**DEAD_LETTER.metadata, "last_error": error}, lineage=[{"last_error": error}]
+    )
 
-    assert b"functions.tasks.work:7" in export.encoded([letter], "acme", "csv", hides=False)
+    assert b"functions.tasks.work:7" in export.encoded([dead_letter], "acme", "csv", hides=False)
     for form in ("csv", "json"):
-        assert b"traceback" not in export.encoded([letter], "acme", form, hides=True)
+        assert b"traceback" not in export.encoded([dead_letter], "acme", form, hides=True)
 
 
 FORMULAS = (
@@ -261,36 +269,36 @@ FORMULAS = (
 
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("before", ["", " ", "\u00a0", '"', "a;", "a; ", 'a;"', "a\n", "a|"])
-def test_no_formula_begins_a_cell_nor_what_another_spreadsheet_takes_for_one(before: str, formula: str) -> None:
-    found = cells(saying(before + formula))["metadata.last_error.message"]
+def test_formula_cells_are_escaped(before: str, formula: str) -> None:
+    result = cells(dead_letter_with(before + formula))["metadata.last_error.message"]
 
-    assert found != before + formula
-    assert found.replace("'", "") == before + formula
+    assert result != before + formula
+    assert result.replace("'", "") == before + formula
 
 
 @pytest.mark.parametrize("text", ["-12.5", "-3", "2026", "1.5", "a=b", "a-b", "x@example.com", "'quoted'", ""])
-def test_what_begins_no_formula_stays_as_it_is(text: str) -> None:
-    assert cells(saying(text))["metadata.last_error.message"] == text
+def test_cells_without_formula_are_unchanged(text: str) -> None:
+    assert cells(dead_letter_with(text))["metadata.last_error.message"] == text
 
 
 def beginnings(text: str, separators: Iterable[str]) -> Iterable[str]:
-    """The cell, and what would be cells if it were divided elsewhere, without what is trimmed."""
+    """Return the trimmed parts of a cell when it is split at other separators."""
     for separator in separators:
         text = text.replace(separator, "\n")
     return [part.lstrip(' "\u00a0\u200b\u3000\ufeff') for part in text.split("\n")]
 
 
 @given(st.text(st.sampled_from("=+-@\t\r\n;|, \"'aé1＝＋－＠\u00a0\u200b\ufeff\U0001f600"), max_size=12))  # noqa: RUF001
-def test_whatever_a_text_is_it_begins_no_formula_and_can_be_read_again(text: str) -> None:
-    found = cells(saying(text))
+def test_any_text_is_escaped_and_readable(text: str) -> None:
+    result = cells(dead_letter_with(text))
 
     for name in ("metadata.last_error.message", "resolution.notes"):
-        cell = found[name]
+        cell = result[name]
         assert cell.replace("'", "") == text.replace("'", "")
         if cell != text or not _is_number(cell):
             assert not any(part.startswith(tuple("=+-@＝＋－＠")) for part in beginnings(cell, ";|\t\r"))  # noqa: RUF001
         assert not cell.startswith(("\t", "\r"))
-    assert json.loads(found["payload"]) == {text or "empty": text}
+    assert json.loads(result["payload"]) == {text or "empty": text}
 
 
 def _is_number(text: str) -> bool:
@@ -307,17 +315,17 @@ def _is_number(text: str) -> bool:
         st.text(max_size=5), st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), st.lists)
     )
 )
-def test_whatever_a_payload_is_both_forms_have_it(payload: Mapping[str, Any]) -> None:
-    letter = replace(LETTER, payload=payload)
-    (line,) = export.encoded([letter], "acme", "json", hides=False).decode().split("\n")[:-1]
+def test_any_payload_is_exported_in_both_formats(payload: Mapping[str, Any]) -> None:
+    dead_letter = replace(DEAD_LETTER, payload=payload)
+    (line,) = export.encoded([dead_letter], "acme", "json", hides=False).decode().split("\n")[:-1]
 
     assert json.loads(line)["payload"] == payload
-    assert json.loads(cells(letter)["payload"]) == payload
+    assert json.loads(cells(dead_letter)["payload"]) == payload
 
 
-def test_a_letter_that_nothing_is_known_of_is_told_all_the_same() -> None:
-    bare = replace(LETTER, metadata={}, resolution=None, resolved_at=None, resolved_by=None, payload={})
-    found = cells(bare)
-    assert (found["metadata.last_error.type"], found["resolution.action"], found["resolved_at"]) == ("", "", "")
-    assert set(STATUSES) >= {found["status"]}
-    assert datetime.fromisoformat(found["dlq_timestamp"]).astimezone(UTC) == NOON
+def test_dead_letter_without_details_is_exported() -> None:
+    bare = replace(DEAD_LETTER, metadata={}, resolution=None, resolved_at=None, resolved_by=None, payload={})
+    result = cells(bare)
+    assert (result["metadata.last_error.type"], result["resolution.action"], result["resolved_at"]) == ("", "", "")
+    assert set(STATUSES) >= {result["status"]}
+    assert datetime.fromisoformat(result["dlq_timestamp"]).astimezone(UTC) == NOON

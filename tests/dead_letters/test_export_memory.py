@@ -1,4 +1,4 @@
-"""However many letters there are, and however large some are, an export has few of them in memory."""
+"""Memory use of an export does not grow with the number and size of dead letters."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from uuid import UUID
 from counterfoil.db import Connection
 
 MOST_MEBIBYTES = 200
-"""Of the 256 that an export may take. The libraries alone take some 90, and the file that is written is as large."""
+"""Below the limit of 256 MiB. The libraries use 90 MiB; the file would not fit."""
 ROOT = Path(__file__).parents[2]
-_LETTERS = """
+_INSERT = """
 INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint, dlq_reason,
                          dlq_timestamp)
 SELECT gen_random_uuid(), %s, 'tasks', 'echo',
@@ -23,13 +23,13 @@ FROM generate_series(1, %s) AS number
 """
 
 
-def test_an_export_of_many_letters_takes_little_memory(
+def test_large_export_uses_little_memory(
     admin: Connection,
     tenant_id: UUID,
     database_url: str,
 ) -> None:
-    letters = 10_000
-    admin.execute(_LETTERS, [tenant_id, letters])
+    dead_letters = 10_000
+    admin.execute(_INSERT, [tenant_id, dead_letters])
     command = [
         sys.executable,
         "-m",
@@ -50,8 +50,8 @@ def test_an_export_of_many_letters_takes_little_memory(
     )
 
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found["bytes"] > letters * 15_000 + letters // 2000 * 4_000_000
-    assert found["parts"] > 20
-    assert found["peak"] < MOST_MEBIBYTES
-    assert admin.execute("SELECT state, done FROM operation").fetchall() == [("done", letters)]
+    summary: dict[str, Any] = json.loads(done.stdout)
+    assert summary["bytes"] > dead_letters * 15_000 + dead_letters // 2000 * 4_000_000
+    assert summary["parts"] > 20
+    assert summary["peak"] < MOST_MEBIBYTES
+    assert admin.execute("SELECT state, done FROM operation").fetchall() == [("done", dead_letters)]

@@ -1,4 +1,4 @@
-"""Large exports are written to S3 part by part, survive crashes, and are downloaded with a link."""
+"""Large exports: multipart uploads to S3, crash recovery, and download links."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ PART, LARGE = 50_000, 20_000
 
 
 class Killed(BaseException):
-    """The process is ended."""
+    """Simulated end of the process."""
 
 
 def no_such_upload() -> ClientError:
@@ -41,7 +41,7 @@ def no_such_upload() -> ClientError:
 
 
 class S3:
-    """S3 as moto has it, with something that comes in before or after a call."""
+    """Moto's S3 with hooks before and after calls."""
 
     def __init__(self, real: Any) -> None:
         self.real = real
@@ -50,15 +50,15 @@ class S3:
         self.calls: list[str] = []
 
     def __getattr__(self, operation: str) -> Any:
-        def call(*about: Any, **asked: Any) -> Any:
+        def call(*positional: Any, **arguments: Any) -> Any:
             self.calls.append(operation)
             self.before.pop(operation, lambda: None)()
             try:
-                answer = getattr(self.real, operation)(*about, **asked)
+                result = getattr(self.real, operation)(*positional, **arguments)
             except KeyError:  # moto's upload_part does not raise S3's error
                 raise no_such_upload() from None
             self.after.pop(operation, lambda: None)()
-            return answer
+            return result
 
         return call
 
@@ -68,8 +68,8 @@ class S3:
     def uploads(self) -> int:
         return len(self.real.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []))
 
-    def letters(self, of: Operation) -> list[str]:
-        content = self.real.get_object(Bucket=BUCKET, Key=export.key(of))["Body"].read()
+    def job_ids(self, operation: Operation) -> list[str]:
+        content = self.real.get_object(Bucket=BUCKET, Key=export.key(operation))["Body"].read()
         return [json.loads(line)["job_id"] for line in content.decode().split("\n")[:-1]]
 
 
@@ -81,20 +81,20 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
         real = boto3.client("s3", region_name="us-east-1")
         real.create_bucket(Bucket=BUCKET)
         real.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
-        found = S3(real)
-        monkeypatch.setattr(aws, "client", lambda _: found)
-        yield found
+        fake = S3(real)
+        monkeypatch.setattr(aws, "client", lambda _: fake)
+        yield fake
 
 
 @pytest.fixture
 def many(die: Die, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Eight letters, the newest first, that are large for S3 as it is here: a file of three parts."""
+    """Eight dead letters, newest first, that fill a file of three parts."""
     monkeypatch.setattr(export, "MOST_BYTES", LARGE)
     monkeypatch.setattr(export, "PART_BYTES", PART)
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", PART)
-    died = [str(die(minute=-minute)) for minute in range(8)]
+    job_ids = [str(die(minute=-minute)) for minute in range(8)]
     admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('text', repeat('x', %s))", [LARGE])
-    return died
+    return job_ids
 
 
 Request = Callable[..., Operation]
@@ -102,68 +102,68 @@ Request = Callable[..., Operation]
 
 @pytest.fixture
 def request_(database: Database, tenant_id: UUID) -> Request:
-    def ask(
+    def request(
         text: str | None = None, *, by: str = "ann", format_: Format = "json", hides: bool = False, now: datetime = NOW
     ) -> Operation:
-        file, wanted = ExportFile(format_, redacted=hides), DeadLetterFilter(text=text)
+        file, filter_ = ExportFile(format_, redacted=hides), DeadLetterFilter(text=text)
         with database.tenant(tenant_id) as connection:
-            return export.request(connection, tenant_id, wanted, file, by=by, now=now)
+            return export.request(connection, tenant_id, filter_, file, by=by, now=now)
 
-    return ask
+    return request
 
 
-def step(database: Database, wanted: Operation, *, at: datetime = NOW, left: float = 40.0) -> Step | None:
+def step(database: Database, requested: Operation, *, at: datetime = NOW, left: float = 40.0) -> Step | None:
     definition = ExportSteps(BUCKET)
-    return engine.step(database, definition, wanted.id, wanted.tenant_id, at, time_left=lambda: left)
+    return engine.step(database, definition, requested.id, requested.tenant_id, at, time_left=lambda: left)
 
 
-def run(database: Database, wanted: Operation, *, at: datetime = NOW) -> int:
+def run(database: Database, requested: Operation, *, at: datetime = NOW) -> int:
     """Run all steps that are due. Returns their number."""
     number = 0
-    while (taken := step(database, wanted, at=at)) is not None and (taken.is_busy or taken.handled):
+    while (taken := step(database, requested, at=at)) is not None and (taken.is_busy or taken.handled):
         number += 1
     return number
 
 
-def shown(database: Database, wanted: Operation) -> Operation:
-    with database.tenant(wanted.tenant_id) as connection:
-        return store.show(connection, wanted.id)
+def shown(database: Database, requested: Operation) -> Operation:
+    with database.tenant(requested.tenant_id) as connection:
+        return store.show(connection, requested.id)
 
 
 def test_each_step_uploads_a_part(database: Database, s3: S3, many: list[str], request_: Request) -> None:
-    wanted = request_()
+    requested = request_()
 
     written = []
-    while shown(database, wanted).state == "running":
-        step(database, wanted)
-        written.append(shown(database, wanted).done)
+    while shown(database, requested).state == "running":
+        step(database, requested)
+        written.append(shown(database, requested).done)
 
-    done = shown(database, wanted)
+    done = shown(database, requested)
     assert written == [3, 6, 8]
     assert (done.state, done.done, s3.calls.count("upload_part")) == ("done", 8, 3)
-    assert s3.letters(done) == many
+    assert s3.job_ids(done) == many
     head = s3.real.head_object(Bucket=BUCKET, Key=export.key(done))
     assert (head["ContentType"], head["ContentLength"]) == ("application/x-ndjson", ExportFile.of(done).bytes)
     assert s3.uploads() == 0
 
 
 def test_export_without_dead_letters_is_empty(database: Database, s3: S3, tenant_id: UUID, request_: Request) -> None:
-    wanted = request_()
-    run(database, wanted)
-    assert s3.letters(wanted) == []
-    assert shown(database, wanted).state == "done"
+    requested = request_()
+    run(database, requested)
+    assert s3.job_ids(requested) == []
+    assert shown(database, requested).state == "done"
 
 
-def test_parts_have_the_size_that_s3_requires(
+def test_parts_have_size_required_by_s3(
     database: Database, s3: S3, die: Die, admin: Connection, request_: Request
 ) -> None:
-    died = [str(die(minute=-minute)) for minute in range(4)]
+    job_ids = [str(die(minute=-minute)) for minute in range(4)]
     admin.execute("UPDATE dead_letter SET payload = jsonb_build_object('text', repeat('x', 2000000))")
-    wanted = request_()
+    requested = request_()
 
-    run(database, wanted)
+    run(database, requested)
 
-    assert (s3.calls.count("upload_part"), s3.letters(wanted)) == (2, died)
+    assert (s3.calls.count("upload_part"), s3.job_ids(requested)) == (2, job_ids)
 
 
 def test_last_part_is_not_empty(
@@ -171,13 +171,13 @@ def test_last_part_is_not_empty(
 ) -> None:
     monkeypatch.setattr(export, "PAGE", 8)
     monkeypatch.setattr(export, "PART_BYTES", 8 * LARGE)
-    wanted = request_()
+    requested = request_()
 
-    step(database, wanted)
-    step(database, wanted)
+    step(database, requested)
+    step(database, requested)
 
-    assert shown(database, wanted).state == "done"
-    assert (s3.calls.count("upload_part"), s3.letters(wanted)) == (1, many)
+    assert shown(database, requested).state == "done"
+    assert (s3.calls.count("upload_part"), s3.job_ids(requested)) == (1, many)
 
 
 @pytest.mark.parametrize("operation", ["create_multipart_upload", "upload_part", "complete_multipart_upload"])
@@ -185,139 +185,137 @@ def test_last_part_is_not_empty(
 def test_killed_export_continues_after_its_lease(
     operation: str, when: str, database: Database, s3: S3, many: list[str], request_: Request
 ) -> None:
-    wanted = request_()
+    requested = request_()
 
     def kill() -> None:
         raise Killed
 
     getattr(s3, when)[operation] = kill
     with pytest.raises(Killed):
-        run(database, wanted)
-    assert run(database, wanted) == 0  # the lease has not expired
+        run(database, requested)
+    assert run(database, requested) == 0  # the lease has not expired
 
     later = NOW + export.LEASE
     for _ in range(2):  # S3 no longer knows the upload if the file is complete
         try:
-            run(database, wanted, at=later)
+            run(database, requested, at=later)
             break
         except RejectedRequestError:
             later += export.LEASE
 
-    done = shown(database, wanted)
+    done = shown(database, requested)
     assert (done.state, done.done) == ("done", 8)
-    assert s3.letters(done) == many
+    assert s3.job_ids(done) == many
 
 
-def test_repeated_part_is_in_the_file_once(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+def test_repeated_part_is_in_file_once(database: Database, s3: S3, many: list[str], request_: Request) -> None:
     """The process is killed between the upload of the second part and the commit."""
-    wanted = request_()
-    step(database, wanted)
+    requested = request_()
+    step(database, requested)
 
     def kill() -> None:
         raise Killed
 
     s3.after["upload_part"] = kill
     with pytest.raises(Killed):
-        step(database, wanted)
-    assert shown(database, wanted).done == 3
-    run(database, wanted, at=NOW + export.LEASE)
+        step(database, requested)
+    assert shown(database, requested).done == 3
+    run(database, requested, at=NOW + export.LEASE)
 
     assert s3.calls.count("upload_part") == 4
-    assert s3.letters(wanted) == many
+    assert s3.job_ids(requested) == many
 
 
 def test_export_restarts_if_its_upload_is_missing(
     database: Database, s3: S3, many: list[str], request_: Request
 ) -> None:
-    wanted = request_()
-    step(database, wanted)
+    requested = request_()
+    step(database, requested)
 
-    def gone() -> None:
+    def fail_upload() -> None:
         raise no_such_upload()
 
-    s3.before["upload_part"] = gone
+    s3.before["upload_part"] = fail_upload
     with pytest.raises(RejectedRequestError, match="NoSuchUpload"):
-        step(database, wanted)
-    assert shown(database, wanted).done == 0
-    run(database, wanted, at=NOW + export.LEASE)
+        step(database, requested)
+    assert shown(database, requested).done == 0
+    run(database, requested, at=NOW + export.LEASE)
 
-    assert s3.letters(wanted) == many
+    assert s3.job_ids(requested) == many
 
 
 def test_process_without_its_lease_stores_nothing(
     database: Database, s3: S3, many: list[str], request_: Request
 ) -> None:
-    wanted = request_()
+    requested = request_()
     later = NOW + export.LEASE + timedelta(seconds=1)
 
-    def intrude() -> None:
-        step(database, wanted, at=later)
+    def step_later() -> None:
+        step(database, requested, at=later)
 
-    s3.after["upload_part"] = intrude
+    s3.after["upload_part"] = step_later
     with pytest.raises(ConflictError):
-        step(database, wanted)
-    assert shown(database, wanted).done == 3
-    run(database, wanted, at=later)
+        step(database, requested)
+    assert shown(database, requested).done == 3
+    run(database, requested, at=later)
 
-    assert s3.letters(wanted) == many
+    assert s3.job_ids(requested) == many
 
 
-def test_file_excludes_dead_letters_after_the_request(database: Database, s3: S3, die: Die, request_: Request) -> None:
+def test_file_excludes_later_dead_letters(database: Database, s3: S3, die: Die, request_: Request) -> None:
     before = die(minute=0)
-    wanted = request_(now=NOON + timedelta(minutes=1))
+    requested = request_(now=NOON + timedelta(minutes=1))
     die(minute=1)
-    run(database, wanted, at=NOON + timedelta(minutes=2))
-    assert s3.letters(wanted) == [str(before)]
+    run(database, requested, at=NOON + timedelta(minutes=2))
+    assert s3.job_ids(requested) == [str(before)]
 
 
-def test_step_without_time_leaves_the_part_to_the_next(
-    database: Database, s3: S3, many: list[str], request_: Request
-) -> None:
-    wanted = request_()
-    taken = step(database, wanted, left=export.LEAST_SECONDS - 1)
+def test_step_without_time_leaves_part_to_next(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+    requested = request_()
+    taken = step(database, requested, left=export.LEAST_SECONDS - 1)
     assert taken is not None
-    assert (taken.handled, shown(database, wanted).done) == (0, 0)
-    assert run(database, wanted) == 3
+    assert (taken.handled, shown(database, requested).done) == (0, 0)
+    assert run(database, requested) == 3
 
 
 def test_export_stops_after_a_day(
     database: Database, s3: S3, many: list[str], request_: Request, admin: Connection
 ) -> None:
-    wanted = request_()
-    step(database, wanted)
+    requested = request_()
+    step(database, requested)
 
-    step(database, wanted, at=NOW + timedelta(days=1, seconds=1))
+    step(database, requested, at=NOW + timedelta(days=1, seconds=1))
 
-    stopped = shown(database, wanted)
+    stopped = shown(database, requested)
     assert (stopped.state, stopped.reason) == ("stopped", "It was not complete within a day.")
     assert s3.keys() == []
-    assert str(wanted.id) in [str(row["job_id"]) for row in rows(admin, "notification")]
+    assert str(requested.id) in [str(row["job_id"]) for row in rows(admin, "notification")]
 
 
-def test_export_is_paused_resumed_and_cancelled(database: Database, s3: S3, many: list[str], request_: Request) -> None:
-    wanted = request_()
-    step(database, wanted)
+def test_export_is_paused_resumed_and_canceled(database: Database, s3: S3, many: list[str], request_: Request) -> None:
+    requested = request_()
+    step(database, requested)
 
     def steer(how: Steer) -> None:
-        version = shown(database, wanted).version
-        with database.tenant(wanted.tenant_id) as connection:
-            store.steer(connection, wanted.id, how, version=version, actor="ann", now=NOW)
+        version = shown(database, requested).version
+        with database.tenant(requested.tenant_id) as connection:
+            store.steer(connection, requested.id, how, version=version, actor="ann", now=NOW)
 
     steer("pause")
-    assert step(database, wanted) is None
+    assert step(database, requested) is None
     steer("resume")
-    step(database, wanted)
-    assert shown(database, wanted).done == 6
+    step(database, requested)
+    assert shown(database, requested).done == 6
     s3.after["upload_part"] = lambda: steer("cancel")
-    assert step(database, wanted) is None
-    cancelled = shown(database, wanted)
-    assert (cancelled.state, cancelled.done) == ("cancelled", 6)
+    assert step(database, requested) is None
+    canceled = shown(database, requested)
+    assert (canceled.state, canceled.done) == ("cancelled", 6)
 
 
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def test_repeated_request_returns_the_export_in_progress(request_: Request) -> None:
+def test_repeated_request_returns_export_in_progress(request_: Request) -> None:
     first = request_()
     assert request_(now=NOW + timedelta(minutes=1)).id == first.id
     others = {request_(by="bob").id, request_("text").id}
@@ -334,41 +332,41 @@ def test_exports_in_progress_are_limited_per_tenant(
     request_("one more")
 
 
-def test_link_expires_and_names_the_file(s3: S3, request_: Request) -> None:
-    wanted = request_(format_="csv")
-    address = urlsplit(export.link(BUCKET, wanted, "acme"))
-    asked = {name: values[0] for name, values in parse_qs(address.query).items()}
-    assert address.path.endswith(export.key(wanted))
-    assert asked["response-content-disposition"] == 'attachment; filename="dead-letters-acme-20260303T120000Z.csv"'
-    assert asked["response-content-type"].startswith("text/csv")
-    assert "Expires" in asked or asked["X-Amz-Expires"] == str(export.LINK_SECONDS)
+def test_link_expires_and_names_file(s3: S3, request_: Request) -> None:
+    requested = request_(format_="csv")
+    address = urlsplit(export.link(BUCKET, requested, "acme"))
+    arguments = {name: values[0] for name, values in parse_qs(address.query).items()}
+    assert address.path.endswith(export.key(requested))
+    assert arguments["response-content-disposition"] == 'attachment; filename="dead-letters-acme-20260303T120000Z.csv"'
+    assert arguments["response-content-type"].startswith("text/csv")
+    assert "Expires" in arguments or arguments["X-Amz-Expires"] == str(export.LINK_SECONDS)
 
 
-# -- rounds ----------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------------------------
 
 
-def test_refused_export_does_not_delay_others(
+def test_rejected_export_does_not_delay_others(
     database: Database, s3: S3, many: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused, other = request_(), request_(by="bob")
-    tried = []
+    rejected, other = request_(), request_(by="bob")
+    parts = []
 
-    def upload_part(**asked: Any) -> Any:
-        if asked["Key"] == export.key(refused):
-            tried.append(asked["PartNumber"])
+    def upload_part(**arguments: Any) -> Any:
+        if arguments["Key"] == export.key(rejected):
+            parts.append(arguments["PartNumber"])
             error: Any = {"Error": {"Code": "InvalidRequest"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
             raise ClientError(error, "UploadPart")
-        return s3.real.upload_part(**asked)
+        return s3.real.upload_part(**arguments)
 
     monkeypatch.setattr(s3, "upload_part", upload_part, raising=False)
-    rounds = Engine(database, Outbox(database, {}, {}), [ExportSteps(BUCKET)], lambda: NOW)
+    runner = Engine(database, Outbox(database, {}, {}), [ExportSteps(BUCKET)], lambda: NOW)
     with pytest.raises(RuntimeError, match="1 operations failed"):
-        rounds.run(lambda: 40.0)
-    assert tried == [1]
-    assert (shown(database, refused).state, shown(database, other).state) == ("running", "done")
+        runner.run(lambda: 40.0)
+    assert parts == [1]
+    assert (shown(database, rejected).state, shown(database, other).state) == ("running", "done")
 
 
-def test_export_requires_a_bucket(database: Database, request_: Request) -> None:
-    wanted = request_()
+def test_export_requires_bucket(database: Database, request_: Request) -> None:
+    requested = request_()
     with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
-        engine.step(database, ExportSteps(None), wanted.id, wanted.tenant_id, NOW)
+        engine.step(database, ExportSteps(None), requested.id, requested.tenant_id, NOW)

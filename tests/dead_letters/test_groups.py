@@ -27,7 +27,7 @@ def add_up(keeper_database: Database, now: datetime = LATER) -> None:
         groups.add_up(connection, now, groups=1000)
 
 
-def test_letters_that_differ_in_numbers_and_names_alone_are_one_group(database: Database, tenant_id: UUID, die: Die):
+def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, die: Die):
     die("Reading page 3 of 'a.pdf' timed out")
     die("Reading page 12 of 'b.pdf' timed out", minute=70)
     die("The disk is full", minute=5)
@@ -39,13 +39,13 @@ def test_letters_that_differ_in_numbers_and_names_alone_are_one_group(database: 
     assert len(newest.trend) == groups.HOURS
 
 
-def test_a_group_counts_its_letters_by_state(
+def test_group_counts_dead_letters_by_status(
     database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
 ):
-    died = [die(minute=minute) for minute in range(5)]
-    settle(died[0], "resolved")
-    settle(died[1], "resolved")
-    settle(died[2], "ignored")
+    job_ids = [die(minute=minute) for minute in range(5)]
+    settle(job_ids[0], "resolved")
+    settle(job_ids[1], "resolved")
+    settle(job_ids[2], "ignored")
     for _ in range(2):
         [group] = all_groups(database, tenant_id)
         assert (group.pending, group.retried, group.resolved, group.ignored) == (2, 0, 2, 1)
@@ -53,7 +53,7 @@ def test_a_group_counts_its_letters_by_state(
         add_up(keeper_database)
 
 
-def test_a_letter_that_dies_again_is_counted_once_and_in_both_hours(database: Database, tenant_id: UUID, die: Die):
+def test_renewed_dead_letter_appears_in_both_hours(database: Database, tenant_id: UUID, die: Die):
     work_id = uuid4()
     die(work_id=work_id)
     die(work_id=work_id, revision=2, minute=60)
@@ -62,33 +62,33 @@ def test_a_letter_that_dies_again_is_counted_once_and_in_both_hours(database: Da
     assert sum(group.trend) == 2
 
 
-def test_pages_of_groups_follow_one_another(database: Database, tenant_id: UUID, die: Die):
+def test_group_pages_are_consecutive(database: Database, tenant_id: UUID, die: Die):
     for number, name in enumerate(("one", "two", "three", "four", "five")):
         die(f"Cannot do {name}", minute=number // 2)
     seen: list[Group] = []
     while True:
         after = (seen[-1].last_seen, seen[-1].fingerprint) if seen else None
         with database.tenant(tenant_id) as connection:
-            found = groups.page(connection, tenant_id, STATUSES, LATER, limit=2, after=after)
-        if not found:
+            page = groups.page(connection, tenant_id, STATUSES, LATER, limit=2, after=after)
+        if not page:
             break
-        seen += found
+        seen += page
     assert sorted(group.sentence.split()[-1] for group in seen) == ["five", "four", "one", "three", "two"]
 
 
-def test_groups_of_other_states_are_left_out(database: Database, tenant_id: UUID, die: Die, settle: Settle):
+def test_groups_without_requested_status_are_omitted(database: Database, tenant_id: UUID, die: Die, settle: Settle):
     settle(die("One"), "resolved")
     die("Two")
     with database.tenant(tenant_id) as connection:
-        found = groups.page(connection, tenant_id, ["pending"], LATER, limit=10)
-    assert [group.sentence for group in found] == ["Two"]
+        page = groups.page(connection, tenant_id, ["pending"], LATER, limit=10)
+    assert [group.sentence for group in page] == ["Two"]
 
 
-def test_adding_up_leaves_one_row_for_each_count_and_forgets_old_hours(
+def test_summing_compacts_counts_and_drops_old_hours(
     keeper_database: Database, die: Die, settle: Settle, admin: Connection
 ):
-    died = [die(minute=minute) for minute in range(10)]
-    for job_id in died:
+    job_ids = [die(minute=minute) for minute in range(10)]
+    for job_id in job_ids:
         settle(job_id, "resolved")
     add_up(keeper_database)
     rows = admin.execute("SELECT status, number, is_sum FROM dead_letter_count ORDER BY status").fetchall()
@@ -97,11 +97,11 @@ def test_adding_up_leaves_one_row_for_each_count_and_forgets_old_hours(
     assert admin.execute("SELECT status, number FROM dead_letter_count").fetchall() == [("resolved", 10)]
 
 
-def test_a_letter_whose_tenant_came_late_is_grouped_counted_and_found_there(
+def test_late_tenant_assignment_updates_groups_and_search(
     database: Database, tenant_id: UUID, die: Die, admin: Connection
 ):
     job_id = die("Reading page 3 of 'a.pdf' timed out", file_name="late-4711.pdf")
-    admin.execute("UPDATE dead_letter SET tenant_id = NULL")  # as it was written for nobody
+    admin.execute("UPDATE dead_letter SET tenant_id = NULL")  # as if it was written without a tenant
     admin.execute("DELETE FROM dead_letter_group WHERE tenant_id IS NOT NULL")
     assert admin.execute("SELECT DISTINCT tenant_id FROM dead_letter_word").fetchall() == [(None,)]
     assert all_groups(database, tenant_id) == []
@@ -112,11 +112,11 @@ def test_a_letter_whose_tenant_came_late_is_grouped_counted_and_found_there(
     [group] = all_groups(database, tenant_id)
     assert (group.sentence, group.pending) == ("Reading page # of # timed out", 1)
     with database.tenant(tenant_id) as connection:
-        found = search.page(connection, tenant_id, DeadLetterFilter(text="late 4711"), limit=10)
-    assert [entry.job_id for entry in found.entries] == [job_id]
+        page = search.page(connection, tenant_id, DeadLetterFilter(text="late 4711"), limit=10)
+    assert [entry.job_id for entry in page.entries] == [job_id]
 
 
-def test_a_tenant_that_goes_takes_its_letters_along(
+def test_deleting_tenant_deletes_its_dead_letters(
     database: Database, keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
 ):
     die()
@@ -128,7 +128,7 @@ def test_a_tenant_that_goes_takes_its_letters_along(
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.integers(0, 5), st.sampled_from(STATUSES), st.booleans()), max_size=20))
-def test_counts_are_those_of_the_letters_whatever_becomes_of_them(
+def test_counts_match_dead_letters_after_any_changes(
     changes: list[tuple[int, str, bool]],
     database: Database,
     keeper_database: Database,
@@ -137,11 +137,11 @@ def test_counts_are_those_of_the_letters_whatever_becomes_of_them(
     admin: Connection,
 ):
     admin.execute("DELETE FROM dead_letter WHERE tenant_id = %s", [tenant_id])
-    died = [die(worker=("ingestion", "matching")[number % 2], minute=number) for number in range(6)]
+    job_ids = [die(worker=("ingestion", "matching")[number % 2], minute=number) for number in range(6)]
     for number, status, is_purged in changes:
         admin.execute(
             "UPDATE dead_letter SET status = %s, purged_at = CASE WHEN %s THEN now() END WHERE job_id = %s",
-            [status, is_purged, died[number]],
+            [status, is_purged, job_ids[number]],
         )
         if is_purged and number % 2:
             add_up(keeper_database)

@@ -1,4 +1,4 @@
-"""Purges of dead letters, their undoing, and what is deleted for good."""
+"""Purges of dead letters, their restoration, and permanent deletion."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -23,8 +23,8 @@ SETTLED = ("retried", "resolved", "ignored")
 
 
 @pytest.fixture
-def died(die: Die, settle: Settle) -> list[UUID]:
-    """Four letters in four states, and a settled one that is younger."""
+def job_ids(die: Die, settle: Settle) -> list[UUID]:
+    """Four dead letters with different statuses, and a younger closed one."""
     ids = [die(minute=minute) for minute in range(5)]
     for job_id, status in zip(ids, [*SETTLED, "pending", "resolved"], strict=True):
         settle(job_id, status)
@@ -38,7 +38,7 @@ def shown(database: Database, tenant_id: UUID) -> set[UUID]:
 
 def counted(database: Database, tenant_id: UUID) -> int:
     with database.tenant(tenant_id) as connection:
-        return sum(number for of in groups.stats(connection, tenant_id).values() for number in of.values())
+        return sum(number for counts in groups.stats(connection, tenant_id).values() for number in counts.values())
 
 
 def request(
@@ -56,8 +56,8 @@ def step(database: Database, operation: Operation, at_once: int = 2) -> engine.S
 def steps(database: Database, tenant_id: UUID, at_once: int = 2) -> int:
     taken = 0
     with database.tenant(tenant_id) as connection:
-        found = store.page(connection, tenant_id, limit=10)
-    for operation in found:
+        operations = store.page(connection, tenant_id, limit=10)
+    for operation in operations:
         while step(database, operation, at_once):
             taken += 1
     return taken
@@ -74,31 +74,31 @@ def of_tenant(database: Database, tenant_id: UUID) -> Operation:
     return purge
 
 
-def test_a_purge_takes_what_is_settled_and_old_out_of_sight_and_of_the_counts(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
+def test_purge_hides_old_closed_dead_letters(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     request(database, tenant_id)
     assert steps(database, tenant_id) == 2
-    assert shown(database, tenant_id) == {died[3], died[4]}
+    assert shown(database, tenant_id) == {job_ids[3], job_ids[4]}
     assert counted(database, tenant_id) == 2
     purge = of_tenant(database, tenant_id)
     assert (purge.done, purge.state) == (3, "done")
 
 
-def test_a_purge_takes_the_states_that_it_names(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
+def test_purge_is_limited_to_given_statuses(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     request(database, tenant_id, statuses=("ignored",))
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == {died[0], died[1], died[3], died[4]}
+    assert shown(database, tenant_id) == {job_ids[0], job_ids[1], job_ids[3], job_ids[4]}
 
 
-def test_what_waits_for_a_person_is_never_purged(database: Database, tenant_id: UUID, died: list[UUID]):
+def test_pending_dead_letters_are_never_purged(database: Database, tenant_id: UUID, job_ids: list[UUID]):
     with pytest.raises(RejectedStatementError):
         request(database, tenant_id, statuses=("pending",))
 
 
-def test_what_dies_after_the_request_is_not_meant(
+def test_later_dead_letters_are_not_purged(
     database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
 ):
     request(database, tenant_id, minute=60 * 24 * 30)
@@ -108,54 +108,54 @@ def test_what_dies_after_the_request_is_not_meant(
     assert shown(database, tenant_id) == {late}
 
 
-def test_what_is_settled_after_the_request_is_not_meant(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+def test_dead_letters_closed_after_request_are_not_purged(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     purge = request(database, tenant_id, minute=5)
     step(database, purge, at_once=1)
     settle = "UPDATE dead_letter SET status = 'resolved', resolved_at = %s WHERE job_id = %s"
-    admin.execute(settle, [NOW + timedelta(seconds=1), died[3]])
-    admin.execute(settle, [NOW, died[4]])
+    admin.execute(settle, [NOW + timedelta(seconds=1), job_ids[3]])
+    admin.execute(settle, [NOW, job_ids[4]])
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == {died[3]}
+    assert shown(database, tenant_id) == {job_ids[3]}
     assert of_tenant(database, tenant_id).done == 4
 
 
-def test_an_undone_purge_brings_everything_back(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+def test_restore_undoes_purge(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
-    look = "SELECT job_id, status, purged_at, purge_id FROM dead_letter ORDER BY 1"
-    before = admin.execute(look).fetchall()
+    query = "SELECT job_id, status, purged_at, purge_id FROM dead_letter ORDER BY 1"
+    before = admin.execute(query).fetchall()
     purge = request(database, tenant_id)
     steps(database, tenant_id)
     restoration = restore(database, purge, now=NOW + timedelta(days=6))
     assert (restoration.action, restoration.requested_by) == ("restore", "bert")
     steps(database, tenant_id)
-    assert admin.execute(look).fetchall() == before
+    assert admin.execute(query).fetchall() == before
     assert counted(database, tenant_id) == 5
     with pytest.raises(OperationStateError, match="undone already"):
         restore(database, purge, version=2)
 
 
-def test_a_purge_that_is_undone_half_way_leaves_nothing_behind(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
+def test_restore_undoes_unfinished_purge(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     purge = request(database, tenant_id)
     step(database, purge)
     restore(database, purge)
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == set(died)
+    assert shown(database, tenant_id) == set(job_ids)
 
 
-def test_after_a_week_a_purge_cannot_be_undone(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID]
+def test_purge_cannot_be_restored_after_seven_days(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     purge = request(database, tenant_id)
     with pytest.raises(OperationStateError, match="7 days"):
         restore(database, purge, now=NOW + timedelta(days=7))
 
 
-def test_work_that_dies_again_is_in_sight_again(
+def test_renewed_dead_letter_is_visible_again(
     database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle
 ):
     work_id = uuid4()
@@ -173,22 +173,22 @@ def delete(keeper_database: Database, now: datetime) -> int:
         return purges.delete(connection, now, timedelta(days=30))
 
 
-def test_what_was_purged_a_week_ago_is_deleted_with_all_that_it_is_found_by(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+def test_purged_dead_letters_are_deleted_after_seven_days(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     request(database, tenant_id)
     steps(database, tenant_id)
     assert delete(keeper_database, NOW + timedelta(days=6)) == 0
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '7 days 1 minute' WHERE purged_at IS NOT NULL")
     assert delete(keeper_database, datetime.now(UTC)) == 3
-    left = {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()}
-    assert left == {died[3], died[4]}
-    assert {id_ for (id_,) in admin.execute("SELECT DISTINCT job_id FROM dead_letter_word").fetchall()} <= left
+    remaining = {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()}
+    assert remaining == {job_ids[3], job_ids[4]}
+    assert {id_ for (id_,) in admin.execute("SELECT DISTINCT job_id FROM dead_letter_word").fetchall()} <= remaining
     assert counted(database, tenant_id) == 2
 
 
-def test_what_comes_back_is_not_deleted_meanwhile(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+def test_dead_letters_being_restored_are_not_deleted(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
     purge = request(database, tenant_id)
     steps(database, tenant_id)
@@ -196,22 +196,22 @@ def test_what_comes_back_is_not_deleted_meanwhile(
     admin.execute("UPDATE dead_letter SET purged_at = now() - interval '8 days' WHERE purged_at IS NOT NULL")
     assert delete(keeper_database, datetime.now(UTC)) == 0
     steps(database, tenant_id)
-    assert shown(database, tenant_id) == set(died)
+    assert shown(database, tenant_id) == set(job_ids)
 
 
-def test_what_is_settled_is_deleted_after_its_time_and_what_waits_is_not(
-    keeper_database: Database, died: list[UUID], admin: Connection
+def test_only_closed_dead_letters_are_deleted_after_retention(
+    keeper_database: Database, job_ids: list[UUID], admin: Connection
 ):
-    admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE job_id = ANY(%s)", [NOON, [died[0], died[3]]])
+    admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE job_id = ANY(%s)", [NOON, [job_ids[0], job_ids[3]]])
     assert delete(keeper_database, NOON + timedelta(days=30)) == 0
     assert delete(keeper_database, NOON + timedelta(days=30, seconds=1)) == 1
-    assert {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()} == set(died[1:])
+    assert {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()} == set(job_ids[1:])
 
 
-def test_what_an_undone_purge_brought_back_is_kept_for_a_week_more(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+def test_restored_dead_letters_are_kept_seven_more_days(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
-    """Else it could be had back for nothing: it is past keeping by then."""
+    """Their retention has ended by then, so they would be deleted immediately."""
     settled = NOW - timedelta(days=29)
     admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE status <> 'pending'", [settled])
     purge = request(database, tenant_id, statuses=("resolved", "ignored"))
@@ -220,16 +220,16 @@ def test_what_an_undone_purge_brought_back_is_kept_for_a_week_more(
     restore(database, purge, now=undone_at)
     steps(database, tenant_id)
     assert delete(keeper_database, undone_at) == 2
-    assert shown(database, tenant_id) == {died[1], died[2], died[3]}
+    assert shown(database, tenant_id) == {job_ids[1], job_ids[2], job_ids[3]}
     assert delete(keeper_database, undone_at + timedelta(days=7)) == 0
     assert delete(keeper_database, undone_at + timedelta(days=7, seconds=1)) == 2
-    assert shown(database, tenant_id) == {died[3]}
+    assert shown(database, tenant_id) == {job_ids[3]}
 
 
-class Written:
-    """In the place of a connection: it keeps the statement of a round."""
+class RecordingConnection:
+    """Fake connection that records the statement of a run."""
 
-    def execute(self, statement: str, values: dict[str, Any]) -> "Written":
+    def execute(self, statement: str, values: dict[str, Any]) -> "RecordingConnection":
         self.statement, self.values = statement, values
         return self
 
@@ -237,27 +237,27 @@ class Written:
         return [(0,)]
 
 
-def looked_at(node: dict[str, Any]) -> int:
-    """Letters that a plan's scans came upon, whether they took them or not."""
+def rows_read(node: dict[str, Any]) -> int:
+    """Return the number of dead letters that a plan's scans read."""
     here = 0
     if node.get("Relation Name") == "dead_letter" and "Scan" in node["Node Type"]:
         here = round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
-    return here + sum(looked_at(below) for below in node.get("Plans", ()))
+    return here + sum(rows_read(below) for below in node.get("Plans", ()))
 
 
-def round_looks_at(keeper_database: Database, admin: Connection, now: datetime) -> int:
+def rows_read_by_deletion(keeper_database: Database, admin: Connection, now: datetime) -> int:
     admin.execute("ANALYZE dead_letter")
-    asked = Written()
-    purges.delete(asked, now, timedelta(days=30))  # type: ignore[arg-type]  # as far as it is one
+    recorded = RecordingConnection()
+    purges.delete(recorded, now, timedelta(days=30))  # type: ignore[arg-type]  # a partial fake
     with keeper(keeper_database) as connection:
         connection.execute("SAVEPOINT before")
-        explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.statement}"
-        ((plan,),) = connection.execute(explained.encode(), asked.values).fetchall()
-        connection.execute("ROLLBACK TO before")  # it was carried out
-    return looked_at(plan[0]["Plan"])
+        explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {recorded.statement}"
+        ((plan,),) = connection.execute(explained.encode(), recorded.values).fetchall()
+        connection.execute("ROLLBACK TO before")  # EXPLAIN ANALYZE executed it
+    return rows_read(plan[0]["Plan"])
 
 
-def test_a_round_of_retention_looks_at_no_letter_that_is_out_of_sight_or_kept(
+def test_retention_reads_no_purged_or_restored_dead_letters(
     database: Database, keeper_database: Database, tenant_id: UUID, admin: Connection
 ):
     admin.execute(
@@ -270,17 +270,17 @@ def test_a_round_of_retention_looks_at_no_letter_that_is_out_of_sight_or_kept(
         """,
         [tenant_id, NOON, NOW - timedelta(days=60)],
     )
-    assert round_looks_at(keeper_database, admin, NOW) >= 500
+    assert rows_read_by_deletion(keeper_database, admin, NOW) >= 500
     purge = request(database, tenant_id)
     steps(database, tenant_id, at_once=1000)
-    assert round_looks_at(keeper_database, admin, NOW) == 0
+    assert rows_read_by_deletion(keeper_database, admin, NOW) == 0
     restore(database, purge)
     steps(database, tenant_id, at_once=1000)
-    assert round_looks_at(keeper_database, admin, NOW + timedelta(days=7)) == 0
+    assert rows_read_by_deletion(keeper_database, admin, NOW + timedelta(days=7)) == 0
     assert delete(keeper_database, NOW + timedelta(days=7, seconds=1)) == 500
 
 
-def test_what_was_brought_back_and_died_again_is_settled_like_any_other(
+def test_restored_and_renewed_dead_letter_has_normal_retention(
     database: Database, keeper_database: Database, tenant_id: UUID, die: Die, settle: Settle, admin: Connection
 ):
     work_id = uuid4()
@@ -295,7 +295,7 @@ def test_what_was_brought_back_and_died_again_is_settled_like_any_other(
     assert delete(keeper_database, NOW) == 1
 
 
-def test_a_failed_task_goes_with_its_letter_and_one_that_was_begun_again_stays(
+def test_only_failed_task_is_deleted_with_dead_letter(
     keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
 ):
     tasks = {"failed": uuid4(), "pending": uuid4()}
@@ -311,16 +311,16 @@ def test_a_failed_task_goes_with_its_letter_and_one_that_was_begun_again_stays(
     assert admin.execute("SELECT id FROM task").fetchall() == [(tasks["pending"],)]
 
 
-def test_the_database_lets_nothing_be_deleted_that_waits_or_was_just_purged(
-    database: Database, keeper_database: Database, tenant_id: UUID, died: list[UUID], admin: Connection
+def test_database_protects_pending_and_recently_purged_dead_letters(
+    database: Database, keeper_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
-    admin.execute("UPDATE dead_letter SET purged_at = now() - interval '6 days' WHERE job_id <> %s", [died[3]])
+    admin.execute("UPDATE dead_letter SET purged_at = now() - interval '6 days' WHERE job_id <> %s", [job_ids[3]])
     with keeper(keeper_database) as connection:
         assert connection.execute("DELETE FROM dead_letter").rowcount == 0
 
 
 def test_purge_step_has_its_limit_in_every_plan(
-    database_url: str, tenant_id: UUID, died: list[UUID], admin: Connection
+    database_url: str, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ) -> None:
     for method in ("hashagg", "hashjoin", "material", "memoize", "mergejoin", "sort"):
         admin.execute(f"ALTER DATABASE {admin.info.dbname} SET enable_{method} = off".encode())

@@ -1,4 +1,4 @@
-"""What is hidden of a dead letter, and that nothing else is."""
+"""Redaction of dead letters hides secrets and nothing else."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from counterfoil.dead_letters.redaction import redact
 from counterfoil.dead_letters.text_redaction import HIDDEN, MOST_LOOKED_AT
 from tests.dead_letters.business_payloads import HARMLESS
 from tests.dead_letters.secret_shapes import SHAPES, Shape
-from tools.sample_generator.scenario import generate
+from tools.sample_generator.generator import generate
 from tools.token_prefixes import PREFIXES as PREFIX_FILE
 
 PREFIXES: list[str] = list(json.loads(PREFIX_FILE.read_text())["prefixes"])
@@ -24,7 +24,7 @@ IBAN = "DE89370400440532013000"
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
-def test_shape_of_a_secret_is_hidden(shape: Shape) -> None:
+def test_secret_shape_is_hidden(shape: Shape) -> None:
     hidden = redact({"before": "x", "error": shape.carrier})
 
     assert shape.secret not in json.dumps(hidden, ensure_ascii=False)
@@ -37,7 +37,7 @@ def test_business_payload_is_unchanged(payload: object) -> None:
     assert redact(payload) == (payload, [])
 
 
-def test_payloads_of_the_sample_lose_account_numbers_alone() -> None:
+def test_sample_payloads_lose_only_account_numbers() -> None:
     for file in generate(7).files:
         payload = {"file_name": file.name, "document": json.loads(json.dumps(file.truth.structured_data, default=str))}
         hidden = redact(payload)
@@ -46,13 +46,13 @@ def test_payloads_of_the_sample_lose_account_numbers_alone() -> None:
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_token_with_the_prefix_of_its_issuer_is_hidden(prefix: str) -> None:
+def test_token_with_issuer_prefix_is_hidden(prefix: str) -> None:
     token = prefix + "aB3dE5fG7h" * 7
 
     assert redact({"error": f"refused: {token}"}).value == {"error": f"refused: {HIDDEN}"}
 
 
-def test_secret_that_names_a_member_is_hidden() -> None:
+def test_secret_in_member_name_is_hidden() -> None:
     token = f"ghp_{'a1' * 18}"
     hidden = redact({"seen": {token: 1, f"x {token}": {"password": "hunter2"}}})
 
@@ -60,7 +60,7 @@ def test_secret_that_names_a_member_is_hidden() -> None:
     assert hidden.pointers == [f"/seen/{HIDDEN}", f"/seen/x {HIDDEN}/password", f"/seen/x {HIDDEN}"]
 
 
-def test_two_secrets_that_name_members_stay_two_members() -> None:
+def test_secret_member_names_stay_distinct() -> None:
     members = {f"ghp_{'a1' * 18}": 1, f"ghp_{'b2' * 18}": 2}
 
     assert redact({"counts": members}).value == {"counts": {HIDDEN: 1, f"{HIDDEN} 2": 2}}
@@ -78,12 +78,12 @@ def test_two_secrets_that_name_members_stay_two_members() -> None:
         *("sessionid", "sessionId", "JSESSIONID", "PHPSESSID", "session_id"),
     ],
 )
-def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str) -> None:
-    found = redact({"a": [{name: "hunter2"}, {name: {"user": "ann", "codes": [1, None, True, ""]}}]})
+def test_value_of_secret_name_is_hidden(name: str) -> None:
+    result = redact({"a": [{name: "hunter2"}, {name: {"user": "ann", "codes": [1, None, True, ""]}}]})
 
-    assert found.value == {"a": [{name: HIDDEN}, {name: {"user": HIDDEN, "codes": [HIDDEN, None, True, ""]}}]}
+    assert result.value == {"a": [{name: HIDDEN}, {name: {"user": HIDDEN, "codes": [HIDDEN, None, True, ""]}}]}
     path = name.replace("/", "~1")
-    assert found.pointers == [f"/a/0/{path}", f"/a/1/{path}/user", f"/a/1/{path}/codes/0"]
+    assert result.pointers == [f"/a/0/{path}", f"/a/1/{path}/user", f"/a/1/{path}/codes/0"]
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_what_stands_under_the_name_of_a_secret_is_hidden(name: str) -> None:
         ("Subject: Hi\nFrom: ann@example.com\n\nDear Bob,\nbye", f"Subject: Hi\nFrom: ann@example.com\n\n{HIDDEN}"),
     ],
 )
-def test_what_a_text_gives_away_is_hidden(text: str, shown: str) -> None:
+def test_secret_in_text_is_hidden(text: str, shown: str) -> None:
     assert redact({"error": text}) == ({"error": shown}, ["/error"])
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        # psycopg: blanks are between settings, quotes around values that have some; an address whose password has an @
+        # psycopg: spaces separate settings, quotes enclose values with spaces; a URL whose password contains an @
         (
             "could not parse host=db user=ann password=hunter2 dbname=x",
             f"could not parse host=db user=ann password={HIDDEN} dbname=x",
@@ -155,7 +155,7 @@ def test_what_a_text_gives_away_is_hidden(text: str, shown: str) -> None:
             'connecting to "postgresql://ann:hun@ter@db/x" failed',
             f'connecting to "postgresql://ann:{HIDDEN}@db/x" failed',
         ),
-        # ODBC: a value without braces goes on to the semicolon
+        # ODBC: a value without braces extends to the semicolon
         (
             "Driver={ODBC Driver 18 for SQL Server};Server=db;Uid=ann;Pwd=hunter2 hun'ter3;Encrypt=yes",
             f"Driver={{ODBC Driver 18 for SQL Server}};Server=db;Uid=ann;Pwd={HIDDEN};Encrypt=yes",
@@ -170,7 +170,7 @@ def test_what_a_text_gives_away_is_hidden(text: str, shown: str) -> None:
         ("form password=hunter2 hunter3&user=ann was sent", f"form password={HIDDEN}&user=ann was sent"),
         # a line of a settings file
         ("A=1\nexport DB_PASSWORD=hunter2 hunter3\nB=2", f"A=1\nexport DB_PASSWORD={HIDDEN}\nB=2"),
-        # headers: as they are sent, as curl -v and as http.client's debug tell of them, on a command line
+        # headers: as sent, as logged by curl -v and http.client, and on a command line
         ("> X-Api-Key: hunter2 hunter3\n> Accept: */*", f"> X-Api-Key: {HIDDEN}\n> Accept: */*"),
         ("< Token: hunter2 hunter3\r\n< Date: x", f"< Token: {HIDDEN}\r\n< Date: x"),
         ("> Authorization: Basic dXNl hunter3\n> Host: a", f"> Authorization: {HIDDEN}\n> Host: a"),
@@ -196,15 +196,15 @@ def test_what_a_text_gives_away_is_hidden(text: str, shown: str) -> None:
             'cut "Authorization": "Digest username=\\"ann\\", response=\\"6629fae4\\"", "a"',
             f'cut "Authorization": "{HIDDEN}", "a"',
         ),
-        # httpx (h11), requests and http.client of a header that they refuse
+        # errors of httpx (h11), requests and http.client about an invalid header
         ("Illegal header value b'Bearer abc def\\n'", f"Illegal header value {HIDDEN}"),
         ("in header value: 'Token hunter2 hunter3\\n'", f"in header value: {HIDDEN}"),
-        # boto3: what S3 and STS answer
+        # boto3: responses of S3 and STS
         ("<SessionToken>IQoJ b3Jp</SessionToken><A>b</A>", f"<SessionToken>{HIDDEN}</SessionToken><A>b</A>"),
         ('<wsse:Password Type="x">hunter2 3</wsse:Password>', f'<wsse:Password Type="x">{HIDDEN}</wsse:Password>'),
     ],
 )
-def test_a_secret_with_blanks_is_hidden_to_its_end_where_that_is_clear(text: str, shown: str) -> None:
+def test_secret_with_spaces_is_hidden_completely(text: str, shown: str) -> None:
     assert redact({"error": text}) == ({"error": shown}, ["/error"])
 
 
@@ -213,18 +213,18 @@ def test_a_secret_with_blanks_is_hidden_to_its_end_where_that_is_clear(text: str
     [
         ("The password: hunter2 is not allowed", f"The password: {HIDDEN} is not allowed"),
         (
-            "It failed with password=hunter2 and was tried again",
-            f"It failed with password={HIDDEN} and was tried again",
+            "It failed with password=hunter2 and was tried again",  # prose: ignore
+            f"It failed with password={HIDDEN} and was tried again",  # prose: ignore
         ),
         ("Failed; password=hunter2 was refused", f"Failed; password={HIDDEN} was refused"),
         (
             "password=hunter2 was refused; use user = ann",
             f"password={HIDDEN}",
-        ),  # a line that begins so is one of settings
+        ),  # a line with this beginning is a setting
         ("with password=hunter2 it failed; see log", f"with password={HIDDEN} it failed; see log"),
     ],
 )
-def test_of_prose_around_a_secret_no_more_is_hidden(text: str, shown: str) -> None:
+def test_prose_around_secret_is_unchanged(text: str, shown: str) -> None:
     assert redact({"error": text}).value == {"error": shown}
 
 
@@ -234,7 +234,7 @@ def test_of_prose_around_a_secret_no_more_is_hidden(text: str, shown: str) -> No
         {"message": {"work_id": "6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11", "revision": 3, "send_number": 1}},
         {"file": {"bucket": "uploads", "key": "uploads/acme/6f1c/invoice.pdf", "file_name": "invoice.pdf"}},
         {"max_tokens": 512, "usage": {"prompt_tokens": 3}, "body_bytes": 77, "has_password": True, "token": None},
-        {"error": "The answer has 512 tokens: 600 were asked for (max_tokens=512)"},
+        {"error": "The answer has 512 tokens: 600 were asked for (max_tokens=512)"},  # prose: ignore
         {"error": "Reading timed out after 30 s", "sha": "da39a3ee5e6b4b0d3255bfef95601890afd80709"},
         {"error": "The IBAN DE00370400440532013000 has wrong check digits; VAT id DE811569869"},
         {"error": "KeyError: 'number'", "trace": "0af7651916cd43dd8448eb211c80319c", "n": [1, 2.5, None, "", {}]},
@@ -254,12 +254,12 @@ def test_of_prose_around_a_secret_no_more_is_hidden(text: str, shown: str) -> No
         {"text": "Note: this is\n\nno mail"},
     ],
 )
-def test_whatever_is_no_secret_stays(value: Any) -> None:
+def test_harmless_value_is_unchanged(value: Any) -> None:
     assert redact(value) == (value, [])
 
 
 def test_bodies_are_hidden() -> None:
-    found = redact(
+    result = redact(
         {
             "body": "{broken",
             "encoding": "text",
@@ -269,7 +269,7 @@ def test_bodies_are_hidden() -> None:
         }
     )
 
-    assert found.value == {
+    assert result.value == {
         "body": HIDDEN,
         "encoding": "text",
         "dead_letter_queue_body": HIDDEN,
@@ -278,18 +278,18 @@ def test_bodies_are_hidden() -> None:
     }
 
 
-def test_an_account_is_known_by_its_name_too() -> None:
+def test_account_number_is_recognized_by_name() -> None:
     assert redact({"iban": "DE00 3704 0044 0532 0130 00", "seller_iban": "short"}).value == {
         "iban": f"{HIDDEN} 3000",
         "seller_iban": HIDDEN,
     }
 
 
-def test_of_a_text_that_is_all_beginnings_of_accounts_the_rest_is_hidden() -> None:
-    found = redact("AB12 " * MOST_LOOKED_AT * 50 + IBAN).value
+def test_text_after_many_account_candidates_is_hidden() -> None:
+    result = redact("AB12 " * MOST_LOOKED_AT * 50 + IBAN).value
 
-    assert (found.count("AB12"), found.endswith(HIDDEN), IBAN in found) == (MOST_LOOKED_AT, True, False)
-    assert redact(found) == (found, [])
+    assert (result.count("AB12"), result.endswith(HIDDEN), IBAN in result) == (MOST_LOOKED_AT, True, False)
+    assert redact(result) == (result, [])
 
 
 PARTS = [
@@ -350,7 +350,7 @@ PARTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-def test_no_text_takes_more_than_its_length_deserves(part: str) -> None:
+def test_repetitive_text_is_redacted_in_linear_time(part: str) -> None:
     hostile = part * (30_000 // len(part))
     before = process_time()
     redact({"error": hostile + "!"})
@@ -366,7 +366,7 @@ def test_mixed_hostile_text_is_redacted_in_linear_time() -> None:
         assert process_time() - before < 30  # usually 2 s
 
 
-# Whatever comes
+# Arbitrary values
 
 texts = st.text(max_size=30) | st.sampled_from(
     [
@@ -410,8 +410,8 @@ values = st.recursive(
 
 def shape(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: shape(one) for name, one in value.items()}
-    return [shape(one) for one in value] if isinstance(value, list) else None
+        return {name: shape(item) for name, item in value.items()}
+    return [shape(item) for item in value] if isinstance(value, list) else None
 
 
 def at(value: Any, pointer: str) -> Any:
@@ -422,16 +422,16 @@ def at(value: Any, pointer: str) -> Any:
 
 
 @given(values)
-def test_the_shape_stays_and_the_pointers_say_where_it_changed(value: Any) -> None:
-    found = redact(value)
+def test_redaction_keeps_shape_and_points_to_changes(value: Any) -> None:
+    result = redact(value)
 
-    assert shape(found.value) == shape(value)
-    assert all(HIDDEN in at(found.value, pointer) != at(value, pointer) for pointer in found.pointers)
-    assert bool(found.pointers) == (found.value != value)
+    assert shape(result.value) == shape(value)
+    assert all(HIDDEN in at(result.value, pointer) != at(value, pointer) for pointer in result.pointers)
+    assert bool(result.pointers) == (result.value != value)
 
 
 @given(values)
-def test_to_hide_twice_changes_nothing_more(value: Any) -> None:
+def test_redaction_is_idempotent(value: Any) -> None:
     once = redact(value).value
     assert redact(once) == (once, [])
 
@@ -450,14 +450,14 @@ planted = st.sampled_from(
 
 
 @given(noise, planted, secrets, noise)
-def test_a_secret_that_is_planted_in_a_text_is_gone(before: str, form: str, secret: str, after: str) -> None:
+def test_planted_secret_is_hidden(before: str, form: str, secret: str, after: str) -> None:
     text = f"{before} {form.format(secret)} {after}"
     assume(secret not in text.replace(form.format(secret), form))
     assert secret not in json.dumps(redact({"deep": [{"error": text}]}).value)
 
 
 words = st.text(alphabet=string.ascii_letters + string.digits + "-._~+/", min_size=8, max_size=20)
-going_on = st.sampled_from(
+spaced_forms = st.sampled_from(
     [
         *("Driver={{x}};Uid=a;Pwd={};Encrypt=yes", "in PWD={};UID=a", '"Server=db; Password={}"', "password={}&user=a"),
         *("password='{}'", 'Pwd="{}"', "\\'secret\\': \\'{}\\'", "\nexport DB_PASSWORD={}\n", "Pwd={{{}}}"),
@@ -474,34 +474,34 @@ going_on = st.sampled_from(
 )
 
 
-@given(noise, going_on, st.lists(words, min_size=2, max_size=4), noise)
-def test_a_secret_with_blanks_that_is_planted_in_a_text_is_gone(
-    before: str, form: str, secret: list[str], after: str
-) -> None:
+@given(noise, spaced_forms, st.lists(words, min_size=2, max_size=4), noise)
+def test_planted_secret_with_spaces_is_hidden(before: str, form: str, secret: list[str], after: str) -> None:
     text = f"{before}{form.format(' '.join(secret))}{after}"
     rest = f"{before}{form}{after}"
     assume(not any(word in rest for word in secret))
-    told = redact({"deep": [{"error": text}]}).value["deep"][0]["error"]
-    assert [word for word in secret if word in told] == []
+    redacted = redact({"deep": [{"error": text}]}).value["deep"][0]["error"]
+    assert [word for word in secret if word in redacted] == []
 
 
 @given(values, st.sampled_from(["Password", "api-key", "accessToken", "cookie", "body"]), secrets, st.booleans())
-def test_a_secret_that_is_planted_under_its_name_is_gone(value: Any, name: str, secret: str, is_deep: bool) -> None:
+def test_planted_value_of_secret_name_is_hidden(value: Any, name: str, secret: str, is_deep: bool) -> None:
     assume(secret not in json.dumps(value))
     under = {"list": [secret, {"more": f"it is {secret}"}]} if is_deep else secret
     assert secret not in json.dumps(redact({"before": value, name: under}).value)
 
 
 @given(st.integers(0, 10**18 - 1), noise, noise, st.sampled_from([1, 4]), st.booleans())
-def test_of_an_account_the_last_four_are_left(number: int, before: str, after: str, width: int, is_lower: bool) -> None:
+def test_account_number_keeps_last_four_digits(
+    number: int, before: str, after: str, width: int, is_lower: bool
+) -> None:
     account = f"DE00{number:018d}"
     account = f"DE{iban.calc_check_digits(account)}{number:018d}"
     shown = " ".join(re.findall("." * width, account + " " * (-len(account) % width))).strip() if width > 1 else account
     text = f"{before} {shown.lower() if is_lower else shown} {after}"
 
-    told = redact(text).value
+    redacted = redact(text).value
 
-    digits = re.sub(r"[^0-9]", "", told.replace(before, "").replace(after, ""))
-    assert account[4:] not in re.sub(r"\s", "", told)
+    digits = re.sub(r"[^0-9]", "", redacted.replace(before, "").replace(after, ""))
+    assert account[4:] not in re.sub(r"\s", "", redacted)
     assert len(digits) <= len(account) - 2
-    assert told.count(f"{HIDDEN} {account[-4:]}") == 1
+    assert redacted.count(f"{HIDDEN} {account[-4:]}") == 1

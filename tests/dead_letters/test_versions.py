@@ -1,4 +1,4 @@
-"""The version of a dead letter grows with each change, and each way of settling one does the same."""
+"""Versions of dead letters, and the same result of every retry path."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,11 +20,11 @@ Settle = Callable[[UUID], None]
 
 @pytest.fixture
 def ways(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, Settle]:
-    """Each way to retry the task of a dead letter."""
+    """Every way to retry the task of a dead letter."""
 
     def by_person(job_id: UUID) -> None:
-        wish = actions.Wish(job_id, 2, "kim", LATER, "The service recovered")
-        actions.retry(database, tenant_id, wish, bucket=None)
+        change = actions.Wish(job_id, 2, "kim", LATER, "The service recovered")
+        actions.retry(database, tenant_id, change, bucket=None)
 
     def by_operation(job_id: UUID) -> None:
         yard.run(yard.request(job_ids=[job_id], note="The service recovered"))
@@ -39,7 +39,7 @@ def ways(database: Database, tenant_id: UUID, yard: Yard) -> dict[str, Settle]:
 
 
 @pytest.mark.parametrize("way", ["person", "operation", "worker"])
-def test_every_way_of_settling_leaves_the_same(
+def test_all_retry_paths_store_same_state(
     ways: dict[str, Settle], way: str, die: Die, admin: Connection, tenant_id: UUID
 ):
     task = make_task(admin, tenant_id, status="failed", error="It failed", attempts=6, failed_at=NOON)
@@ -52,14 +52,14 @@ def test_every_way_of_settling_leaves_the_same(
         [job_id],
     )
     ways[way](job_id)
-    left: dict[str, Any] = {}
-    left["status"], left["version"], left["resolution"], left["by"], left["edit"] = admin.execute(
+    stored: dict[str, Any] = {}
+    stored["status"], stored["version"], stored["resolution"], stored["by"], stored["edit"] = admin.execute(
         "SELECT status, version, resolution, resolved_by, edit FROM dead_letter WHERE job_id = %s", [job_id]
     ).fetchall()[0]
     [(detail,)] = admin.execute(
         "SELECT detail - 'operation' FROM dead_letter_audit WHERE job_id = %s AND action = 'retried'", [job_id]
     ).fetchall()
-    assert left == {
+    assert stored == {
         "status": "retried",
         "version": 3,
         "resolution": {"action": "retried", "notes": "The service recovered"},
@@ -69,7 +69,7 @@ def test_every_way_of_settling_leaves_the_same(
     assert detail == {"revision": 1, "version": 3}
 
 
-def test_settled_dead_letters_are_not_settled_again(database: Database, tenant_id: UUID, die: Die):
+def test_closed_dead_letters_are_not_closed_again(database: Database, tenant_id: UUID, die: Die):
     first, second = die(), die()
     with database.tenant(tenant_id) as connection:
         assert settle(connection, [first], "ignored", NOON, actor="kim", note="Not needed") == {first: 2}
@@ -77,7 +77,7 @@ def test_settled_dead_letters_are_not_settled_again(database: Database, tenant_i
     assert settled == {second: 2}
 
 
-def test_joined_message_raises_the_version_once(database: Database, tenant_id: UUID, die: Die, admin: Connection):
+def test_joined_message_increments_version_once(database: Database, tenant_id: UUID, die: Die, admin: Connection):
     job_id = die()
     with database.tenant(tenant_id) as connection:
         assert all(join_message(connection, job_id, 1, "a", "{}") for _ in range(2))

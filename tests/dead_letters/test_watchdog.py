@@ -1,4 +1,4 @@
-"""The watchdog deletes settled dead letters when their retention ends."""
+"""The watchdog deletes closed dead letters when their retention ends."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -11,18 +11,18 @@ NOW = NOON + timedelta(days=1)
 MONTH = timedelta(days=30)
 
 
-def settled(admin: Connection, letters: int, die: Die) -> None:
-    for minute in range(letters):
+def make_resolved(admin: Connection, number: int, die: Die) -> None:
+    for minute in range(number):
         die(minute=minute)
     admin.execute("UPDATE dead_letter SET status = 'resolved', resolved_at = %s", [NOON])
 
 
-def test_settled_letters_go_after_the_days_that_are_set(
+def test_closed_dead_letters_are_deleted_after_configured_retention(
     keeper_database: Database, tenant_id: UUID, die: Die, admin: Connection
 ):
-    settled(admin, 2, die)
+    make_resolved(admin, 2, die)
     later = NOON + timedelta(days=10)
     assert keep_dead_letters(keeper_database, lambda: later, timedelta(days=10))["dead_letter"] == 0
     late = later + timedelta(seconds=1)
     assert keep_dead_letters(keeper_database, lambda: late, timedelta(days=10))["dead_letter"] == 2
-    assert datetime.now(UTC) > late  # the database's own bound is by its clock
+    assert datetime.now(UTC) > late  # the database enforces retention by its own clock

@@ -11,18 +11,18 @@ from functions.admin_api.api.dead_letters import AuditRecord
 
 
 def recorded(connection: Connection, tenant_id: UUID | None) -> list[tuple[str, str, list[str]]]:
-    """Return actor, action and targets of each audit entry, oldest first, of a chain that verifies."""
+    """Verify the chain; return actor, action and targets of entries, oldest first."""
     assert broken(connection, tenant_id) is None
     entries = reversed(audit.page(connection, tenant_id, limit=1000))
     return [(entry.actor, entry.action, list(entry.targets)) for entry in entries]
 
 
 def broken(connection: Connection, tenant_id: UUID | None) -> Broken | None:
-    """Return the first broken place of the trail of a tenant, or of no tenant; None: it is unbroken."""
+    """Return the first broken audit entry of a tenant, or None if the chain verifies."""
 
     def head() -> dict[str, Any] | None:
-        found = audit.head(connection, tenant_id)
-        return None if found is None else {"number": found[0], "hash": found[1].hex()}
+        chain_head = audit.head(connection, tenant_id)
+        return None if chain_head is None else {"number": chain_head[0], "hash": chain_head[1].hex()}
 
     def entries() -> Iterator[Entry]:
         for entry in reversed(audit.page(connection, tenant_id, limit=1000)):

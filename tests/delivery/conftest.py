@@ -1,4 +1,4 @@
-"""What the tests of delivery share: a fake queue in the place of SQS, a clock, documents and tasks that wait."""
+"""Fixtures for delivery tests: fake SQS, clock, pending documents and tasks."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,7 +46,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def pending(make_document: Callable[..., UUID], tenant: UUID) -> Callable[..., Message]:
-    """`pending(**columns)` makes a document that waits for its first try, and returns the message that names it."""
+    """`pending(**columns)` creates a pending document and returns its message."""
 
     def make(**columns: object) -> Message:
         values = {"matching_status": "pending", "matching_revision": 1} | {
@@ -71,7 +71,7 @@ def outbox(database: Database, clock: Clock) -> Outbox:
 
 @pytest.fixture
 def task(admin: Connection, tenant: UUID) -> Task:
-    """`task(**columns)` makes a task that waits, and returns the message that names it."""
+    """`task(**columns)` creates a pending task and returns its message."""
 
     def make(**columns: Any) -> Message:
         id_ = make_task(admin, tenant, **columns)
@@ -82,7 +82,7 @@ def task(admin: Connection, tenant: UUID) -> Task:
 
 @pytest.fixture
 def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
-    """`run(work, *messages)` hands the messages to a consumer of tasks; returns the ids that SQS is to keep."""
+    """`run(work, *messages)` consumes task messages and returns the reported ids."""
 
     def go(
         work: Callable[[TenantAttempt], Outcome],
@@ -105,7 +105,7 @@ def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
             clock=clock,
         )
         records = [record(task_body(message), arn=arn, receives=receives) for message in messages]
-        answer = consumer.handle(event(*records), context or Context())
-        return [str(item["itemIdentifier"]) for item in answer["batchItemFailures"]]
+        response = consumer.handle(event(*records), context or Context())
+        return [str(item["itemIdentifier"]) for item in response["batchItemFailures"]]
 
     return go

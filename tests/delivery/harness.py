@@ -1,4 +1,4 @@
-"""A queue that only remembers, a Lambda context with a clock of its own, and a consumer composed of them."""
+"""Fake SQS, Lambda context and clock, and a consumer that uses them."""
 
 import json
 import re
@@ -39,19 +39,19 @@ def fails(attempt: TenantAttempt) -> Succeeded:
     raise ServiceUnavailableError("later")
 
 
-CARRIED = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
-"""A body that SQS takes, by the reference of SendMessage: any other it refuses with InvalidMessageContents."""
+ACCEPTED_BODY = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
+"""Message bodies that SQS accepts. It rejects others as InvalidMessageContents."""
 
 
 @dataclass
 class FakeSqs:
-    """The calls that delivery makes to SQS, in order, and failures on demand."""
+    """Fake SQS that records calls in order and fails on demand."""
 
     log: list[tuple[str, Any]] = field(default_factory=list)
     visibility: dict[str, int] = field(default_factory=dict)
     sent: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     refuse_visibility: dict[str, int] = field(default_factory=dict)
-    """How often each receipt handle's next changes fail."""
+    """Number of visibility changes that fail, by receipt handle."""
     depths: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def change_message_visibility_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
@@ -73,7 +73,7 @@ class FakeSqs:
         assert len(Entries) <= 10
         for entry in Entries:
             assert 0 <= entry["DelaySeconds"] <= 900
-            assert CARRIED.fullmatch(entry["MessageBody"])
+            assert ACCEPTED_BODY.fullmatch(entry["MessageBody"])
             assert len(entry["MessageBody"].encode()) <= 1024 * 1024
             self.log.append(("send", (QueueUrl, entry)))
             self.sent[QueueUrl].append(entry)
@@ -85,7 +85,7 @@ class FakeSqs:
 
 
 class Flaky(Database):
-    """A database whose next transactions of one sort fail, before they begin, or at their commit."""
+    """A database whose next transactions fail, rolled back or after their commit."""
 
     fail_tenant: list[Callable[[], Exception | None]]
     fail_delivery: list[Callable[[], Exception | None]]
@@ -124,7 +124,7 @@ def away() -> Exception:
 
 
 class Context(LambdaContext):
-    """A Lambda context; `left` seconds remain until somebody says otherwise."""
+    """A Lambda context with a fixed remaining time of `left` seconds."""
 
     def __init__(self, left: float = 120) -> None:
         self.left = left
@@ -135,7 +135,7 @@ class Context(LambdaContext):
 
 @dataclass
 class Clock:
-    """Time that passes only when told."""
+    """A clock that advances only on request."""
 
     now: datetime = NOW + timedelta(hours=1)
 
@@ -149,7 +149,7 @@ class Clock:
 def record(
     body: str | Message, *, receives: int = 1, handle: str | None = None, arn: str = QUEUE_ARN
 ) -> dict[str, Any]:
-    """One record of a Lambda event of SQS."""
+    """Return one record of an SQS Lambda event."""
     message_id = str(uuid4())
     return {
         "messageId": message_id,
@@ -168,7 +168,7 @@ def record(
 
 
 def task_body(message: Message) -> str:
-    """The body of a message of a task."""
+    """Return the message body of a task."""
     return json.dumps(
         {
             "schema_version": 1,
@@ -183,12 +183,12 @@ def task_body(message: Message) -> str:
 
 
 def event(*records: dict[str, Any]) -> dict[str, Any]:
-    """A Lambda event of SQS."""
+    """Return an SQS Lambda event."""
     return {"Records": list(records)}
 
 
 def settings(**changes: Any) -> Settings:
-    """Settings of a worker named matching, with a heartbeat too slow to beat by itself."""
+    """Return settings of the matching worker, with a heartbeat too slow to fire."""
     values = {
         "worker": {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30},
         "queue_urls": {"matching": QUEUE_URL},
@@ -198,7 +198,7 @@ def settings(**changes: Any) -> Settings:
 
 
 class _Threads(Threads):
-    """Real threads, in a process that others need too."""
+    """Real threads that do not end the process of the tests."""
 
     def __init__(self, on_starved: Callable[[], None]) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ def make_consumer(
     on_starved: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> Consumer:
-    """A consumer of document matching, on the fake queue."""
+    """Return a consumer of document matching on the fake queue."""
     chosen = settings(**changes)
     outbox = Outbox(database, chosen.queue_urls, chosen.retry_queue_urls, clock=clock)
     return Consumer(
@@ -230,13 +230,13 @@ def make_consumer(
 
 
 def claim(connection: Connection, messages: Iterable[Message], now: datetime, **how: Any) -> dict[Message, Claim]:
-    """What a worker of documents that asks for this work is answered."""
+    """Claim messages as a document worker does."""
     lease = now + timedelta(seconds=120)
     return sql.claim(connection, KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **how)
 
 
 def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:
-    """The matching_ columns of a document, by their plain names."""
+    """Return the `matching_` columns of a document, without the prefix."""
     with admin.cursor() as cursor:
         cursor.execute("SELECT * FROM document WHERE id = %s", [document_id])
         row = cursor.fetchone()
@@ -251,6 +251,6 @@ def life_cycle(admin: Connection, document_id: UUID) -> dict[str, Any]:
 
 
 def rows(admin: Connection, table: str) -> list[dict[str, Any]]:
-    """Every row of a table, as dicts, in the order of its columns: ids are created in ascending order."""
-    found = admin.execute(f"SELECT to_jsonb(t) FROM {table} t ORDER BY t".encode()).fetchall()
-    return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in found]
+    """Return all rows of a table as dicts, ordered by their columns (ids ascend)."""
+    fetched = admin.execute(f"SELECT to_jsonb(t) FROM {table} t ORDER BY t".encode()).fetchall()
+    return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in fetched]

@@ -1,4 +1,4 @@
-"""What the tests of work whose retries are new messages share: its queues, and looks at rows and messages."""
+"""Queues and helpers for tests of work items with requeued retries."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,16 +16,16 @@ ARN, RETRY_ARN, DLQ_ARN = (
     f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks{suffix}" for suffix in ("", "-retry", "-dlq")
 )
 CHANCE = 0.25
-"""What chance says, always."""
+"""Fixed value in place of random numbers."""
 
 Task = Callable[..., Message]
 Run = Callable[..., list[str]]
 LATE = Context(left=20)
-"""Too little time to begin anything."""
+"""Too little time to start work."""
 
 
 def row(admin: Connection, message: Message) -> dict[str, Any]:
-    return next(one for one in rows(admin, "task") if one["id"] == str(message.work_id))
+    return next(task for task in rows(admin, "task") if task["id"] == str(message.work_id))
 
 
 def sent(sqs: FakeSqs, queue: str = RETRY_QUEUE) -> list[tuple[Message, float]]:
@@ -36,5 +36,5 @@ def later(message: Message, by: int = 1) -> Message:
     return message.model_copy(update={"send_number": message.send_number + by})
 
 
-def put_off(attempt: TenantAttempt) -> Outcome:
+def defer(attempt: TenantAttempt) -> Outcome:
     raise BreakerOpenError("The breaker is open", until=attempt.now() + timedelta(seconds=40))

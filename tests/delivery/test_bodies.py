@@ -1,4 +1,4 @@
-"""Bodies that no message of ours has: each to its outcome, and the batch's other records untouched."""
+"""Malformed message bodies do not affect the other records of a batch."""
 
 import json
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def matching(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
 
 @pytest.fixture
 def acquisition(database: Database, sqs: FakeSqs, clock: Clock) -> Consumer:
-    """A consumer of uploads whose files need no reading: only whose tenant is known succeeds."""
+    """A consumer of uploads that reads no files and fails without a known tenant."""
 
     def work(attempt: TenantAttempt) -> Succeeded:
         if attempt.tenant_id is None:
@@ -65,12 +65,12 @@ def good_upload() -> str:
 
 
 def by_key(admin: Connection) -> dict[str, str | None]:
-    """The state of each upload, by its key."""
+    """Return the status of each upload, by key."""
     return {job["key"]: job["status"] for job in rows(admin, "acquisition_job")}
 
 
 @pytest.mark.parametrize("name", bodies.UNREADABLE)
-def test_an_unreadable_body_becomes_a_dead_letter_and_its_neighbours_succeed(
+def test_unreadable_body_is_dead_lettered_alone(
     matching: Consumer, admin: Connection, pending: Pending, name: str
 ) -> None:
     before, after = pending(), pending()
@@ -79,17 +79,21 @@ def test_an_unreadable_body_becomes_a_dead_letter_and_its_neighbours_succeed(
 
     assert response == {"batchItemFailures": []}
     assert [life_cycle(admin, message.work_id)["status"] for message in (before, after)] == ["succeeded"] * 2
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["worker"], letter["work_id"], letter["dlq_reason"]) == ("matching", None, "non_retriable_error")
-    assert body_of(letter) == bodies.UNREADABLE[name]
-    assert letter["metadata"]["last_error"]["message"].startswith("The message")
-    assert "counterfoil.delivery.work:" in letter["metadata"]["last_error"]["context"]["traceback"]
-    assert bodies.WORK not in str(letter["metadata"])
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["worker"], dead_letter["work_id"], dead_letter["dlq_reason"]) == (
+        "matching",
+        None,
+        "non_retriable_error",
+    )
+    assert body_of(dead_letter) == bodies.UNREADABLE[name]
+    assert dead_letter["metadata"]["last_error"]["message"].startswith("The message")
+    assert "counterfoil.delivery.work:" in dead_letter["metadata"]["last_error"]["context"]["traceback"]
+    assert bodies.WORK not in str(dead_letter["metadata"])
     assert len(rows(admin, "notification")) == 1
 
 
 @pytest.mark.parametrize("which", ["matching", "acquisition"])
-def test_a_batch_of_nothing_but_unreadable_bodies_is_as_many_dead_letters(
+def test_each_unreadable_body_becomes_a_dead_letter(
     request: pytest.FixtureRequest, admin: Connection, which: str
 ) -> None:
     consumer: Consumer = request.getfixturevalue(which)
@@ -97,31 +101,31 @@ def test_a_batch_of_nothing_but_unreadable_bodies_is_as_many_dead_letters(
     response = consumer.handle(event(*map(record, bodies.UNREADABLE.values())), Context())
 
     assert response == {"batchItemFailures": []}
-    letters = rows(admin, "dead_letter")
-    assert sorted(body_of(letter) for letter in letters) == sorted(bodies.UNREADABLE.values())
-    assert {letter["worker"] for letter in letters} == {which}
+    dead_letters = rows(admin, "dead_letter")
+    assert sorted(body_of(dead_letter) for dead_letter in dead_letters) == sorted(bodies.UNREADABLE.values())
+    assert {dead_letter["worker"] for dead_letter in dead_letters} == {which}
 
 
-def test_the_same_unreadable_message_twice_is_one_dead_letter(matching: Consumer, admin: Connection) -> None:
+def test_redelivered_unreadable_message_adds_no_dead_letter(matching: Consumer, admin: Connection) -> None:
     same = record("not JSON")
 
     matching.handle(event(same), Context())
-    admin.execute("UPDATE dead_letter SET status = 'ignored'")  # a person has seen it
+    admin.execute("UPDATE dead_letter SET status = 'ignored'")  # closed by an operator
     matching.handle(event(same), Context())
 
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["status"], letter["lineage"]) == ("ignored", [])
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["status"], dead_letter["lineage"]) == ("ignored", [])
     assert len(rows(admin, "notification")) == 1
 
 
-def test_the_same_body_in_two_messages_is_two_dead_letters(matching: Consumer, admin: Connection) -> None:
+def test_identical_unreadable_messages_create_two_dead_letters(matching: Consumer, admin: Connection) -> None:
     matching.handle(event(record("not JSON"), record("not JSON")), Context())
 
     assert len(rows(admin, "dead_letter")) == 2
 
 
 @pytest.mark.parametrize("form", bodies.ODD_FORMS)
-def test_an_odd_form_of_a_message_names_the_same_work(
+def test_unusual_message_encoding_claims_same_work_item(
     matching: Consumer, admin: Connection, pending: Pending, form: str
 ) -> None:
     odd, good = pending(), pending()
@@ -132,22 +136,20 @@ def test_an_odd_form_of_a_message_names_the_same_work(
     assert [life_cycle(admin, message.work_id)["status"] for message in (odd, good)] == ["succeeded"] * 2
 
 
-def test_two_forms_of_one_message_in_a_batch_are_one_work(
-    matching: Consumer, admin: Connection, pending: Pending
-) -> None:
+def test_two_encodings_of_one_message_run_once(matching: Consumer, admin: Connection, pending: Pending) -> None:
     message, good = pending(), pending()
     odd = bodies.ODD_FORMS["no hyphens"](message.work_id)
 
     response = matching.handle(event(record(message), record(odd), record(good)), Context())
 
-    assert len(response["batchItemFailures"]) == 1  # running, for all that this batch knows
+    assert len(response["batchItemFailures"]) == 1  # still running when the second record is claimed
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("succeeded", 1)
     assert life_cycle(admin, good.work_id)["status"] == "succeeded"
 
 
 @pytest.mark.parametrize("version", bodies.NEWER)
-def test_a_newer_schema_waits_for_the_deployment(
+def test_newer_schema_waits_for_deployment(
     matching: Consumer, admin: Connection, sqs: FakeSqs, pending: Pending, version: str
 ) -> None:
     good, newer = pending(), f'{{"schema_version": {bodies.NEWER[version]}, "work": "{uuid4()}"}}'
@@ -160,9 +162,7 @@ def test_a_newer_schema_waits_for_the_deployment(
     assert life_cycle(admin, good.work_id)["status"] == "succeeded"
 
 
-def test_a_newer_schema_at_its_last_receive_is_left_to_the_dead_letter_queue(
-    matching: Consumer, admin: Connection, sqs: FakeSqs
-) -> None:
+def test_newer_schema_goes_to_dlq_after_last_receive(matching: Consumer, admin: Connection, sqs: FakeSqs) -> None:
     newer = record('{"schema_version": 2}', receives=3, handle="newer")
 
     response = matching.handle(event(newer), Context())
@@ -171,7 +171,7 @@ def test_a_newer_schema_at_its_last_receive_is_left_to_the_dead_letter_queue(
     assert rows(admin, "dead_letter") == []
 
 
-def test_an_unknown_document_leaves_a_trace_and_no_dead_letter(
+def test_unknown_document_is_audited_without_dead_letter(
     matching: Consumer, admin: Connection, pending: Pending
 ) -> None:
     good, unknown = pending(), Message(work_id=uuid4(), revision=1, send_number=0)
@@ -186,7 +186,7 @@ def test_an_unknown_document_leaves_a_trace_and_no_dead_letter(
 
 
 @pytest.mark.parametrize("ahead", [{"revision": 2}, {"send_number": 1}, {"revision": 2**31 - 1}])
-def test_newer_message_than_its_row_enqueues_the_current_one(
+def test_message_ahead_of_row_enqueues_current_message(
     matching: Consumer, admin: Connection, tenant: UUID, sqs: FakeSqs, pending: Pending, ahead: dict[str, int]
 ) -> None:
     message, good = pending(), pending()
@@ -217,7 +217,7 @@ def test_already_sent_current_message_is_enqueued_again(
     assert sent["DelaySeconds"] == pytest.approx(300, abs=1)
 
 
-def test_current_message_waits_for_the_lease(matching: Consumer, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
+def test_current_message_waits_for_lease(matching: Consumer, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
     lease = clock() + timedelta(seconds=90)
     message = pending(status="in-progress", attempts=1, claim_token=7, lease_expires_at=lease)
 
@@ -227,7 +227,7 @@ def test_current_message_waits_for_the_lease(matching: Consumer, sqs: FakeSqs, c
     assert sent["DelaySeconds"] == pytest.approx(90, abs=1)
 
 
-def test_current_message_is_enqueued_only_with_its_audit_entry(
+def test_current_message_requires_its_audit_entry(
     matching: Consumer, admin: Connection, sqs: FakeSqs, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = pending()
@@ -241,7 +241,7 @@ def test_current_message_is_enqueued_only_with_its_audit_entry(
 
 
 @pytest.mark.parametrize("data", [None, {}, {"invoice_number": None}])
-def test_a_document_without_structured_data_is_skipped_with_a_reason(
+def test_document_without_structured_data_is_skipped(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -265,11 +265,11 @@ def test_a_document_without_structured_data_is_skipped_with_a_reason(
     assert rows(admin, "dead_letter") == []
 
 
-# -- events of S3 -----------------------------------------------------------------------------------------------------
+# -- S3 events --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", bodies.UNREADABLE_UPLOADS)
-def test_an_unreadable_event_of_s3_becomes_a_dead_letter_and_its_neighbour_succeeds(
+def test_unreadable_s3_event_is_dead_lettered_alone(
     acquisition: Consumer, admin: Connection, tenant: UUID, name: str
 ) -> None:
     body = bodies.UNREADABLE_UPLOADS[name]
@@ -278,13 +278,13 @@ def test_an_unreadable_event_of_s3_becomes_a_dead_letter_and_its_neighbour_succe
 
     assert response == {"batchItemFailures": []}
     assert by_key(admin) == {"uploads/acme/good.xml": "succeeded"}
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["worker"], letter["work_id"]) == ("acquisition", None)
-    assert body_of(letter) == body
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["worker"], dead_letter["work_id"]) == ("acquisition", None)
+    assert body_of(dead_letter) == body
 
 
 @pytest.mark.parametrize("name", bodies.NO_UPLOAD)
-def test_an_event_of_s3_that_brings_nothing_is_acknowledged(
+def test_s3_event_without_upload_is_acknowledged(
     acquisition: Consumer, admin: Connection, tenant: UUID, name: str
 ) -> None:
     response = acquisition.handle(event(record(bodies.NO_UPLOAD[name]), record(good_upload())), Context())
@@ -295,23 +295,23 @@ def test_an_event_of_s3_that_brings_nothing_is_acknowledged(
 
 
 @pytest.mark.parametrize("name", bodies.KEYS)
-def test_a_key_is_read_as_s3_meant_it(acquisition: Consumer, admin: Connection, tenant: UUID, name: str) -> None:
-    written, meant = bodies.KEYS[name]
+def test_s3_key_is_decoded(acquisition: Consumer, admin: Connection, tenant: UUID, name: str) -> None:
+    encoded, decoded = bodies.KEYS[name]
 
-    response = acquisition.handle(event(record(s3_event(created(written))), record(good_upload())), Context())
+    response = acquisition.handle(event(record(s3_event(created(encoded))), record(good_upload())), Context())
 
     assert response == {"batchItemFailures": []}
-    assert by_key(admin) == {meant: "succeeded", "uploads/acme/good.xml": "succeeded"}
+    assert by_key(admin) == {decoded: "succeeded", "uploads/acme/good.xml": "succeeded"}
     assert {job["tenant_id"] for job in rows(admin, "acquisition_job")} == {str(tenant)}
 
 
 @pytest.mark.parametrize("name", bodies.NO_TENANT)
-def test_an_upload_for_nobody_is_a_dead_letter_of_no_tenant(
+def test_upload_without_tenant_becomes_unassigned_dead_letter(
     database: Database, sqs: FakeSqs, clock: Clock, admin: Connection, tenant: UUID, name: str
 ) -> None:
     worker = {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30}
     consumer = make_consumer(database, WORKER, clock, read=files.read_event, worker=worker)
-    folder = s3_event(created("uploads/acme/folder/"))  # which acquisition skips without asking S3
+    folder = s3_event(created("uploads/acme/folder/"))  # skipped without a request to S3
 
     response = consumer.handle(event(record(s3_event(created(bodies.NO_TENANT[name]))), record(folder)), Context())
 
@@ -319,19 +319,23 @@ def test_an_upload_for_nobody_is_a_dead_letter_of_no_tenant(
     states = by_key(admin)
     assert states.pop("uploads/acme/folder/") is None
     assert list(states.values()) == ["failed"]
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["tenant_id"], letter["attempts"], letter["dlq_reason"]) == (None, 1, "non_retriable_error")
-    assert letter["payload"]["file"] == {"bucket": "uploads", "key": next(iter(states))}
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["tenant_id"], dead_letter["attempts"], dead_letter["dlq_reason"]) == (
+        None,
+        1,
+        "non_retriable_error",
+    )
+    assert dead_letter["payload"]["file"] == {"bucket": "uploads", "key": next(iter(states))}
 
 
-def test_several_uploads_in_one_event_get_messages_of_their_own(
+def test_each_upload_in_event_gets_its_message(
     acquisition: Consumer, admin: Connection, sqs: FakeSqs, tenant: UUID
 ) -> None:
     several = s3_event(
         created("uploads/acme/1.xml"),
         created("uploads/acme/gone.xml", name="ObjectRemoved:Delete"),
         created("uploads/nobody/2.xml"),
-        created("uploads/acme/1.xml"),  # the same again
+        created("uploads/acme/1.xml"),  # duplicate
     )
 
     response = acquisition.handle(event(record(several), record(good_upload())), Context())
@@ -344,11 +348,11 @@ def test_several_uploads_in_one_event_get_messages_of_their_own(
     }
     assert len(rows(admin, "outbox")) == 2
 
-    acquisition.handle(event(record(several)), Context())  # delivered twice
+    acquisition.handle(event(record(several)), Context())  # redelivered
     assert len(rows(admin, "outbox")) == 2
 
 
-# -- what PostgreSQL cannot hold --------------------------------------------------------------------------------------
+# -- values PostgreSQL rejects ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -360,7 +364,7 @@ def test_several_uploads_in_one_event_get_messages_of_their_own(
         {"revision": 1, "send_number": 0, "\ud800": 1},
     ],
 )
-def test_a_value_that_postgres_cannot_hold_is_a_dead_letter_of_its_own(
+def test_value_rejected_by_postgres_is_dead_lettered_alone(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, bad: dict[str, Any]
 ) -> None:
     good = pending()
@@ -374,7 +378,7 @@ def test_a_value_that_postgres_cannot_hold_is_a_dead_letter_of_its_own(
     assert len(rows(admin, "notification")) == 1
 
 
-def test_the_archiver_settles_such_a_value_too(
+def test_archiver_settles_value_rejected_by_postgres(
     keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     archiver = Archiver(keeper_database, Outbox(keeper_database, {}, clock=clock), RedeliverPolicy(), clock)
@@ -385,7 +389,7 @@ def test_the_archiver_settles_such_a_value_too(
     assert len(rows(admin, "dead_letter")) == 1
 
 
-def test_an_upload_whose_key_holds_nul_fails_alone(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
+def test_upload_key_with_nul_fails_alone(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
     bad = s3_event(created("uploads/acme/a%00b.xml"))
 
     response = acquisition.handle(event(record(bad), record(good_upload())), Context())

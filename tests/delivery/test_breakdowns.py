@@ -1,4 +1,4 @@
-"""What breaks down around a record: its verdict, its thread, its permit, its queue. No message goes with it."""
+"""Failures of settlement, threads, permits and queues lose no message."""
 
 import threading
 from collections.abc import Callable
@@ -33,13 +33,13 @@ from tests.delivery.harness import (
 
 Pending = Callable[..., Message]
 QUICK = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
-"""A worker whose loop looks at the clock as soon as it is under way."""
+"""A worker whose loop checks the remaining time immediately."""
 
 
-# -- slow and broken verdicts -----------------------------------------------------------------------------------------
+# -- slow and failing backoffs ----------------------------------------------------------------------------------------
 
 
-def test_a_verdict_that_is_still_being_carried_out_at_the_deadline_keeps_its_message(
+def test_slow_backoff_at_deadline_reports_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, context, answered = pending(), Context(), threading.Event()
@@ -62,7 +62,7 @@ def test_a_verdict_that_is_still_being_carried_out_at_the_deadline_keeps_its_mes
     assert consumer.gate.take(1, timeout=10) == 1
 
 
-def test_a_backoff_that_breaks_costs_time_and_not_the_message(
+def test_failed_backoff_still_reports_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -80,16 +80,16 @@ def test_a_backoff_that_breaks_costs_time_and_not_the_message(
     assert len(response["batchItemFailures"]) == 1
 
 
-def test_a_renewal_that_hangs_does_not_hold_up_a_verdict(
+def test_hanging_renewal_does_not_delay_settlement(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
-    message, renewing, verdict = pending(), threading.Event(), threading.Event()
+    message, renewing, settled = pending(), threading.Event(), threading.Event()
     change = sqs.change_message_visibility_batch
 
     def hang(**call: Any) -> Any:
         if threading.current_thread().name == "heartbeat":
             renewing.set()
-            assert verdict.wait(20)
+            assert settled.wait(20)
         return change(**call)
 
     def work(attempt: TenantAttempt) -> Succeeded:
@@ -99,13 +99,13 @@ def test_a_renewal_that_hangs_does_not_hold_up_a_verdict(
     sqs.change_message_visibility_batch = hang  # type: ignore[method-assign]
 
     response = make_consumer(database, work, clock, heartbeat_seconds=0.01).handle(event(record(message)), Context())
-    verdict.set()
+    settled.set()
 
     assert response == {"batchItemFailures": []}
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_effects_that_leave_by_any_door_are_a_failed_try(
+def test_system_exit_in_effects_fails_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -123,18 +123,18 @@ def test_effects_that_leave_by_any_door_are_a_failed_try(
     assert len(response["batchItemFailures"]) == 1
 
 
-# -- permits and threads that are taken -------------------------------------------------------------------------------
+# -- exhausted permits and threads ------------------------------------------------------------------------------------
 
 
 class Running(Context):
-    """A context whose time runs: a tenth of a second passes at each look."""
+    """A context whose remaining time drops by 0.1 s per read."""
 
     def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]
         self.left -= 0.1
         return int(self.left * 1000)
 
 
-def test_a_process_whose_permits_are_all_held_by_hung_tries_parks_its_batch_and_ends(
+def test_hung_attempts_park_batch_and_end_process(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     ended, release, context = [], threading.Event(), Context()
@@ -156,24 +156,24 @@ def test_a_process_whose_permits_are_all_held_by_hung_tries_parks_its_batch_and_
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, waiting.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
-    assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # no room here now, nor soon
+    assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # this process will not have free permits soon
     assert [consumer.gate.take(1, timeout=10) for _ in range(2)] == [1, 1]
 
 
-def test_work_to_be_run_alone_starves_like_any_other_where_no_permit_is_left(
+def test_isolated_work_item_starves_without_permits(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lapsed = clock() - timedelta(seconds=1)
-    message, ended = pending(status="in-progress", attempts=1, lease_expires_at=lapsed), []
+    expired = clock() - timedelta(seconds=1)
+    message, ended = pending(status="in-progress", attempts=1, lease_expires_at=expired), []
     consumer = make_consumer(database, fails, clock, worker=QUICK, on_starved=lambda: ended.append(True))
     give_back = consumer.gate.give_back
 
-    def taken_by_a_hung_try(permits: int = 1) -> None:
-        """The permits that asking for the claim gives back go to a try that never ends."""
+    def give_back_to_hung_attempt(permits: int = 1) -> None:
+        """Give the returned permits to an attempt that never ends."""
         give_back(permits)
         consumer.gate.take(2)
 
-    monkeypatch.setattr(consumer.gate, "give_back", taken_by_a_hung_try)
+    monkeypatch.setattr(consumer.gate, "give_back", give_back_to_hung_attempt)
 
     response = consumer.handle(event(record(message)), Running(left=120.5))
 
@@ -183,7 +183,7 @@ def test_work_to_be_run_alone_starves_like_any_other_where_no_permit_is_left(
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
 
 
-def test_work_that_never_settled_is_parked_without_time_and_keeps_its_mark(
+def test_parked_work_item_stays_marked_as_unsettled(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=1, lease_expires_at=clock() - timedelta(minutes=5))
@@ -198,7 +198,7 @@ def test_work_that_never_settled_is_parked_without_time_and_keeps_its_mark(
         assert claim(connection, [parked], clock())[parked].answer is Answer.UNSETTLED
 
 
-def test_a_record_that_no_thread_can_be_started_for_was_no_try(
+def test_record_without_thread_spends_no_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]
@@ -221,26 +221,26 @@ def test_a_record_that_no_thread_can_be_started_for_was_no_try(
 
     response = consumer.handle(event(*map(record, messages)), Context())
 
-    states = [(row["status"], row["attempts"]) for row in (life_cycle(admin, one.work_id) for one in messages)]
+    states = [(row["status"], row["attempts"]) for row in (life_cycle(admin, message.work_id) for message in messages)]
     assert response == {"batchItemFailures": []}
     assert sorted(states) == [("pending", 0), ("succeeded", 1), ("succeeded", 1)]
     assert consumer.gate.take(3) == 3
 
 
-# -- queues that refuse -----------------------------------------------------------------------------------------------
+# -- rejecting queues -------------------------------------------------------------------------------------------------
 
 
-def owed(admin: Connection, worker: str, clock: Clock) -> None:
+def enqueue_overdue(admin: Connection, worker: str, clock: Clock) -> None:
     hour_ago = clock() - timedelta(hours=1)
     enqueue(admin, KINDS[worker], [(uuid4(), None, 1, 0)], hour_ago, hour_ago)
 
 
-def test_a_queue_that_refuses_does_not_hold_up_the_others(
+def test_rejecting_queue_does_not_block_other_queues(
     keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     queues = {"ingestion": "http://127.0.0.1/gone", "matching": QUEUE_URL}
-    owed(admin, "ingestion", clock)
-    owed(admin, "matching", clock)
+    enqueue_overdue(admin, "ingestion", clock)
+    enqueue_overdue(admin, "matching", clock)
     send, ask = sqs.send_message_batch, sqs.get_queue_attributes
 
     def refuse(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -260,7 +260,7 @@ def test_a_queue_that_refuses_does_not_hold_up_the_others(
     assert len(sqs.sent[QUEUE_URL]) == 1
 
 
-def test_rows_of_a_worker_that_is_gone_leave_room_for_the_others(
+def test_removed_worker_does_not_block_outbox(
     keeper_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     long_ago = clock() - timedelta(days=1)
@@ -269,7 +269,7 @@ def test_rows_of_a_worker_that_is_gone_leave_room_for_the_others(
         "SELECT 'retired', gen_random_uuid(), 1, 0, %s, %s FROM generate_series(1, 1000)",
         [long_ago, long_ago],
     )
-    owed(admin, "matching", clock)
+    enqueue_overdue(admin, "matching", clock)
     chosen = settings()
 
     recovered = Watchdog(chosen, keeper_database, Outbox(keeper_database, chosen.queue_urls, clock=clock), clock).run()

@@ -1,4 +1,4 @@
-"""Threads that run what is begun, and wait for more."""
+"""Reuse of threads by `Threads`."""
 
 import threading
 from contextvars import ContextVar
@@ -14,21 +14,21 @@ LONG = 20
 
 
 def on_thread(threads: Threads, name: str) -> tuple[Thread, str]:
-    """The thread that something is run on, and its name then."""
+    """Run a function on a thread; return the thread and its name at that time."""
     seen: SimpleQueue[tuple[Thread, str]] = SimpleQueue()
     threads.begin(name, lambda: seen.put((current_thread(), current_thread().name)))
     return seen.get(timeout=LONG)
 
 
 def wait_for_idle(threads: Threads) -> None:
-    """Until a thread waits for more."""
+    """Wait until a thread is idle."""
     until = monotonic() + LONG
     while not threads._idle:
         assert monotonic() < until
         sleep(0.001)
 
 
-def test_a_thread_that_waits_runs_what_is_begun_next_under_its_name() -> None:
+def test_idle_thread_is_reused_under_new_name() -> None:
     threads = Threads()
     first, name = on_thread(threads, "heartbeat")
     assert name == "heartbeat"
@@ -37,16 +37,20 @@ def test_a_thread_that_waits_runs_what_is_begun_next_under_its_name() -> None:
     assert first.daemon
 
 
-def test_what_one_function_says_of_its_context_the_next_one_does_not_see() -> None:
+def test_context_variables_do_not_leak_between_functions() -> None:
     threads, about = Threads(), ContextVar("about", default="nothing")
-    threads.begin("first", lambda: about.set("the first") and None)
+
+    def set_variable() -> None:
+        about.set("the first")
+
+    threads.begin("first", set_variable)
     wait_for_idle(threads)
     seen: SimpleQueue[str] = SimpleQueue()
     threads.begin("second", lambda: seen.put(about.get()))
     assert seen.get(timeout=LONG) == "nothing"
 
 
-def test_a_thread_whose_function_raises_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_is_not_reused_after_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Threads()
     raised: SimpleQueue[threading.ExceptHookArgs] = SimpleQueue()
     monkeypatch.setattr(threading, "excepthook", raised.put)
@@ -62,7 +66,7 @@ def test_a_thread_whose_function_raises_is_not_used_again(monkeypatch: pytest.Mo
     assert not threads._idle
 
 
-def test_what_runs_side_by_side_has_threads_of_its_own() -> None:
+def test_concurrent_functions_run_on_separate_threads() -> None:
     threads = Threads()
     begun, go_on = Event(), Event()
 
@@ -73,21 +77,21 @@ def test_what_runs_side_by_side_has_threads_of_its_own() -> None:
     threads.begin("slow", slow)
     assert begun.wait(LONG)
     try:
-        _, name = on_thread(threads, "quick")  # while the other one runs
+        _, name = on_thread(threads, "quick")  # while the slow function runs
         assert name == "quick"
     finally:
         go_on.set()
 
 
-def test_what_a_thread_has_run_is_kept_by_nobody() -> None:
+def test_finished_function_is_garbage_collected() -> None:
     threads = Threads()
-    gone = Event()
+    collected = Event()
 
-    class Held:
+    class Resource:
         def __del__(self) -> None:
-            gone.set()
+            collected.set()
 
-    held = Held()
-    threads.begin("try", lambda held=held: None)  # type: ignore[misc]
-    del held
-    assert gone.wait(LONG)
+    resource = Resource()
+    threads.begin("try", lambda resource=resource: None)  # type: ignore[misc]
+    del resource
+    assert collected.wait(LONG)

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: how many a consumer opens at most, and that they are enough."""
+"""A consumer opens one connection per permit plus two, and needs no more."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, 
 
 PERMITS = 3
 BOUND = PERMITS + 2
-"""One for each record that is worked on, one for the heartbeat and one for the loop, which claims and parks."""
+"""One per running record, one for the heartbeat, one for the claiming loop."""
 OPEN = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'counterfoil_worker'
 """
@@ -28,7 +28,7 @@ def connections(admin: Connection) -> int:
 
 
 def with_pause(call: Callable[..., Any], pause: Callable[[], object]) -> Callable[..., Any]:
-    """The same call; the first one does not return before the pause is over."""
+    """Wrap `call` so that its first execution waits for `pause` before it returns."""
     pauses = [pause]
 
     def called(*arguments: Any, **named: Any) -> Any:
@@ -41,7 +41,7 @@ def with_pause(call: Callable[..., Any], pause: Callable[[], object]) -> Callabl
 
 
 class Strays:
-    """Two more transactions on the same connections, as of tries that earlier invocations have left behind."""
+    """Two extra transactions on the pool, as of abandoned attempts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,8 +51,8 @@ class Strays:
         with self._database.delivery() as connection:
             connection.execute("SELECT 1")
 
-    def ask(self) -> None:
-        """Return when each waits for a connection; or, where one is to be had, when it is done."""
+    def start(self) -> None:
+        """Start the threads; return once both wait for a connection or one has finished."""
         for thread in self._threads:
             thread.start()
         while all(thread.is_alive() for thread in self._threads) and not self._wait():
@@ -66,7 +66,7 @@ class Strays:
             thread.join()
 
 
-def test_a_consumer_needs_a_connection_for_each_permit_and_two_more_and_never_opens_another(
+def test_consumer_opens_one_connection_per_permit_plus_two(
     database_url: str,
     admin: Connection,
     sqs: FakeSqs,
@@ -77,14 +77,14 @@ def test_a_consumer_needs_a_connection_for_each_permit_and_two_more_and_never_op
     worker = {"name": "matching", "timeout": 120, "permits": PERMITS, "start_margin": 119}
 
     def look() -> None:
-        strays.ask()
+        strays.start()
         seen.append(connections(admin))
 
-    together = threading.Barrier(BOUND, action=look, timeout=6)  # passes only when all are in a transaction at once
+    together = threading.Barrier(BOUND, action=look, timeout=6)  # passes only if all transactions are open at once
 
     def work(_attempt: TenantAttempt) -> Succeeded:
         def effects(_connection: Connection) -> Effects:
-            context.left = 100  # too late to start the last record: it is parked meanwhile
+            context.left = 100  # too late to start the last record, so it is parked
             together.wait()
             return Effects()
 
@@ -104,4 +104,6 @@ def test_a_consumer_needs_a_connection_for_each_permit_and_two_more_and_never_op
 
     assert seen == [BOUND, BOUND]
     assert response == {"batchItemFailures": []}
-    assert [life_cycle(admin, one.work_id)["status"] for one in messages] == ["succeeded"] * PERMITS + ["pending"]
+    assert [life_cycle(admin, message.work_id)["status"] for message in messages] == ["succeeded"] * PERMITS + [
+        "pending"
+    ]

@@ -1,4 +1,4 @@
-"""Every transition of the settlement table, on a real PostgreSQL and a queue that remembers."""
+"""Transitions of the settlement table, on PostgreSQL and a fake queue."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ def failed_ids(response: Any) -> list[str]:
     return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
 
 
-def test_success_commits_effects_state_and_owed_messages_together(
+def test_success_commits_effects_and_outbox_together(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, other = pending(), pending()
@@ -63,7 +63,7 @@ def test_success_commits_effects_state_and_owed_messages_together(
     assert [row["sent_at"] is not None for row in rows(admin, "outbox")] == [True]
 
 
-def test_a_permanent_failure_is_dead_at_once_and_acknowledged(
+def test_permanent_failure_is_dead_lettered_and_acknowledged(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, tenant: UUID
 ) -> None:
     message = pending()
@@ -74,18 +74,22 @@ def test_a_permanent_failure_is_dead_at_once_and_acknowledged(
     assert failed_ids(response) == []
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["error"], row["failed_at"]) == ("failed", "The file is empty; send it again.", clock.now)
-    (letter,) = rows(admin, "dead_letter")
-    assert letter["job_id"] == str(KINDS["matching"].job_id(message.work_id))
-    assert (letter["dlq_reason"], letter["status"], letter["attempts"]) == ("non_retriable_error", "pending", 1)
-    assert letter["payload"]["file"]["key"].endswith(".xml")
-    assert letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
-    assert "counterfoil.delivery.batch:" in letter["metadata"]["last_error"]["context"]["traceback"]
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert dead_letter["job_id"] == str(KINDS["matching"].job_id(message.work_id))
+    assert (dead_letter["dlq_reason"], dead_letter["status"], dead_letter["attempts"]) == (
+        "non_retriable_error",
+        "pending",
+        1,
+    )
+    assert dead_letter["payload"]["file"]["key"].endswith(".xml")
+    assert dead_letter["metadata"]["last_error"]["type"] == "InvalidDocumentError"
+    assert "counterfoil.delivery.batch:" in dead_letter["metadata"]["last_error"]["context"]["traceback"]
     assert [(entry["action"], entry["actor"]) for entry in rows(admin, "dead_letter_audit")] == [("dead", "matching")]
     (notification,) = rows(admin, "notification")
-    assert (notification["job_id"], notification["tenant_id"]) == (letter["job_id"], str(tenant))
+    assert (notification["job_id"], notification["tenant_id"]) == (dead_letter["job_id"], str(tenant))
 
 
-def test_a_transient_failure_waits_behind_its_own_message(
+def test_transient_failure_waits_for_redelivery(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -105,7 +109,7 @@ def test_a_transient_failure_waits_behind_its_own_message(
     assert rows(admin, "dead_letter") == []
 
 
-def test_the_last_attempt_at_the_third_receive_follows_its_message_to_the_dead_letter_queue(
+def test_exhausted_attempts_leave_message_to_dlq(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=2)
@@ -117,11 +121,11 @@ def test_the_last_attempt_at_the_third_receive_follows_its_message_to_the_dead_l
     assert len(failed_ids(response)) == 1
     assert sqs.visibility["third"] == 0
     assert life_cycle(admin, message.work_id)["status"] == "failed"
-    assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
+    assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
     assert len(rows(admin, "notification")) == 1
 
 
-def test_a_third_receive_with_attempts_left_is_parked(
+def test_third_receive_with_attempts_left_is_parked(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -138,7 +142,7 @@ def test_a_third_receive_with_attempts_left_is_parked(
     assert json.loads(entries[0]["MessageBody"])["send_number"] == 1
 
 
-def test_an_older_copy_of_parked_work_is_dropped(
+def test_older_message_of_parked_work_item_is_dropped(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(send_number=1)
@@ -152,7 +156,7 @@ def test_an_older_copy_of_parked_work_is_dropped(
     assert life_cycle(admin, message.work_id)["attempts"] == 0
 
 
-def test_an_early_message_is_parked_until_its_time(
+def test_early_message_is_parked_until_due(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     due = clock.now + timedelta(seconds=200)
@@ -169,7 +173,7 @@ def test_an_early_message_is_parked_until_its_time(
     assert entries[0]["DelaySeconds"] == 200
 
 
-def test_early_work_is_parked_for_the_whole_wait(
+def test_early_work_item_is_parked_for_requested_delay(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1, next_attempt_at=clock.now + timedelta(seconds=10))
@@ -180,7 +184,7 @@ def test_early_work_is_parked_for_the_whole_wait(
     assert life_cycle(admin, message.work_id)["next_attempt_at"] == clock.now + timedelta(seconds=60)
 
 
-def test_running_work_is_left_alone_until_its_lease_is_over(
+def test_running_work_item_waits_for_lease_expiry(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(
@@ -197,7 +201,7 @@ def test_running_work_is_left_alone_until_its_lease_is_over(
 
 
 @pytest.mark.parametrize("overdue", [0, 1])
-def test_work_whose_worker_died_is_taken_over_with_a_newer_token(
+def test_expired_lease_is_reclaimed_with_newer_token(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, overdue: float
 ) -> None:
     token = admin.execute("SELECT nextval('claim_token')").fetchall()[0][0]
@@ -212,27 +216,27 @@ def test_work_whose_worker_died_is_taken_over_with_a_newer_token(
     assert row["claim_token"] > token
 
 
-def test_work_whose_worker_died_runs_alone_after_the_others_have_settled(
+def test_reclaimed_work_item_runs_alone_last(
     database: Database, sqs: FakeSqs, clock: Clock, pending: Pending, admin: Connection
 ) -> None:
-    lapsed = pending(status="in-progress", attempts=1, lease_expires_at=clock.now - timedelta(seconds=1))
+    expired = pending(status="in-progress", attempts=1, lease_expires_at=clock.now - timedelta(seconds=1))
     others = [pending() for _ in range(4)]
     order: list[UUID] = []
 
     def work(attempt: TenantAttempt) -> Succeeded:
-        if attempt.work_id == lapsed.work_id:
+        if attempt.work_id == expired.work_id:
             assert all(life_cycle(admin, other.work_id)["status"] == "succeeded" for other in others)
         order.append(attempt.work_id)
         return DONE
 
-    response = make_consumer(database, work, clock).handle(event(record(lapsed), *map(record, others)), Context())
+    response = make_consumer(database, work, clock).handle(event(record(expired), *map(record, others)), Context())
 
     assert failed_ids(response) == []
-    assert order[-1] == lapsed.work_id
+    assert order[-1] == expired.work_id
     assert len(order) == 5
 
 
-def test_a_last_try_that_never_settled_is_settled_as_failed(
+def test_unsettled_last_attempt_fails(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=3, lease_expires_at=clock.now - timedelta(seconds=1))
@@ -243,12 +247,12 @@ def test_a_last_try_that_never_settled_is_settled_as_failed(
 
     assert failed_ids(response) == []
     assert life_cycle(admin, message.work_id)["status"] == "failed"
-    assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
+    assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == ["max_retries_exceeded"]
     assert len(rows(admin, "notification")) == 1
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed", None])
-def test_ended_work_is_acknowledged_and_untouched(
+def test_ended_work_item_is_acknowledged_unchanged(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, status: str | None
 ) -> None:
     message = pending(status=status, attempts=1)
@@ -262,7 +266,7 @@ def test_ended_work_is_acknowledged_and_untouched(
     assert life_cycle(admin, message.work_id) == before
 
 
-def test_unknown_work_is_recorded_and_acknowledged(
+def test_unknown_work_item_is_audited_and_acknowledged(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     message = Message(work_id=uuid4(), revision=1, send_number=0)
@@ -275,7 +279,7 @@ def test_unknown_work_is_recorded_and_acknowledged(
     assert [entry["action"] for entry in rows(admin, "dead_letter_audit")] == ["unknown-work"]
 
 
-def test_skipped_work_has_no_state_and_a_reason(
+def test_skipped_work_item_stores_only_reason(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -289,7 +293,7 @@ def test_skipped_work_has_no_state_and_a_reason(
     assert (row["status"], row["reason"]) == (None, "no counterparty")
 
 
-def test_a_stale_try_writes_nothing_and_leaves_the_message_to_the_newer_one(
+def test_stale_success_writes_nothing_and_reports_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -308,7 +312,7 @@ def test_a_stale_try_writes_nothing_and_leaves_the_message_to_the_newer_one(
     response = make_consumer(database, work, clock).handle(event(record(message, handle="stale")), Context())
 
     assert len(failed_ids(response)) == 1
-    assert sqs.visibility["stale"] == 300  # the protection, and nothing after it
+    assert sqs.visibility["stale"] == 300  # the protection only
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
     assert admin.execute("SELECT method FROM document WHERE id = %s", [message.work_id]).fetchall() == [(None,)]
 
@@ -321,7 +325,7 @@ def test_a_stale_try_writes_nothing_and_leaves_the_message_to_the_newer_one(
         (InvalidDocumentError("It is damaged", code="damaged_pdf"), 1),
     ],
 )
-def test_a_stale_try_that_fails_changes_nothing(
+def test_stale_failure_changes_nothing(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -348,7 +352,7 @@ def test_a_stale_try_that_fails_changes_nothing(
 @pytest.mark.parametrize(
     "error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), ZeroDivisionError("secret 4711")]
 )
-def test_whatever_a_record_raises_its_neighbours_settle_and_its_words_stay_inside(
+def test_unexpected_exception_is_isolated_and_redacted(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, error: BaseException
 ) -> None:
     poison, good = pending(), pending()
@@ -368,7 +372,7 @@ def test_whatever_a_record_raises_its_neighbours_settle_and_its_words_stay_insid
     assert "4711" not in row["error"]
 
 
-def test_of_two_records_of_one_work_only_one_runs(
+def test_duplicate_records_run_once(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -384,7 +388,7 @@ def test_of_two_records_of_one_work_only_one_runs(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_with_the_gate_saturated_every_message_is_protected_before_a_permit_is_taken_and_claimed_after(
+def test_saturated_gate_protects_before_permit_and_claims_after(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]
@@ -398,12 +402,12 @@ def test_with_the_gate_saturated_every_message_is_protected_before_a_permit_is_t
     protected, seen = threading.Event(), list[Any]()
     change = sqs.change_message_visibility_batch
 
-    def and_tell(**call: Any) -> Any:
-        answer = change(**call)
+    def change_and_signal(**call: Any) -> Any:
+        response = change(**call)
         protected.set()
-        return answer
+        return response
 
-    sqs.change_message_visibility_batch = and_tell  # type: ignore[method-assign]
+    sqs.change_message_visibility_batch = change_and_signal  # type: ignore[method-assign]
 
     def open_the_gate() -> None:
         assert protected.wait(10)
@@ -419,12 +423,10 @@ def test_with_the_gate_saturated_every_message_is_protected_before_a_permit_is_t
     assert failed_ids(response) == []
     assert seen == ["pending", "pending", "pending", ["visibility"] * 3]
     assert [kind for kind, _ in sqs.log] == ["visibility"] * 3 + ["work"] * 3
-    assert consumer.gate.take(9) == 2  # every permit came back
+    assert consumer.gate.take(9) == 2  # every permit was returned
 
 
-def test_never_more_records_run_at_once_than_there_are_permits(
-    database: Database, sqs: FakeSqs, clock: Clock, pending: Pending
-) -> None:
+def test_permits_bound_concurrent_records(database: Database, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
     both = threading.Barrier(2, timeout=10)
     running, peak, lock = 0, 0, threading.Lock()
 
@@ -433,7 +435,7 @@ def test_never_more_records_run_at_once_than_there_are_permits(
         with lock:
             running += 1
             peak = max(peak, running)
-        both.wait()  # passes only when two run together
+        both.wait()  # passes only when two run at once
         with lock:
             running -= 1
         return DONE
@@ -444,7 +446,7 @@ def test_never_more_records_run_at_once_than_there_are_permits(
     assert peak == 2
 
 
-def test_a_record_that_cannot_be_protected_is_not_started(
+def test_unprotected_record_is_not_started(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     exposed, once = pending(), pending()
@@ -459,7 +461,7 @@ def test_a_record_that_cannot_be_protected_is_not_started(
     assert life_cycle(admin, once.work_id)["status"] == "succeeded"
 
 
-def test_without_time_to_start_pending_work_is_parked_and_keeps_its_attempts(
+def test_late_message_is_parked_without_spending_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1)
@@ -475,7 +477,7 @@ def test_without_time_to_start_pending_work_is_parked_and_keeps_its_attempts(
 
 
 @pytest.mark.parametrize("left", [3, 0])
-def test_an_invocation_without_any_time_loses_no_message(
+def test_invocation_without_any_time_loses_no_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, left: float
 ) -> None:
     message = pending()
@@ -484,12 +486,12 @@ def test_an_invocation_without_any_time_loses_no_message(
         event(record(message)), Context(left=left)
     )
 
-    owed = [entry for entries in sqs.sent.values() for entry in entries]
-    assert len(failed_ids(response)) + len(owed) == 1
+    sent = [entry for entries in sqs.sent.values() for entry in entries]
+    assert len(failed_ids(response)) + len(sent) == 1
     assert life_cycle(admin, message.work_id)["status"] == "pending"
 
 
-def test_a_try_is_cancelled_at_the_deadline_and_waits_like_any_transient_failure(
+def test_attempt_canceled_at_deadline_waits_for_retry(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, context = pending(), Context()
@@ -508,7 +510,7 @@ def test_a_try_is_cancelled_at_the_deadline_and_waits_like_any_transient_failure
     assert "about to end" in row["error"]
 
 
-def test_a_try_that_does_not_stop_is_left_behind_and_its_message_kept(
+def test_unstoppable_attempt_is_abandoned_and_its_message_reported(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, context, release = pending(), Context(), threading.Event()
@@ -524,23 +526,23 @@ def test_a_try_that_does_not_stop_is_left_behind_and_its_message_kept(
     assert len(failed_ids(response)) == 1
     assert consumer.gate.take(2) == 1  # it still holds its permit
     release.set()
-    assert consumer.gate.take(1, timeout=10) == 1  # given back once it has settled
-    # Its claim still held: the message comes again and finds the work ended.
+    assert consumer.gate.take(1, timeout=10) == 1  # returned after it settles
+    # Its claim was still valid, so the redelivered message will find the work item ended.
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
 def _quick() -> dict[str, Any]:
-    """A worker whose loop looks at the clock as soon as it is under way."""
+    """Return a worker whose loop checks the remaining time immediately."""
     return {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
 
 
-def test_messages_are_protected_before_a_wait_for_permits(
+def test_messages_are_protected_before_waiting_for_permits(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     worker = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30}
     messages, waits = [pending(), pending()], list[tuple[float, set[str]]]()
     consumer = make_consumer(database, lambda attempt: DONE, clock, worker=worker)
-    consumer.gate.take(2)  # by attempts of an earlier invocation
+    consumer.gate.take(2)  # held by attempts of an earlier invocation
     take = consumer.gate.take
 
     def wait(wanted: int, *, timeout: float = 0) -> int:
@@ -549,9 +551,11 @@ def test_messages_are_protected_before_a_wait_for_permits(
         return take(wanted, timeout=timeout)
 
     consumer.gate.take = wait  # type: ignore[method-assign]
-    response = consumer.handle(event(*(record(one, handle=str(one.work_id)) for one in messages)), Context())
+    response = consumer.handle(
+        event(*(record(message, handle=str(message.work_id)) for message in messages)), Context()
+    )
 
     assert response == {"batchItemFailures": []}
     seconds, protected = waits[0]
     assert seconds > 5
-    assert protected == {str(one.work_id) for one in messages}
+    assert protected == {str(message.work_id) for message in messages}

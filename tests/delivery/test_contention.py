@@ -1,4 +1,4 @@
-"""Two at once: copies of a message, claims of the same work, and rows that somebody else locks."""
+"""Concurrent duplicates, claims of the same work item, and locked rows."""
 
 import random
 import threading
@@ -36,7 +36,7 @@ Pending = Callable[..., Message]
 
 
 class Between(Database):
-    """Does something once, right after its first delivery transaction has committed."""
+    """A database that runs a callback once, after its first delivery commit."""
 
     then: Callable[[], None] | None = None
 
@@ -56,18 +56,16 @@ def between(database_url: str) -> Iterator[Between]:
     database.close()
 
 
-def test_claims_of_overlapping_batches_give_each_work_to_exactly_one(
-    database_url: str, clock: Clock, pending: Pending
-) -> None:
+def test_overlapping_batches_claim_each_work_item_once(database_url: str, clock: Clock, pending: Pending) -> None:
     messages, now = [pending() for _ in range(12)], clock()
-    mine: list[tuple[UUID, int]] = []
+    claimed: list[tuple[UUID, int]] = []
 
     def claim_at_random(seed: int) -> None:
         choose, database = random.Random(seed), Database(database_url, max_connections=1)
         for _ in range(15):
             with database.delivery() as connection:
                 claims = claim(connection, choose.sample(messages, 6), now).values()
-            mine.extend((one.message.work_id, one.attempts) for one in claims if one.answer is Answer.MINE)
+            claimed.extend((each.message.work_id, each.attempts) for each in claims if each.answer is Answer.MINE)
         database.close()
 
     threads = [threading.Thread(target=claim_at_random, args=(seed,)) for seed in range(6)]
@@ -76,35 +74,35 @@ def test_claims_of_overlapping_batches_give_each_work_to_exactly_one(
     for thread in threads:
         thread.join()
 
-    assert sorted(mine) == sorted((message.work_id, 1) for message in messages)
+    assert sorted(claimed) == sorted((message.work_id, 1) for message in messages)
 
 
-def test_a_copy_that_is_parked_while_its_twin_claims_is_not_acknowledged(
+def test_duplicate_parked_during_claim_is_not_acknowledged(
     database: Database, between: Between, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=1, next_attempt_at=clock() + timedelta(seconds=1))
 
-    def twin() -> None:  # the same message, delivered twice: the other invocation claims, two seconds later
+    def claim_duplicate() -> None:  # another invocation claims the redelivered message two seconds later
         later = clock() + timedelta(seconds=2)
         with database.delivery() as connection:
             claims = claim(connection, [message], later)
             assert claims[message].answer is Answer.MINE
 
-    between.then = twin
+    between.then = claim_duplicate
 
     response = make_consumer(between, done, clock).handle(event(record(message)), Context())
 
-    assert len(response["batchItemFailures"]) == 1  # or the twin, failing, would wait behind a message that is gone
+    assert len(response["batchItemFailures"]) == 1  # otherwise a failed duplicate would wait for a deleted message
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
-def test_a_last_attempt_that_is_given_back_while_it_is_taken_for_lost_is_not_dead(
+def test_deferred_last_attempt_is_not_dead_lettered(
     database: Database, between: Between, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=3, claim_token=5, lease_expires_at=clock() - timedelta(seconds=1))
     stalled = Claim(Answer.MINE, message, attempts=3, token=5)
 
-    def defer() -> None:  # it stalled and lives: between our look and our settlement it meets an open breaker
+    def defer() -> None:  # the stalled attempt meets an open breaker between our claim and our settlement
         with database.delivery() as connection:
             sql.defer(connection, KINDS["matching"], stalled, due=clock() + timedelta(minutes=1), now=clock())
 
@@ -117,7 +115,7 @@ def test_a_last_attempt_that_is_given_back_while_it_is_taken_for_lost_is_not_dea
     assert len(response["batchItemFailures"]) == 1
 
 
-def test_an_older_copy_in_the_same_batch_costs_the_newest_message_nothing(
+def test_older_duplicate_in_batch_does_not_affect_newest(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     newest = pending(send_number=2)
@@ -127,20 +125,20 @@ def test_an_older_copy_in_the_same_batch_costs_the_newest_message_nothing(
     response = make_consumer(database, lambda _attempt: DONE, clock).handle(event(copy, current), Context())
 
     assert life_cycle(admin, newest.work_id)["status"] == "succeeded"
-    assert response == {"batchItemFailures": [{"itemIdentifier": copy["messageId"]}]}  # ended, when it comes again
+    assert response == {"batchItemFailures": [{"itemIdentifier": copy["messageId"]}]}  # already ended when redelivered
 
 
-# -- rows that are locked ---------------------------------------------------------------------------------------------
+# -- locked rows ------------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_that_had_to_wait_answers_from_the_newest_row(
+def test_claim_after_lock_wait_reads_newest_row(
     database: Database, admin_database_url: str, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
-    message, now, answers = pending(attempts=1), clock(), []
+    message, now, results = pending(attempts=1), clock(), []
 
     def claim_it() -> None:
         with database.delivery() as connection:
-            answers.append(claim(connection, [message], now, take_over=True)[message])
+            results.append(claim(connection, [message], now, take_over=True)[message])
 
     with psycopg.connect(admin_database_url) as other:
         other.execute(
@@ -154,28 +152,28 @@ def test_a_claim_that_had_to_wait_answers_from_the_newest_row(
         other.commit()
         thread.join()
 
-    assert [(answer.answer, answer.attempts) for answer in answers] == [(Answer.MINE, 3)]
+    assert [(result.answer, result.attempts) for result in results] == [(Answer.MINE, 3)]
 
 
 def until(admin: Connection, condition: str) -> None:
-    """Ask the server until `condition` holds: another session tells nobody when it begins to wait."""
+    """Poll the server until `condition` holds, for example a lock wait."""
     for _ in range(10_000):
         if admin.execute(condition.encode()).fetchall()[0][0]:
             return
-    raise AssertionError(f"never: {condition}")
+    raise AssertionError(f"Condition never held: {condition}")
 
 
-def test_a_claim_does_not_wait_for_the_locks_of_foreign_keys(
+def test_claim_ignores_foreign_key_locks(
     database: Database, admin_database_url: str, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    with psycopg.connect(admin_database_url) as writer:  # an edge to the document, just being inserted
+    with psycopg.connect(admin_database_url) as writer:  # a match with the document is being inserted
         writer.execute("SELECT FROM document WHERE id = %s FOR KEY SHARE", [message.work_id])
         with database.delivery() as connection:
             assert claim(connection, [message], clock())[message].answer is Answer.MINE
 
 
-def test_a_row_that_stays_locked_stops_its_own_record_only(
+def test_locked_row_fails_only_its_record(
     database: Database,
     admin_database_url: str,
     admin: Connection,
@@ -195,7 +193,7 @@ def test_a_row_that_stays_locked_stops_its_own_record_only(
     assert life_cycle(admin, good.work_id)["status"] == "succeeded"
 
 
-def test_a_row_that_somebody_else_locks_keeps_no_neighbour_from_its_try(
+def test_locked_row_does_not_block_other_records(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     locked, free = pending(), pending()
@@ -209,7 +207,7 @@ def test_a_row_that_somebody_else_locks_keeps_no_neighbour_from_its_try(
     assert len(response["batchItemFailures"]) == 1
 
 
-def test_what_is_claimed_begins_before_a_locked_row_is_waited_for_again(
+def test_claimed_work_item_starts_before_lock_retry(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     free, locked = pending(), pending()
@@ -236,16 +234,16 @@ def test_what_is_claimed_begins_before_a_locked_row_is_waited_for_again(
     assert life_cycle(admin, free.work_id)["status"] == "succeeded"
 
 
-def test_no_lock_is_waited_for_when_the_invocation_is_about_to_end(
+def test_late_invocation_does_not_wait_for_locks(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]
     context = Context(60)
     consumer = make_consumer(database, lambda _attempt: DONE, clock)
-    claim, asked = consumer.claims.claim, []
+    claim, requested = consumer.claims.claim, []
 
     def claim_and_take_long(wanted: Any, *, take_over: bool) -> Any:
-        asked.append(len(wanted))
+        requested.append(len(wanted))
         try:
             return claim(wanted, take_over=take_over)
         finally:
@@ -253,18 +251,20 @@ def test_no_lock_is_waited_for_when_the_invocation_is_about_to_end(
 
     consumer.claims.claim = claim_and_take_long  # type: ignore[method-assign]
     with psycopg.connect(admin_database_url) as other:
-        other.execute("SELECT 1 FROM document WHERE id = ANY(%s) FOR UPDATE", [[one.work_id for one in messages]])
+        other.execute(
+            "SELECT 1 FROM document WHERE id = ANY(%s) FOR UPDATE", [[message.work_id for message in messages]]
+        )
         response = consumer.handle(event(*map(record, messages)), context)
 
-    assert asked == [2]  # the permits; neither of them alone, nor the third
+    assert requested == [2]  # one claim for both permits; no retry, and no claim of the third message
     assert len(response["batchItemFailures"]) == 3
 
 
-def test_a_transaction_is_bounded_in_pauses_and_in_all(database: Database, tenant: UUID) -> None:
+def test_transaction_has_idle_and_total_timeouts(database: Database, tenant: UUID) -> None:
     bounds = "idle_in_transaction_session_timeout", "transaction_timeout", "lock_timeout"
     with database.tenant(tenant) as connection:
-        found = [connection.execute(f"SHOW {name}".encode()).fetchall()[0][0] for name in bounds]
-    assert found == ["8s", "1min", "10s"]
+        values = [connection.execute(f"SHOW {name}".encode()).fetchall()[0][0] for name in bounds]
+    assert values == ["8s", "1min", "10s"]
 
 
 def test_renewal_skips_locked_work(database: Database, admin: Connection, clock: Clock, pending: Pending) -> None:

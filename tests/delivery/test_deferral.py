@@ -1,4 +1,4 @@
-"""Work that cannot go on through no fault of its own has its attempt back, and a new message waits in its place."""
+"""Deferred work items spend no attempt and wait for a new message."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ Work = Callable[[TenantAttempt], Outcome]
 
 @pytest.fixture
 def deferring(clock: Clock) -> Work:
-    """Work whose service is away for 40 more seconds whenever it is called."""
+    """Work whose service stays unavailable for 40 more seconds on each call."""
 
     def work(attempt: TenantAttempt) -> Outcome:
         raise BreakerOpenError("The breaker is open", until=clock() + timedelta(seconds=40))
@@ -44,7 +44,7 @@ def deferring(clock: Clock) -> Work:
 
 
 def sent(sqs: FakeSqs) -> list[tuple[Message, int]]:
-    """Messages sent to the queue, each with its delay in seconds."""
+    """Return messages sent to the queue, each with its delay in seconds."""
     return [(Message.model_validate_json(entry["MessageBody"]), entry["DelaySeconds"]) for entry in sqs.sent[QUEUE_URL]]
 
 
@@ -53,15 +53,15 @@ def numbered(message: Message, send_number: int) -> Message:
 
 
 def outcomes(capsys: pytest.CaptureFixture[str]) -> dict[str, list[float]]:
-    """The counts of the last batch."""
+    """Return the outcome counts of the last batch."""
     lines = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
-    names = ("Succeeded", "Failed", "Retries", "Deferred", "Stale", "Unsettled")
+    names = ("Succeeded", "Failed", "Retries", "Deferred", "StaleClaims", "OutcomeNotWritten")
     return {name: line[name] for line in lines for name in names if name in line}
 
 
 @pytest.mark.parametrize("attempts", [0, 1, 2])
 @pytest.mark.parametrize("receives", [1, 2, 3])
-def test_deferred_work_has_its_attempt_back_and_waits_behind_a_new_message(
+def test_deferral_spends_no_attempt_and_sends_new_message(
     attempts: int,
     receives: int,
     database: Database,
@@ -78,34 +78,34 @@ def test_deferred_work_has_its_attempt_back_and_waits_behind_a_new_message(
         event(record(message, receives=receives, handle="it")), Context()
     )
 
-    assert response == {"batchItemFailures": []}  # acknowledged: its receives end here, the new message has none
+    assert response == {"batchItemFailures": []}  # acknowledged, because the new message starts without receives
     until = clock() + timedelta(seconds=40)
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", attempts, 6)
     assert (row["next_attempt_at"], row["lease_expires_at"], row["claimed_at"]) == (until, None, None)
     assert row["error"] == "The error before"
     assert sent(sqs) == [(numbered(message, 6), 40)]
-    assert [name for name, _ in sqs.log] == ["visibility", "send"]  # the visibility is its protection
+    assert [name for name, _ in sqs.log] == ["visibility", "send"]  # the visibility change is the protection
     assert outcomes(capsys) == {"Deferred": [1.0]}
     assert rows(admin, "dead_letter") == rows(admin, "notification") == []
 
 
-def test_any_deferral_is_one_not_only_a_breakers(
+def test_any_deferred_error_defers_work_item(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
 
     def work(attempt: TenantAttempt) -> Outcome:
-        raise DeferredError("The same work is under way", until=clock() - timedelta(hours=1))
+        raise DeferredError("The same work item is in progress", until=clock() - timedelta(hours=1))
 
     make_consumer(database, work, clock).handle(event(record(message)), Context())
 
     row = life_cycle(admin, message.work_id)
     assert (row["attempts"], row["next_attempt_at"]) == (0, clock())
-    assert sent(sqs) == [(numbered(message, 1), 0)]  # a time that has passed is now
+    assert sent(sqs) == [(numbered(message, 1), 0)]  # a past time means now
 
 
-def test_a_deferral_that_arises_while_effects_are_written_takes_the_effects_back(
+def test_deferral_in_effects_rolls_them_back(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
 ) -> None:
     message, other = pending(), pending()
@@ -124,7 +124,7 @@ def test_a_deferral_that_arises_while_effects_are_written_takes_the_effects_back
     assert sent(sqs) == [(numbered(message, 1), 40)]
 
 
-def test_the_new_message_comes_at_its_time_and_is_the_first_attempt(
+def test_message_after_deferral_is_first_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
 ) -> None:
     message, numbers = pending(), []
@@ -142,7 +142,7 @@ def test_the_new_message_comes_at_its_time_and_is_the_first_attempt(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_a_message_that_comes_before_its_time_is_parked_until_then(
+def test_early_message_after_deferral_is_parked(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
 ) -> None:
     message = pending()
@@ -157,7 +157,7 @@ def test_a_message_that_comes_before_its_time_is_parked_until_then(
     assert life_cycle(admin, message.work_id)["attempts"] == 0
 
 
-def test_work_deferred_for_a_day_is_as_good_as_new(
+def test_day_of_deferrals_spends_no_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
 ) -> None:
     message = pending(attempts=2)
@@ -173,7 +173,7 @@ def test_work_deferred_for_a_day_is_as_good_as_new(
     assert rows(admin, "dead_letter") == []
 
 
-def test_a_deferral_longer_than_sqs_can_delay_waits_in_the_outbox(
+def test_deferral_beyond_sqs_delay_waits_in_outbox(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -186,12 +186,12 @@ def test_a_deferral_longer_than_sqs_can_delay_waits_in_the_outbox(
 
     assert response == {"batchItemFailures": []}
     assert sent(sqs) == []
-    (owed,) = rows(admin, "outbox")
-    assert (owed["send_number"], owed["sent_at"]) == (1, None)
+    (entry,) = rows(admin, "outbox")
+    assert (entry["send_number"], entry["sent_at"]) == (1, None)
     assert admin.execute("SELECT not_before FROM outbox").fetchall() == [(until,)]
 
 
-def test_a_deferral_leaves_the_other_records_of_its_batch_alone(
+def test_deferral_does_not_affect_other_records(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
 ) -> None:
     messages = [pending() for _ in range(4)]
@@ -203,8 +203,8 @@ def test_a_deferral_leaves_the_other_records_of_its_batch_alone(
     response = make_consumer(database, work, clock).handle(event(*map(record, messages)), Context())
 
     assert response == {"batchItemFailures": []}
-    found = [life_cycle(admin, message.work_id) for message in messages]
-    assert [(row["status"], row["attempts"]) for row in found] == [
+    stored = [life_cycle(admin, message.work_id) for message in messages]
+    assert [(row["status"], row["attempts"]) for row in stored] == [
         ("succeeded", 1),
         ("pending", 0),
         ("pending", 0),
@@ -213,7 +213,7 @@ def test_a_deferral_leaves_the_other_records_of_its_batch_alone(
     assert {message.work_id for message, _ in sent(sqs)} == deferred
 
 
-# A newer claim, a crash, the database away
+# Newer claims, crashes and an unavailable database
 
 
 NEWER = "matching_claim_token = nextval('claim_token')"
@@ -227,9 +227,9 @@ NEWER = "matching_claim_token = nextval('claim_token')"
         f"{NEWER}, matching_status = 'failed', matching_failed_at = now()",
         f"{NEWER}, matching_status = 'pending', matching_revision = 2, matching_attempts = 0, matching_send_number = 0",
     ],
-    ids=["claimed", "tried again", "archived", "new revision"],
+    ids=["claimed", "retried", "archived", "new revision"],
 )
-def test_a_stale_try_that_defers_changes_nothing(
+def test_stale_deferral_changes_nothing(
     change: str,
     database: Database,
     admin: Connection,
@@ -249,14 +249,14 @@ def test_a_stale_try_that_defers_changes_nothing(
 
     response = make_consumer(database, work, clock).handle(event(record(message, handle="it")), Context())
 
-    assert len(response["batchItemFailures"]) == 1  # the message may be the newer try's
+    assert len(response["batchItemFailures"]) == 1  # the message may belong to the newer attempt
     assert len([entry for entry in sqs.log if entry[0] == "visibility"]) == 1
     assert [life_cycle(admin, message.work_id)] == left
     assert rows(admin, "outbox") == []
-    assert outcomes(capsys) == {"Stale": [1.0]}
+    assert outcomes(capsys) == {"StaleClaims": [1.0]}
 
 
-def test_deferred_work_without_obstacle_is_tried_at_once(
+def test_deferral_without_obstacle_is_sent_immediately(
     database: Database, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -269,29 +269,29 @@ def test_deferred_work_without_obstacle_is_tried_at_once(
     assert sent(sqs) == [(numbered(message, 2), 0)]
 
 
-def test_a_message_whose_acknowledgement_was_lost_is_recognised_as_older(
+def test_redelivered_message_after_deferral_is_dropped(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
 ) -> None:
-    message, tries = pending(), []
+    message, numbers = pending(), []
 
     def work(attempt: TenantAttempt) -> Outcome:
-        tries.append(attempt.number)
+        numbers.append(attempt.number)
         return deferring(attempt)
 
     consumer = make_consumer(database, work, clock)
-    consumer.handle(event(record(message)), Context())  # killed before SQS heard the answer
+    consumer.handle(event(record(message)), Context())  # killed before the response reached SQS
     before = life_cycle(admin, message.work_id)
     clock.pass_(minutes=12)
 
     response = consumer.handle(event(record(message, receives=2)), Context())
 
     assert response == {"batchItemFailures": []}
-    assert tries == [1]
+    assert numbers == [1]
     assert life_cycle(admin, message.work_id) == before
     assert len(sent(sqs)) == 1
 
 
-def test_a_deferral_whose_message_could_not_be_sent_is_still_owed(
+def test_unsent_deferral_stays_in_outbox(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -303,7 +303,7 @@ def test_a_deferral_whose_message_could_not_be_sent_is_still_owed(
     message = pending()
 
     def no_answer(**_: Any) -> Any:
-        raise ServiceUnavailableError("SQS is away")
+        raise ServiceUnavailableError("SQS is unavailable")
 
     monkeypatch.setattr(sqs, "send_message_batch", no_answer)
 
@@ -314,7 +314,7 @@ def test_a_deferral_whose_message_could_not_be_sent_is_still_owed(
     assert life_cycle(admin, message.work_id)["attempts"] == 0
 
 
-def test_a_deferral_whose_commit_was_lost_after_all_is_made_again(
+def test_deferral_without_commit_is_repeated(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
 ) -> None:
     message = pending()
@@ -327,7 +327,7 @@ def test_a_deferral_whose_commit_was_lost_after_all_is_made_again(
     assert (row["attempts"], row["send_number"]) == (0, 1)
 
 
-def test_a_deferral_that_was_committed_unheard_gives_one_attempt_back(
+def test_unconfirmed_deferral_is_not_repeated(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring: Work
 ) -> None:
     message = pending(attempts=1)
@@ -339,10 +339,12 @@ def test_a_deferral_that_was_committed_unheard_gives_one_attempt_back(
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
-    assert [(owed["send_number"], owed["sent_at"]) for owed in rows(admin, "outbox")] == [(1, None)]  # the watchdog's
+    assert [(entry["send_number"], entry["sent_at"]) for entry in rows(admin, "outbox")] == [
+        (1, None)
+    ]  # the watchdog sends it
 
 
-def test_a_deferral_that_the_database_does_not_hear_of_comes_again_with_its_attempt_spent(
+def test_deferral_during_database_outage_spends_attempt(
     flaky: Flaky,
     admin: Connection,
     sqs: FakeSqs,
@@ -361,7 +363,7 @@ def test_a_deferral_that_the_database_does_not_hear_of_comes_again_with_its_atte
     assert sqs.visibility["it"] == 300
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("in-progress", 1, 0)
-    assert outcomes(capsys) == {"Unsettled": [1.0]}
+    assert outcomes(capsys) == {"OutcomeNotWritten": [1.0]}
     flaky.fail_tenant = []
     clock.pass_(seconds=301)
     assert consumer.handle(event(record(message, receives=2)), Context()) == {"batchItemFailures": []}
@@ -369,18 +371,18 @@ def test_a_deferral_that_the_database_does_not_hear_of_comes_again_with_its_atte
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
 
 
-# With a breaker in earnest
+# With a real breaker
 
 
-def test_an_outage_costs_attempts_until_its_breaker_opens_and_none_after(
+def test_open_breaker_stops_spending_attempts(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     breakers = Breakers(database, clock, failures=3, open_seconds=30, spread=lambda: 0.0)
-    messages, away = [pending() for _ in range(8)], True
+    messages, is_unavailable = [pending() for _ in range(8)], True
 
     def work(attempt: TenantAttempt) -> Outcome:
         with breakers.guard("llm:anthropic"):
-            if away:
+            if is_unavailable:
                 raise ServiceUnavailableError("503")
             return DONE
 
@@ -397,15 +399,15 @@ def test_an_outage_costs_attempts_until_its_breaker_opens_and_none_after(
 
     clock.pass_(seconds=30)
     consumer.handle(event(*[record(numbered(message, 1)) for message in messages[3:]]), Context())
-    assert attempts() == [1, 1, 1, 1, 0, 0, 0, 0]  # the probe's, which was a real try
+    assert attempts() == [1, 1, 1, 1, 0, 0, 0, 0]  # the probe is a real attempt
 
-    away = False
+    is_unavailable = False
     clock.pass_(seconds=60)
     consumer.handle(event(*[record(numbered(message, 2)) for message in messages[4:]]), Context())
     assert [life_cycle(admin, message.work_id)["status"] for message in messages[4:]] == ["succeeded"] * 4
 
 
-def test_a_tenants_breaker_is_everybodys(
+def test_breaker_is_shared_by_tenants(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -414,7 +416,7 @@ def test_a_tenants_breaker_is_everybodys(
     make_document: Callable[..., UUID],
 ) -> None:
     breakers = Breakers(database, clock, failures=1, open_seconds=30)
-    works = [
+    work_ids = [
         make_document(make_tenant(slug), {}, type="invoice", matching_status="pending", matching_revision=1)
         for slug in ("ours", "theirs")
     ]
@@ -423,8 +425,8 @@ def test_a_tenants_breaker_is_everybodys(
         with breakers.guard("llm:anthropic"):
             raise ServiceUnavailableError("503")
 
-    for work_id in works:
+    for work_id in work_ids:
         message = Message(work_id=work_id, revision=1, send_number=0)
         make_consumer(database, work, clock).handle(event(record(message)), Context())
 
-    assert [life_cycle(admin, work_id)["attempts"] for work_id in works] == [1, 0]
+    assert [life_cycle(admin, work_id)["attempts"] for work_id in work_ids] == [1, 0]

@@ -1,4 +1,4 @@
-"""Fingerprints of dead letters: by code, or without one by the message without particulars."""
+"""Fingerprints of dead letters: by error code, else by the normalized message."""
 
 from typing import Any
 from uuid import uuid4
@@ -8,12 +8,12 @@ from counterfoil.errors import CancelledError, ServiceUnavailableError, UnknownT
 from tests.factories import NOW
 
 
-def fingerprint(error: str, worker: str = "ingestion", **of_failure: Any) -> str:
-    failure = Failure("non_retriable_error", of_failure.pop("error_type", "SomeError"), error, 3, worker, **of_failure)
+def fingerprint(error: str, worker: str = "ingestion", **fields: Any) -> str:
+    failure = Failure("non_retriable_error", fields.pop("error_type", "SomeError"), error, 3, worker, **fields)
     return DeadLetter(uuid4(), None, worker, None, {}, 3, failure, NOW).fingerprint
 
 
-def test_new_wording_and_class_name_keep_the_group():
+def test_new_wording_and_class_name_keep_group():
     before = fingerprint("No tenant has this key", code="key_without_tenant")
     assert fingerprint("The key names no tenant", error_type="KeyError", code="key_without_tenant") == before
 
@@ -29,7 +29,7 @@ def test_messages_without_code_separate_groups():
     assert fingerprint("It is empty") != fingerprint("It is empty", error_type="OtherError")
 
 
-def test_code_belongs_to_errors_of_counterfoil():
+def test_only_some_errors_have_codes():
     assert code_of(CancelledError("Stopped")) == "canceled"
     assert code_of(UnknownTenantError("No tenant", code="unknown_recipient")) == "unknown_recipient"
     assert code_of(ServiceUnavailableError("S3 is unavailable")) is None

@@ -1,6 +1,6 @@
-"""A thousand tasks that fail together come back spread, never too soon, and on average when the policy has it.
+"""Retries of 1,000 tasks that fail together are spread by jitter.
 
-The clock is the test's own: each message comes back at the second that SQS was asked for.
+The tests control the clock: each message arrives when its SQS delay ends.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ SEED = 7
 
 @dataclass
 class Herd:
-    """Tasks of one tenant, and the messages that name them."""
+    """Tasks of one tenant and their messages."""
 
     database: Database
     admin: Connection
@@ -41,7 +41,7 @@ class Herd:
     tenant: UUID
 
     def send(self, tasks: int, outbox: Outbox) -> list[str]:
-        """Hand in so many tasks. Returns their first messages."""
+        """Submit tasks and return their first messages."""
         ids = [make_task(self.admin, self.tenant) for _ in range(tasks)]
         with self.database.tenant(self.tenant) as connection:
             now = self.clock()
@@ -50,12 +50,12 @@ class Herd:
         return [entry["MessageBody"] for entry in self.sqs.sent.pop(QUEUE)]
 
     def outbox(self) -> Outbox:
-        """Whose chances are those of a seed."""
+        """Return an outbox with seeded random numbers."""
         random = Random(SEED).random
         return Outbox(self.database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=self.clock, random=random)
 
     def fail(self, bodies: Sequence[str], outbox: Outbox, **how: Any) -> list[tuple[str, int]]:
-        """Have all of them fail at this moment. Returns their next messages, and after how many seconds each comes."""
+        """Fail all tasks now; return their next messages with delays in seconds."""
         self.run(bodies, outbox, fails, **how)
         return [(entry["MessageBody"], entry["DelaySeconds"]) for entry in self.sqs.sent.pop(RETRY_QUEUE, [])]
 
@@ -75,17 +75,17 @@ class Herd:
             clock=self.clock,
         )
         for start in range(0, len(bodies), 10):
-            answer = consumer.handle(event(*map(record, bodies[start : start + 10])), Context())
-            assert answer["batchItemFailures"] == []
+            response = consumer.handle(event(*map(record, bodies[start : start + 10])), Context())
+            assert response["batchItemFailures"] == []
 
     def waits(self) -> list[float]:
-        """Seconds from the end of each task's last failed try to its next one, as its row has it."""
-        found = self.admin.execute(
+        """Return the stored seconds between each task's last failed and next attempt."""
+        fetched = self.admin.execute(
             """SELECT extract(epoch FROM next_attempt_at - ended_at) FROM (
                    SELECT DISTINCT ON (work_id) next_attempt_at, ended_at FROM work_attempt
                    WHERE outcome = 'retry' ORDER BY work_id, ended_at DESC) last"""
         ).fetchall()
-        return [float(seconds) for (seconds,) in found]
+        return [float(seconds) for (seconds,) in fetched]
 
 
 @pytest.fixture
@@ -94,22 +94,22 @@ def herd(database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, tena
 
 
 def histogram(title: str, seconds: Sequence[int]) -> str:
-    """How many come back in each second, a mark for ten."""
+    """Return a histogram of seconds, with one mark per ten tasks."""
     counts = Counter(seconds)
     lines = [f"{second:4d} s {counts[second]:5d} {'#' * -(-counts[second] // 10)}" for second in range(max(counts) + 1)]
     return "\n".join(["", title, *lines])
 
 
-def test_a_thousand_tasks_that_fail_together_come_back_spread_over_the_jitter(
+def test_retries_of_many_failures_spread_over_jitter(
     herd: Herd, admin: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outbox = herd.outbox()
-    back = herd.fail(herd.send(TASKS, outbox), outbox, retry_jitter_max_seconds=10)
+    retries = herd.fail(herd.send(TASKS, outbox), outbox, retry_jitter_max_seconds=10)
 
-    seconds = [delay for _, delay in back]
+    seconds = [delay for _, delay in retries]
     with capsys.disabled():
-        print(histogram(f"{TASKS} tasks that failed together come back, with a jitter of 10 s, after", seconds))  # noqa: T201
-    assert len(back) == TASKS
+        print(histogram(f"Retry delays of {TASKS} tasks that failed together, with 10 s of jitter", seconds))  # noqa: T201
+    assert len(retries) == TASKS
     assert (min(seconds), max(seconds)) == (2, 12)  # base 1 s doubled once, and up to 10 s more
     counts = Counter(seconds)
     assert max(counts.values()) < 140  # the mean of a whole second is 100: four standard deviations above it
@@ -117,49 +117,51 @@ def test_a_thousand_tasks_that_fail_together_come_back_spread_over_the_jitter(
     assert mean(seconds) == pytest.approx(2 + 5, abs=0.3)
 
     began = herd.clock()
-    for second in sorted(counts):  # and none of them is early when it comes
+    for second in sorted(counts):  # and no message arrives early
         herd.clock.now = began + timedelta(seconds=second)
-        herd.run([body for body, delay in back if delay == second], outbox, done, retry_jitter_max_seconds=10)
+        herd.run([body for body, delay in retries if delay == second], outbox, done, retry_jitter_max_seconds=10)
     assert admin.execute("SELECT status, attempts, count(*) FROM task GROUP BY 1, 2").fetchall() == [
         ("succeeded", 2, TASKS)
     ]
 
 
-def test_without_jitter_they_come_back_as_the_herd_that_they_were(herd: Herd) -> None:
+def test_retries_without_jitter_are_simultaneous(herd: Herd) -> None:
     outbox = herd.outbox()
-    back = herd.fail(herd.send(200, outbox), outbox, retry_jitter_max_seconds=0)
+    retries = herd.fail(herd.send(200, outbox), outbox, retry_jitter_max_seconds=0)
 
-    assert Counter(delay for _, delay in back) == {2: 200}
+    assert Counter(delay for _, delay in retries) == {2: 200}
 
 
-def test_each_retry_waits_what_the_policy_has_and_at_most_the_jitter_more(herd: Herd) -> None:
+def test_retry_delay_is_policy_delay_plus_jitter(herd: Herd) -> None:
     outbox = herd.outbox()
     bodies = herd.send(100, outbox)
     for retry in range(1, 6):
-        back = herd.fail(bodies, outbox)
+        retries = herd.fail(bodies, outbox)
         waits = herd.waits()
-        assert len(waits) == len(back) == 100
+        assert len(waits) == len(retries) == 100
         assert 2**retry <= min(waits) <= max(waits) < 2**retry + 1
         assert mean(waits) == pytest.approx(2**retry + 0.5, abs=0.15)
-        assert {delay for _, delay in back} <= {2**retry, 2**retry + 1}  # SQS takes whole seconds
-        assert mean(delay for _, delay in back) == pytest.approx(2**retry + 0.5, abs=0.25)
-        bodies = [body for body, _ in back]
+        assert {delay for _, delay in retries} <= {2**retry, 2**retry + 1}  # SQS delays are whole seconds
+        assert mean(delay for _, delay in retries) == pytest.approx(2**retry + 0.5, abs=0.25)
+        bodies = [body for body, _ in retries]
         herd.clock.pass_(seconds=2**retry + 2)
-    assert herd.fail(bodies, outbox) == []  # six tries, and no more
+    assert herd.fail(bodies, outbox) == []  # at most six attempts
 
 
 @pytest.mark.parametrize("base", [0.15, 0.4, 0.725])
-def test_a_fraction_of_a_second_keeps_its_mean(herd: Herd, base: float) -> None:
+def test_fractional_delay_keeps_its_mean(herd: Herd, base: float) -> None:
     outbox = herd.outbox()
-    back = herd.fail(herd.send(TASKS // 2, outbox), outbox, retry_jitter_max_seconds=0, retry_base_delay_seconds=base)
+    retries = herd.fail(
+        herd.send(TASKS // 2, outbox), outbox, retry_jitter_max_seconds=0, retry_base_delay_seconds=base
+    )
 
-    assert {delay for _, delay in back} == {int(2 * base), int(2 * base) + 1}
-    assert mean(delay for _, delay in back) == pytest.approx(2 * base, abs=0.08)  # four standard errors
+    assert {delay for _, delay in retries} == {int(2 * base), int(2 * base) + 1}
+    assert mean(delay for _, delay in retries) == pytest.approx(2 * base, abs=0.08)  # four standard errors
 
 
-def test_no_wait_is_longer_than_the_cap(herd: Herd) -> None:
+def test_retry_delay_is_capped(herd: Herd) -> None:
     outbox = herd.outbox()
-    back = herd.fail(
+    retries = herd.fail(
         herd.send(50, outbox),
         outbox,
         retry_base_delay_seconds=50,
@@ -167,4 +169,4 @@ def test_no_wait_is_longer_than_the_cap(herd: Herd) -> None:
         retry_max_delay_seconds=60,
     )
 
-    assert {delay for _, delay in back} == {60}
+    assert {delay for _, delay in retries} == {60}

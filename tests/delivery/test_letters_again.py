@@ -1,4 +1,4 @@
-"""Work that died and was tried again by a person: its letter stays settled, or is open again with its history."""
+"""Retried dead letters: closed after success, reopened with history on failure."""
 
 from uuid import UUID
 
@@ -22,23 +22,23 @@ from tests.delivery.harness import Clock, FakeSqs, done
 from tests.delivery.requeued import QUEUE, Run, Task, row, sent
 
 
-def breaks(attempt: TenantAttempt) -> Outcome:
+def fail_permanently(attempt: TenantAttempt) -> Outcome:
     raise InvalidDocumentError("It is damaged", code="damaged_pdf")
 
 
-def letter_of(database: Database, tenant: UUID, message: Message) -> Details:
+def dead_letter_of(database: Database, tenant: UUID, message: Message) -> Details:
     with database.tenant(tenant) as connection:
-        found = search.show(connection, tenant, KINDS["tasks"].job_id(message.work_id))
-    assert found is not None
-    return found
+        stored = search.show(connection, tenant, KINDS["tasks"].job_id(message.work_id))
+    assert stored is not None
+    return stored
 
 
-def retry(database: Database, tenant: UUID, outbox: Outbox, letter: Details, clock: Clock) -> None:
-    wish = Wish(letter.job_id, letter.version, "kim", clock(), "It is mended")
-    outbox.send(actions.retry(database, tenant, wish, bucket=None).sends)
+def retry(database: Database, tenant: UUID, outbox: Outbox, dead_letter: Details, clock: Clock) -> None:
+    change = Wish(dead_letter.job_id, dead_letter.version, "kim", clock(), "It is mended")
+    outbox.send(actions.retry(database, tenant, change, bucket=None).sends)
 
 
-def test_work_that_succeeds_then_leaves_its_letter_retried(
+def test_successful_retry_leaves_dead_letter_retried(
     run: Run,
     task: Task,
     admin: Connection,
@@ -49,21 +49,21 @@ def test_work_that_succeeds_then_leaves_its_letter_retried(
     outbox: Outbox,
 ):
     message = task()
-    run(breaks, message)
-    retry(database, tenant, outbox, letter_of(database, tenant, message), clock)
+    run(fail_permanently, message)
+    retry(database, tenant, outbox, dead_letter_of(database, tenant, message), clock)
     [(again, _)] = sent(sqs, QUEUE)
     assert (again.work_id, again.revision, again.send_number) == (message.work_id, 2, 0)
 
-    assert run(done, message) == []  # an older copy, which does nothing
+    assert run(done, message) == []  # an older message, which is dropped
     assert row(admin, message)["status"] == "pending"
     assert run(done, again) == []
 
     assert row(admin, message)["status"] == "succeeded"
-    letter = letter_of(database, tenant, message)
-    assert (letter.status, letter.resolved_by, letter.lineage) == ("retried", "kim", [])
+    dead_letter = dead_letter_of(database, tenant, message)
+    assert (dead_letter.status, dead_letter.resolved_by, dead_letter.lineage) == ("retried", "kim", [])
 
 
-def test_work_that_dies_again_opens_the_same_letter_with_its_history(
+def test_failed_retry_reopens_dead_letter_with_history(
     run: Run,
     task: Task,
     admin: Connection,
@@ -74,40 +74,45 @@ def test_work_that_dies_again_opens_the_same_letter_with_its_history(
     outbox: Outbox,
 ):
     message = task()
-    run(breaks, message)
-    first = letter_of(database, tenant, message)
+    run(fail_permanently, message)
+    first = dead_letter_of(database, tenant, message)
     retry(database, tenant, outbox, first, clock)
     [(again, _)] = sent(sqs, QUEUE)
-    run(breaks, again)
+    run(fail_permanently, again)
 
-    letter = letter_of(database, tenant, message)
-    assert (letter.job_id, letter.status, letter.revision, letter.resolution) == (first.job_id, "pending", 2, None)
-    assert letter.version > first.version + 1
-    [before] = letter.lineage
+    dead_letter = dead_letter_of(database, tenant, message)
+    assert (dead_letter.job_id, dead_letter.status, dead_letter.revision, dead_letter.resolution) == (
+        first.job_id,
+        "pending",
+        2,
+        None,
+    )
+    assert dead_letter.version > first.version + 1
+    [before] = dead_letter.lineage
     assert (before["revision"], before["status"]) == (1, "retried")
     assert before["resolution"] == {"action": "retried", "notes": "It is mended"}
-    retry(database, tenant, outbox, letter, clock)
+    retry(database, tenant, outbox, dead_letter, clock)
     assert sent(sqs, QUEUE)[1][0].revision == 3
     with database.tenant(tenant) as connection:
         assert broken(connection, tenant) is None
         assert len(audit.page(connection, tenant, limit=20)) == 2
 
 
-def test_work_that_was_begun_anew_in_another_way_and_succeeded_is_not_begun_again(
+def test_retry_rejects_pending_and_succeeded_work_items(
     run: Run, task: Task, sqs: FakeSqs, clock: Clock, database: Database, tenant: UUID, outbox: Outbox
 ):
     message = task()
-    run(breaks, message)
+    run(fail_permanently, message)
     with database.tenant(tenant) as connection:
         sends = begin(connection, "tasks", [message.work_id], clock())
-    letter = letter_of(database, tenant, message)
-    for step in ("waits", "succeeded"):
+    dead_letter = dead_letter_of(database, tenant, message)
+    for step in ("pending", "succeeded"):
         with pytest.raises(NotRetriableError, match=step):
-            retry(database, tenant, outbox, letter, clock)
+            retry(database, tenant, outbox, dead_letter, clock)
         run(done, sends[0].message)
 
 
-def test_an_edited_payload_is_what_is_tried(
+def test_retry_uses_edited_payload(
     run: Run,
     task: Task,
     admin: Connection,
@@ -118,22 +123,22 @@ def test_an_edited_payload_is_what_is_tried(
     outbox: Outbox,
 ):
     message = task()
-    run(breaks, message)
-    letter = letter_of(database, tenant, message)
-    wish = Wish(letter.job_id, letter.version, "kim", clock(), "A typing error")
-    actions.edit_payload(database, tenant, wish, {"say": "bye"}, bucket=None, settings=Settings())
+    run(fail_permanently, message)
+    dead_letter = dead_letter_of(database, tenant, message)
+    change = Wish(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typing error")
+    actions.edit_payload(database, tenant, change, {"say": "bye"}, bucket=None, settings=Settings())
     assert row(admin, message)["payload"] == {"say": "hello"}
 
-    retry(database, tenant, outbox, letter_of(database, tenant, message), clock)
+    retry(database, tenant, outbox, dead_letter_of(database, tenant, message), clock)
     [(again, _)] = sent(sqs, QUEUE)
     assert '"say":"bye"' in sqs.sent[QUEUE][0]["MessageBody"]
     run(lambda attempt: run_task(attempt, Services()), again)
 
-    found = row(admin, message)
-    assert (found["status"], found["payload"], found["result"]) == ("succeeded", {"say": "bye"}, {"say": "bye"})
+    stored = row(admin, message)
+    assert (stored["status"], stored["payload"], stored["result"]) == ("succeeded", {"say": "bye"}, {"say": "bye"})
 
 
-def test_an_edit_is_applied_once_and_not_at_a_later_retry(
+def test_edit_applies_to_one_retry_only(
     run: Run,
     task: Task,
     admin: Connection,
@@ -144,13 +149,13 @@ def test_an_edit_is_applied_once_and_not_at_a_later_retry(
     sqs: FakeSqs,
 ):
     message = task()
-    run(breaks, message)
-    letter = letter_of(database, tenant, message)
-    wish = Wish(letter.job_id, letter.version, "kim", clock(), "A typing error")
-    actions.edit_payload(database, tenant, wish, {"say": "bye"}, bucket=None, settings=Settings())
-    retry(database, tenant, outbox, letter_of(database, tenant, message), clock)
-    run(breaks, sent(sqs, QUEUE)[0][0])
-    again = letter_of(database, tenant, message)
+    run(fail_permanently, message)
+    dead_letter = dead_letter_of(database, tenant, message)
+    change = Wish(dead_letter.job_id, dead_letter.version, "kim", clock(), "A typing error")
+    actions.edit_payload(database, tenant, change, {"say": "bye"}, bucket=None, settings=Settings())
+    retry(database, tenant, outbox, dead_letter_of(database, tenant, message), clock)
+    run(fail_permanently, sent(sqs, QUEUE)[0][0])
+    again = dead_letter_of(database, tenant, message)
     assert actions.show_payload(database, tenant, again.job_id, bucket=None).edited is None
     admin.execute("UPDATE task SET payload = '{}'")
     retry(database, tenant, outbox, again, clock)

@@ -1,7 +1,7 @@
-"""The order of things for every worker of the table: protection, then a permit, then the claim, then heavy work.
+"""Order of steps in every worker: protect, take a permit, claim, do heavy work.
 
-A new row of the table is tested by what is here: its handler is composed as on Lambda, and its work is a row of its
-kind's table with nothing filled in but what must be.
+New rows of the worker table are covered automatically. Handlers are composed as on Lambda, and work items are rows with
+only the required columns.
 """
 
 import hashlib
@@ -42,22 +42,22 @@ VALUES: dict[str, Callable[[], Any]] = {
     "date": NOW.date,
     "ARRAY": lambda: [uuid4()],
 }
-"""Something of each type, for a column that must hold something."""
+"""Example value of each type, for required columns."""
 NEEDED: dict[str, dict[str, Any]] = {"task": {"payload": "{}"}}
-"""What a table's rows must hold besides, by a CHECK over several columns."""
+"""Values required by CHECK constraints over several columns, by table."""
 VOCABULARIES = r"""
 SELECT attname, (regexp_match(pg_get_constraintdef(c.oid), $$ARRAY\['([^']*)'$$))[1]
 FROM pg_constraint c JOIN pg_attribute a ON attrelid = conrelid AND attnum = conkey[1]
 WHERE contype = 'c' AND conrelid = to_regclass(%s) AND cardinality(conkey) = 1
 """
-"""Each column whose words a CHECK names, and the first of them."""
+"""Columns whose values a CHECK lists, each with its first allowed value."""
 
 Log = list[tuple[str, Any]]
 
 
 @pytest.fixture
 def log(sqs: FakeSqs, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Log:
-    """What happens, in order: each message hidden, each transaction, each file read; and what the tests add."""
+    """Log of protected messages, transactions, file reads and steps of the tests."""
     transaction, get_object = Database._transaction, s3.get_object
 
     @contextmanager
@@ -77,7 +77,7 @@ def log(sqs: FakeSqs, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Log:
 
 @pytest.fixture
 def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[str], Message]:
-    """`make_work(worker)` makes work of a worker's kind that waits for its first try, and returns its message."""
+    """`make_work(worker)` creates a pending work item and returns its message."""
     tenant_id = make_tenant("acme")
 
     def make(worker: str) -> Message:
@@ -99,7 +99,7 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
             Identifier(kind.table), SQL(", ").join(map(Identifier, values)), SQL(", ").join(map(Placeholder, values))
         )
         with admin.transaction():
-            admin.execute("SET LOCAL session_replication_role = replica")  # what the row refers to need not exist
+            admin.execute("SET LOCAL session_replication_role = replica")  # referenced rows do not have to exist
             admin.execute(statement, values)
         return Message(work_id=work_id, revision=1, send_number=0)
 
@@ -107,20 +107,20 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
 
 
 def states(admin: Connection, worker: str) -> list[tuple[str, int]]:
-    """The status and the attempts of all work of a worker, ended work (NULL) among it."""
+    """Return status and attempts of a worker's work items, NULL status as "ended"."""
     kind = KINDS[worker]
-    found = admin.execute(kind.sql("SELECT coalesce({status}, 'ended'), {attempts} FROM {table}")).fetchall()
-    return sorted((status, attempts) for status, attempts in found)
+    fetched = admin.execute(kind.sql("SELECT coalesce({status}, 'ended'), {attempts} FROM {table}")).fetchall()
+    return sorted((status, attempts) for status, attempts in fetched)
 
 
 class Saturated:
-    """A worker whose permits are all taken by others, and that logs each step towards its heavy work."""
+    """A worker without free permits that logs each step up to its heavy work."""
 
     def __init__(self, consumer: Consumer, log: Log) -> None:
-        self.consumer, self.asked, self.working = consumer, threading.Event(), threading.Semaphore(0)
+        self.consumer, self.requested, self.working = consumer, threading.Event(), threading.Semaphore(0)
         self.go_on = threading.Event()
         self.at_once = 0
-        """The most records that worked at the same time."""
+        """Highest number of concurrent records."""
         self._now = 0
         self._lock = threading.Lock()
         self._log, self._take, self._claim, self._work = log, consumer.gate.take, consumer.claims.claim, consumer.run
@@ -130,7 +130,7 @@ class Saturated:
         consumer.run = self.work  # type: ignore[method-assign]
 
     def take(self, wanted: int, *, timeout: float = 0) -> int:
-        self.asked.set()
+        self.requested.set()
         permits = self._take(wanted, timeout=timeout)
         self._log.extend([("permit", None)] * permits)
         return permits
@@ -170,7 +170,7 @@ def test_every_message_is_protected_before_anything_else(
 
     protected = log[: len(batch)]
     assert {step for step, _ in protected} == {"visibility"}
-    assert {handle for _, (handle, _) in protected} == {one["receiptHandle"] for one in batch}
+    assert {handle for _, (handle, _) in protected} == {item["receiptHandle"] for item in batch}
     assert all(seconds >= 300 for _, (_, seconds) in protected)
     assert log[len(batch)][0] == "transaction"
 
@@ -185,7 +185,7 @@ def _queue(row: Row, source: str) -> str:
 
 @pytest.mark.parametrize("all_permits", [False, True], ids=["one permit", "all permits"])
 @pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
-def test_a_record_that_waits_for_a_permit_is_protected_and_not_claimed(
+def test_record_without_permit_is_protected_but_unclaimed(
     row: Row,
     handler: Callable[[Row], ModuleType],
     admin: Connection,
@@ -195,22 +195,22 @@ def test_a_record_that_waits_for_a_permit_is_protected_and_not_claimed(
     all_permits: bool,
 ) -> None:
     count, permits = row.permits + 3, row.permits if all_permits else 1
-    works = {make_work(row.name).work_id for _ in range(count)}
-    messages = [Message(work_id=work, revision=1, send_number=0) for work in works]
+    work_ids = {make_work(row.name).work_id for _ in range(count)}
+    messages = [Message(work_id=work, revision=1, send_number=0) for work in work_ids]
     batch = [record(_body(row.name, message), arn=_queue(row, row.name)) for message in messages]
     module = handler(row)
     saturated = Saturated(module.consumer(), log)
     log.clear()
 
     answer = ThreadPoolExecutor(max_workers=1).submit(module.handle, event(*batch), Context(left=row.timeout))
-    assert saturated.asked.wait(PATIENCE)
+    assert saturated.requested.wait(PATIENCE)
 
-    # The gate is full: all are protected, and nothing else has happened to any of them.
+    # The gate is full: all messages are protected, and nothing else has happened.
     assert [step for step, _ in log] == ["visibility"] * count
-    assert set(sqs.visibility) == {one["receiptHandle"] for one in batch}
+    assert set(sqs.visibility) == {item["receiptHandle"] for item in batch}
     assert states(admin, row.name) == [("pending", 0)] * count
 
-    # There is room: as many are claimed and work as there are permits, and the others wait as before.
+    # Permits are free: one record per permit is claimed and runs. The others still wait.
     saturated.consumer.gate.give_back(permits)
     for _ in range(permits):
         assert saturated.working.acquire(timeout=PATIENCE)
@@ -219,25 +219,25 @@ def test_a_record_that_waits_for_a_permit_is_protected_and_not_claimed(
 
     saturated.go_on.set()
     answer.result(timeout=PATIENCE)
-    _check_order(log, works)
+    _check_order(log, work_ids)
     assert saturated.at_once == permits
 
 
-def _check_order(log: Log, works: set[UUID]) -> None:
-    """Each work was claimed once and then worked on, and never were there more claims than permits."""
+def _check_order(log: Log, work_ids: set[UUID]) -> None:
+    """Check that each work item was claimed once, then ran, within the permits."""
     steps = [step for step, _ in log]
-    for place, (step, work) in enumerate(log):
-        before = log[:place]
+    for index, (step, work) in enumerate(log):
+        before = log[:index]
         if step == "claim":
-            assert steps[:place].count("claim") < steps[:place].count("permit")
+            assert steps[:index].count("claim") < steps[:index].count("permit")
         elif step == "work":
             assert ("claim", work) in before
-    assert sorted(work for step, work in log if step == "claim") == sorted(works)
-    assert {work for step, work in log if step == "work"} == works
+    assert sorted(work for step, work in log if step == "claim") == sorted(work_ids)
+    assert {work for step, work in log if step == "work"} == work_ids
 
 
 @pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
-def test_a_record_that_gets_no_permit_in_time_is_parked_and_was_never_claimed(
+def test_record_without_permit_in_time_is_parked_unclaimed(
     row: Row,
     handler: Callable[[Row], ModuleType],
     admin: Connection,
@@ -252,7 +252,7 @@ def test_a_record_that_gets_no_permit_in_time_is_parked_and_was_never_claimed(
     monkeypatch.setattr(saturated.consumer.concurrency, "end_process", lambda: ended.append(row.name))
 
     def take(wanted: int, *, timeout: float = 0) -> int:
-        """The time passes while a permit is waited for."""
+        """Let the remaining time pass while waiting for a permit."""
         context.left -= timeout
         return 0
 
@@ -264,4 +264,4 @@ def test_a_record_that_gets_no_permit_in_time_is_parked_and_was_never_claimed(
     assert answer == {"batchItemFailures": []}
     assert states(admin, row.name) == [("pending", 0)] * 3
     assert not {"claim", "work", "file"} & {step for step, _ in log}
-    assert ended == [row.name]  # its permits are held by tries that do not end
+    assert ended == [row.name]  # hung attempts hold its permits

@@ -1,4 +1,4 @@
-"""What the outbox sends, to which queue, and when; and what it does with messages that SQS refuses."""
+"""Outbox: target queues, send times, and messages that SQS rejects."""
 
 import json
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from counterfoil.delivery.work import Message, Send, begin, enqueue, wake
 from counterfoil.errors import DatabaseUnavailableError, RejectedRequestError
 from counterfoil.kinds import KINDS
 from tests.delivery.harness import QUEUE_URL, Clock, FakeSqs, Flaky, away, done
-from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, later, put_off, sent
+from tests.delivery.requeued import LATE, QUEUE, RETRY_ARN, RETRY_QUEUE, Run, Task, defer, later, sent
 from tests.factories import NOW
 
 
-def test_what_is_refused_for_good_stops_no_others(
+def test_rejected_batch_does_not_block_other_batches(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -48,28 +48,28 @@ def test_what_is_refused_for_good_stops_no_others(
     assert unsent == BATCH
 
 
-def owed(admin: Connection, tenant: UUID, *messages: Message) -> list[Send]:
-    named = [(one.work_id, tenant, one.revision, one.send_number) for one in messages]
+def enqueue_tasks(admin: Connection, tenant: UUID, *messages: Message) -> list[Send]:
+    named = [(message.work_id, tenant, message.revision, message.send_number) for message in messages]
     return enqueue(admin, KINDS["tasks"], named, NOW, NOW)
 
 
-def test_first_tries_and_retries_go_to_different_queues(
+def test_first_attempts_and_retries_use_different_queues(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
 ):
     first, retry = task(), task(send_number=3, attempts=1)
-    assert outbox.send(owed(admin, tenant, first, retry)) == 2
+    assert outbox.send(enqueue_tasks(admin, tenant, first, retry)) == 2
     assert [message for message, _ in sent(sqs, QUEUE)] == [first]
     assert [message for message, _ in sent(sqs, RETRY_QUEUE)] == [retry]
 
 
-def test_work_that_was_parked_before_its_first_try_waits_with_other_first_tries(run: Run, task: Task, sqs: FakeSqs):
+def test_parked_first_attempt_stays_on_main_queue(run: Run, task: Task, sqs: FakeSqs):
     message = task()
     run(done, message, context=LATE)
     assert sent(sqs, QUEUE) == [(later(message), 0)]
     assert sqs.sent[RETRY_QUEUE] == []
 
 
-def test_work_whose_retry_was_parked_waits_with_other_retries(run: Run, task: Task, sqs: FakeSqs):
+def test_parked_retry_stays_on_retry_queue(run: Run, task: Task, sqs: FakeSqs):
     message = task(attempts=1, send_number=1)
     run(done, message, arn=RETRY_ARN, context=LATE)
     assert sent(sqs, RETRY_QUEUE) == [(later(message), 0)]
@@ -77,7 +77,7 @@ def test_work_whose_retry_was_parked_waits_with_other_retries(run: Run, task: Ta
 
 
 @pytest.mark.parametrize(("attempts", "queue"), [(0, QUEUE), (1, RETRY_QUEUE)])
-def test_work_that_is_woken_waits_with_its_like(
+def test_woken_work_item_keeps_its_queue(
     outbox: Outbox, task: Task, database: Database, tenant: UUID, sqs: FakeSqs, clock: Clock, attempts: int, queue: str
 ):
     message = task(attempts=attempts, send_number=1, next_attempt_at=clock.now + timedelta(minutes=20))
@@ -88,22 +88,22 @@ def test_work_that_is_woken_waits_with_its_like(
     assert len(sqs.sent) == 1
 
 
-def test_what_was_put_off_for_a_while_stands_in_the_way_of_no_first_try(run: Run, task: Task, sqs: FakeSqs):
+def test_deferred_first_attempt_uses_retry_queue(run: Run, task: Task, sqs: FakeSqs):
     message = task()
-    run(put_off, message)
+    run(defer, message)
     assert sent(sqs, RETRY_QUEUE) == [(later(message), 40)]
     assert sqs.sent[QUEUE] == []
 
 
-def test_where_it_cannot_be_told_which_queue_a_message_belongs_to_it_stays_in_the_outbox(
+def test_database_outage_leaves_messages_in_outbox(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
-    sends = owed(admin, tenant, task(send_number=1))
+    sends = enqueue_tasks(admin, tenant, task(send_number=1))
 
-    def away(*_: Any, **_how: Any) -> Any:
+    def fail(*_: Any, **_how: Any) -> Any:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
-    monkeypatch.setattr(Database, "delivery", away)
+    monkeypatch.setattr(Database, "delivery", fail)
     assert outbox.send(sends) == 0
     assert sqs.sent == {}
 
@@ -113,26 +113,24 @@ def unsent(admin: Connection) -> list[int]:
     return [number for (number,) in admin.execute("SELECT send_number FROM outbox WHERE sent_at IS NULL")]
 
 
-def test_without_time_left_messages_stay_in_the_outbox(
+def test_messages_without_time_left_stay_in_outbox(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
 ):
-    assert outbox.send(owed(admin, tenant, task()), time_left=lambda: CALL_SECONDS - 1) == 0
+    assert outbox.send(enqueue_tasks(admin, tenant, task()), time_left=lambda: CALL_SECONDS - 1) == 0
     assert (sqs.sent, unsent(admin)) == ({}, [0])
 
 
-def test_a_message_that_sqs_fails_stays_owed(
+def test_message_failed_by_sqs_stays_in_outbox(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
-    answer = {"Successful": [{"Id": "0"}], "Failed": [{"Id": "1", "Code": "InternalError"}]}
-    monkeypatch.setattr(sqs, "send_message_batch", lambda **_: answer)
-    sends = owed(admin, tenant, task(), task(attempts=0))
+    response = {"Successful": [{"Id": "0"}], "Failed": [{"Id": "1", "Code": "InternalError"}]}
+    monkeypatch.setattr(sqs, "send_message_batch", lambda **_: response)
+    sends = enqueue_tasks(admin, tenant, task(), task(attempts=0))
     assert outbox.send(sends) == 1
     assert admin.execute("SELECT id FROM outbox WHERE sent_at IS NULL").fetchall() == [(sends[1].id,)]
 
 
-def test_messages_that_could_not_be_marked_stay_owed(
-    flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task
-):
+def test_unmarked_messages_stay_in_outbox(flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task):
     newest = pending(send_number=1)
     named = [(newest.work_id, None, 1, number) for number in (0, 1)]
     enqueue(admin, KINDS["matching"], named, NOW, NOW)
@@ -145,54 +143,52 @@ def test_messages_that_could_not_be_marked_stay_owed(
     assert sorted(unsent(admin)) == [0, 1]
 
 
-def test_a_message_that_a_newer_one_has_superseded_is_never_sent(
+def test_superseded_message_is_never_sent(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, clock: Clock
 ):
     newest = task(send_number=4, attempts=1)
     older = [newest.model_copy(update={"send_number": number}) for number in (2, 3)]
-    owed(admin, tenant, *older, newest, other := task())
+    enqueue_tasks(admin, tenant, *older, newest, other := task())
 
-    assert outbox.send_unsent(created_before=clock.now) == 4  # of which two are done with
+    assert outbox.send_unsent(created_before=clock.now) == 4  # including two superseded messages
 
     assert [message for message, _ in sent(sqs)] == [newest]
     assert [message for message, _ in sent(sqs, QUEUE)] == [other]
     assert outbox.send_unsent(created_before=clock.now) == 0
 
 
-def test_a_message_whose_task_is_no_more_is_not_sent_and_not_owed_any_longer(
+def test_message_of_deleted_task_is_dropped(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, capsys: pytest.CaptureFixture[str]
 ):
-    gone, there = task(), task()
-    sends = owed(admin, tenant, gone, there)
-    admin.execute("DELETE FROM task WHERE id = %s", [gone.work_id])
+    deleted, existing = task(), task()
+    sends = enqueue_tasks(admin, tenant, deleted, existing)
+    admin.execute("DELETE FROM task WHERE id = %s", [deleted.work_id])
 
     outbox.send(sends)
 
-    assert [message for message, _ in sent(sqs, QUEUE)] == [there]
+    assert [message for message, _ in sent(sqs, QUEUE)] == [existing]
     assert admin.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchone() == (0,)
-    assert '"NeverSent"' in capsys.readouterr().out
+    assert '"OrphanedMessages"' in capsys.readouterr().out
 
 
 def test_large_messages_are_sent_in_smaller_batches(
     outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
 ):
     messages = [task(payload=json.dumps("x" * 100_000)) for _ in range(5)]
-    assert outbox.send(owed(admin, tenant, *messages)) == 5
+    assert outbox.send(enqueue_tasks(admin, tenant, *messages)) == 5
     assert [len(call[1][1]["MessageBody"]) > 100_000 for call in sqs.log] == [True] * 5
 
 
-def test_a_payload_crosses_the_queue_as_it_is(
-    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
-):
+def test_payload_is_sent_unescaped(outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs):
     message = task(payload='{"message": "Grüße \\"née\\" 1.10"}')
-    outbox.send(owed(admin, tenant, message))
+    outbox.send(enqueue_tasks(admin, tenant, message))
     (entry,) = sqs.sent[QUEUE]
-    assert "Grüße" in entry["MessageBody"]  # and not escaped, which takes more room
+    assert "Grüße" in entry["MessageBody"]  # unescaped, to save space
     assert json.loads(entry["MessageBody"])["payload"] == {"message": 'Grüße "née" 1.10'}
 
 
 @pytest.mark.parametrize("seconds", [0, 0.25, 2.5, 4.99, 300])
-def test_fractions_of_a_second_keep_their_mean(
+def test_fractional_delays_keep_their_mean(
     database: Database, admin: Connection, tenant: UUID, clock: Clock, sqs: FakeSqs, task: Task, seconds: float
 ):
     evenly = cycle([number / 100 for number in range(100)])

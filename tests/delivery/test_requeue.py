@@ -1,4 +1,4 @@
-"""Work whose retries are new messages on a queue of their own: each settled in one transaction, none forked."""
+"""Work items whose retries are new messages on a separate retry queue."""
 
 import json
 from datetime import timedelta
@@ -43,18 +43,18 @@ from tests.delivery.requeued import (
 )
 from tests.factories import NOW
 
-# -- a failed try -----------------------------------------------------------------------------------------------------
+# -- failed attempts --------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_try_is_made_again_by_a_new_message_on_the_queue_for_retries(
+def test_failed_attempt_sends_message_to_retry_queue(
     run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock
 ):
     message = task()
 
     assert run(fails, message) == []  # acknowledged
 
-    found = row(admin, message)
-    assert (found["status"], found["attempts"], found["send_number"]) == ("pending", 1, 1)
+    stored = row(admin, message)
+    assert (stored["status"], stored["attempts"], stored["send_number"]) == ("pending", 1, 1)
     due = clock.now + timedelta(seconds=2 + CHANCE)
     assert admin.execute("SELECT next_attempt_at FROM task").fetchall() == [(due,)]
     assert sent(sqs) == [(later(message), 2)]
@@ -62,9 +62,7 @@ def test_a_failed_try_is_made_again_by_a_new_message_on_the_queue_for_retries(
     assert json.loads(sqs.sent[RETRY_QUEUE][0]["MessageBody"])["metadata"]["last_error"]["message"] == "later"
 
 
-def test_the_waits_double_and_the_bound_is_the_task_s_own(
-    run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock
-):
+def test_retry_delays_double_up_to_task_limit(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
     message = task(max_retry=5)
     for retry in range(1, 6):
         run(fails, message, arn=ARN if retry == 1 else RETRY_ARN)
@@ -76,25 +74,27 @@ def test_the_waits_double_and_the_bound_is_the_task_s_own(
 
     assert len(sent(sqs)) == 5
     assert row(admin, message)["status"] == "failed"
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["dlq_reason"], letter["attempts"], letter["task_type"]) == ("max_retries_exceeded", 6, "echo")
-    assert (letter["metadata"]["retry_count"], letter["metadata"]["max_retry"]) == (5, 5)
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["dlq_reason"], dead_letter["attempts"], dead_letter["task_type"]) == (
+        "max_retries_exceeded",
+        6,
+        "echo",
+    )
+    assert (dead_letter["metadata"]["retry_count"], dead_letter["metadata"]["max_retry"]) == (5, 5)
 
 
 @pytest.mark.parametrize("max_retry", [0, 1])
-def test_a_task_may_ask_for_fewer_retries(run: Run, task: Task, admin: Connection, clock: Clock, max_retry: int):
+def test_task_can_request_fewer_retries(run: Run, task: Task, admin: Connection, clock: Clock, max_retry: int):
     message = task(max_retry=max_retry)
     for retry in range(max_retry + 1):
         run(fails, later(message, retry))
         clock.pass_(seconds=10)
-    found = row(admin, message)
-    assert (found["status"], found["attempts"]) == ("failed", max_retry + 1)
+    stored = row(admin, message)
+    assert (stored["status"], stored["attempts"]) == ("failed", max_retry + 1)
 
 
-@pytest.mark.parametrize(
-    "error", [InvalidDocumentError("It is damaged", code="damaged_pdf"), ValueError("nobody mapped it")]
-)
-def test_what_no_retry_can_cure_is_a_dead_letter_at_once(
+@pytest.mark.parametrize("error", [InvalidDocumentError("It is damaged", code="damaged_pdf"), ValueError("unmapped")])
+def test_permanent_error_dead_letters_immediately(
     run: Run, task: Task, admin: Connection, sqs: FakeSqs, error: Exception
 ):
     def work(attempt: TenantAttempt) -> Outcome:
@@ -103,25 +103,23 @@ def test_what_no_retry_can_cure_is_a_dead_letter_at_once(
     message = task()
     assert run(work, message) == []
     assert row(admin, message)["status"] == "failed"
-    assert [letter["dlq_reason"] for letter in rows(admin, "dead_letter")] == ["non_retriable_error"]
+    assert [dead_letter["dlq_reason"] for dead_letter in rows(admin, "dead_letter")] == ["non_retriable_error"]
     assert sqs.sent == {}
 
 
-def test_an_older_copy_of_a_message_is_dropped(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
+def test_older_message_is_dropped(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
     message = task()
     run(fails, message)
     clock.pass_(seconds=60)
 
     assert run(done, message) == []
 
-    assert row(admin, message)["status"] == "pending"  # for the retry, which nobody has received yet
+    assert row(admin, message)["status"] == "pending"  # for the retry, which has not been received yet
     assert run(done, later(message), arn=RETRY_ARN) == []
     assert row(admin, message)["status"] == "succeeded"
 
 
-def test_a_retry_that_comes_early_is_put_off_and_not_skipped(
-    run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock
-):
+def test_early_retry_is_parked(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
     message = task(attempts=1, send_number=1, next_attempt_at=clock.now + timedelta(seconds=20))
 
     assert run(done, message, arn=RETRY_ARN) == []
@@ -130,45 +128,43 @@ def test_a_retry_that_comes_early_is_put_off_and_not_skipped(
     assert sent(sqs) == [(later(message), 20)]
 
 
-def test_a_retry_less_than_a_second_early_is_not_early(run: Run, task: Task, admin: Connection, clock: Clock):
+def test_retry_less_than_a_second_early_runs(run: Run, task: Task, admin: Connection, clock: Clock):
     message = task(attempts=1, send_number=1, next_attempt_at=clock.now + timedelta(seconds=0.99))
     run(done, message, arn=RETRY_ARN)
     assert row(admin, message)["status"] == "succeeded"
 
 
-def test_a_try_that_was_lost_with_its_worker_is_followed_by_another_of_the_same_message(
-    run: Run, task: Task, admin: Connection, clock: Clock
-):
-    over = clock.now - timedelta(seconds=1)
-    message = task(status="in-progress", attempts=1, claimed_at=NOW, lease_expires_at=over, claim_token=1)
+def test_lost_attempt_is_followed_by_another(run: Run, task: Task, admin: Connection, clock: Clock):
+    expired = clock.now - timedelta(seconds=1)
+    message = task(status="in-progress", attempts=1, claimed_at=NOW, lease_expires_at=expired, claim_token=1)
     run(done, message, receives=2)
-    found = row(admin, message)
-    assert (found["status"], found["attempts"]) == ("succeeded", 2)
+    stored = row(admin, message)
+    assert (stored["status"], stored["attempts"]) == ("succeeded", 2)
 
 
-def test_work_that_was_lost_in_its_last_try_has_failed(run: Run, task: Task, admin: Connection, clock: Clock):
-    over = clock.now - timedelta(seconds=1)
-    message = task(status="in-progress", attempts=2, max_retry=1, claimed_at=NOW, lease_expires_at=over, claim_token=1)
+def test_lost_last_attempt_fails_work_item(run: Run, task: Task, admin: Connection, clock: Clock):
+    expired = clock.now - timedelta(seconds=1)
+    message = task(
+        status="in-progress", attempts=2, max_retry=1, claimed_at=NOW, lease_expires_at=expired, claim_token=1
+    )
     assert run(done, message, receives=2) == []
     (attempt,) = rows(admin, "work_attempt")
     assert row(admin, message)["status"] == "failed"
     assert (attempt["number"], attempt["outcome"], attempt["error_type"]) == (2, "failed", "WorkerLost")
 
 
-def test_messages_of_both_queues_are_hidden_where_they_are(
-    run: Run, task: Task, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
-):
-    asked = []
+def test_visibility_changes_use_source_queue(run: Run, task: Task, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch):
+    queue_urls = []
     real = sqs.change_message_visibility_batch
 
     def change(**call: Any) -> Any:
-        asked.append(call["QueueUrl"])
+        queue_urls.append(call["QueueUrl"])
         return real(**call)
 
     monkeypatch.setattr(sqs, "change_message_visibility_batch", change)
     run(done, task())
     run(done, task(send_number=1), arn=RETRY_ARN)
-    assert asked == [QUEUE, RETRY_QUEUE]
+    assert queue_urls == [QUEUE, RETRY_QUEUE]
 
 
 # -- from the dead-letter queue ---------------------------------------------------------------------------------------
@@ -191,26 +187,26 @@ def test_unattempted_task_is_returned_after_five_minutes(
     assert row(admin, message)["send_number"] == 1
 
 
-def test_a_task_is_exhausted_by_its_own_bound(
+def test_task_limit_decides_exhaustion(
     keeper_database: Database, clock: Clock, outbox: Outbox, task: Task, admin: Connection,
 ):  # fmt: skip
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
-    over = clock.now - timedelta(seconds=1)
-    lost = {"status": "in-progress", "claimed_at": NOW, "lease_expires_at": over, "claim_token": 1}
-    at_its_end, with_more = task(attempts=1, max_retry=0, **lost), task(attempts=6, max_retry=9, **lost)
+    expired = clock.now - timedelta(seconds=1)
+    lost = {"status": "in-progress", "claimed_at": NOW, "lease_expires_at": expired, "claim_token": 1}
+    exhausted, unexhausted = task(attempts=1, max_retry=0, **lost), task(attempts=6, max_retry=9, **lost)
 
-    for message in (at_its_end, with_more):
+    for message in (exhausted, unexhausted):
         archiver.settle("tasks", SQSRecord(record(task_body(message), arn=DLQ_ARN)))
 
-    assert row(admin, at_its_end)["status"] == "failed"
-    assert row(admin, with_more)["status"] == "pending"
+    assert row(admin, exhausted)["status"] == "failed"
+    assert row(admin, unexhausted)["status"] == "pending"
 
 
-def test_a_message_that_cannot_be_read_is_one_dead_letter_from_whichever_queue(
+def test_unreadable_message_is_dead_lettered_once_across_queues(
     run: Run, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock, database: Database,
     sqs: FakeSqs,
 ):  # fmt: skip
-    unread = record("not JSON", arn=RETRY_ARN)
+    unreadable = record("not JSON", arn=RETRY_ARN)
     chosen = settings(
         worker={"name": "tasks", "timeout": 120, "start_margin": 30, "retries": "requeue"}, queue_urls={"tasks": QUEUE}
     )
@@ -218,9 +214,9 @@ def test_a_message_that_cannot_be_read_is_one_dead_letter_from_whichever_queue(
     consumer = Consumer(
         chosen, done, database=database, outbox=outbox, visibility=visibility, read=read_task_message, clock=clock
     )
-    consumer.handle(event(unread), Context())
+    consumer.handle(event(unreadable), Context())
     archiver = Archiver(keeper_database, outbox, RedeliverPolicy(), clock)
 
-    archiver.settle("tasks", SQSRecord(unread | {"eventSourceARN": DLQ_ARN}))
+    archiver.settle("tasks", SQSRecord(unreadable | {"eventSourceARN": DLQ_ARN}))
 
     assert len(rows(admin, "dead_letter")) == 1

@@ -1,11 +1,11 @@
-"""A stale worker cannot settle after a restore, because claim tokens are not repeated."""
+"""A restore repeats no claim token, so that stale workers cannot settle."""
 
 import re
 from pathlib import Path
 
 from counterfoil.db import Connection
 
-PAGE = Path(__file__).parents[2] / "docs" / "data_protection.md"
+PAGE = Path(__file__).parents[2] / "docs" / "data.md"
 NEXT = "SELECT nextval('claim_token')"
 
 

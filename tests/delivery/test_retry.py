@@ -1,4 +1,4 @@
-"""Retry policies: waits, bounds, and requests of unavailable services."""
+"""Retry policies: delays, limits and `retry_after` of unavailable services."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,19 +11,19 @@ from counterfoil.settings import Settings
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def seconds(found: object) -> float:
-    assert isinstance(found, Requeue | Redeliver | Park)
-    return (found.at - NOW).total_seconds()
+def seconds(decision: object) -> float:
+    assert isinstance(decision, Requeue | Redeliver | Park)
+    return (decision.at - NOW).total_seconds()
 
 
 @pytest.mark.parametrize(("attempts", "wait"), [(1, 5), (2, 60), (3, 600), (4, 600)])
-def test_listed_waits_follow_in_order_and_the_last_repeats(attempts: int, wait: float) -> None:
+def test_listed_delays_apply_in_order_and_last_repeats(attempts: int, wait: float) -> None:
     policy = RequeuePolicy(waits=(5, 60, 600), max_attempts=9)
 
     assert seconds(policy.decide(TransientError("Away"), attempts, 1, NOW)) == wait
 
 
-def test_worker_with_listed_waits_has_a_retry_after_each() -> None:
+def test_each_listed_delay_allows_one_retry() -> None:
     policy = requeue(Settings(retry_waits={"document_output": (5.0, 60.0)}), "document_output")
 
     assert isinstance(policy.decide(TransientError("Away"), 2, 1, NOW), Requeue)
@@ -31,7 +31,7 @@ def test_worker_with_listed_waits_has_a_retry_after_each() -> None:
 
 
 @pytest.mark.parametrize(("retry_after", "wait"), [(None, 2), (1, 2), (120, 120.5), (7200, 3600.5)])
-def test_requested_wait_counts_if_longer_and_up_to_an_hour(retry_after: float | None, wait: float) -> None:
+def test_longer_retry_after_applies_up_to_one_hour(retry_after: float | None, wait: float) -> None:
     error = ServiceUnavailableError("Busy", retry_after=retry_after)
 
     assert seconds(RequeuePolicy(jitter=1).decide(error, 1, 1, NOW, chance=0.5)) == pytest.approx(wait, abs=0.5)
@@ -39,7 +39,7 @@ def test_requested_wait_counts_if_longer_and_up_to_an_hour(retry_after: float | 
 
 
 @pytest.mark.parametrize(("attempts", "wait"), [(1, 2), (2, 4), (7, 128), (8, 256), (9, 300), (30, 300)])
-def test_waits_double_up_to_the_cap(attempts: int, wait: float) -> None:
+def test_delays_double_up_to_cap(attempts: int, wait: float) -> None:
     assert RequeuePolicy().wait(attempts) == timedelta(seconds=wait)
 
 
@@ -51,9 +51,9 @@ def test_unknown_errors_are_retried_for_documents_only() -> None:
 
 
 def test_last_receive_is_parked_instead_of_redelivered() -> None:
-    found = [
+    decisions = [
         type(RedeliverPolicy((2,), max_attempts=9).decide(TransientError("Away"), 1, receives, NOW))
         for receives in (1, 2, 3)
     ]
 
-    assert found == [Redeliver, Redeliver, Park]
+    assert decisions == [Redeliver, Redeliver, Park]

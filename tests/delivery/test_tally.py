@@ -1,4 +1,4 @@
-"""What a batch tells the metrics, and what its log lines say of each record."""
+"""Metrics and log lines of a batch."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def _emitted(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
 
 
-def test_a_batch_counts_each_outcome_once_and_times_every_try(
+def test_batch_counts_each_outcome_and_times_attempts(
     database: Database, clock: Clock, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     until = clock.now + timedelta(seconds=30)
@@ -58,17 +58,19 @@ def test_a_batch_counts_each_outcome_once_and_times_every_try(
     for name in ("Succeeded", "Skipped", "Failed", "Retries", "Deferred"):
         assert line[name] == [1.0]
     assert line["worker"] == "matching"
-    assert line["EndToEndSeconds"] == [(clock.now - NOW).total_seconds() - 4 * 2]  # received then, and the first to end
-    assert [(one["worker"], one["error_type"], one["Errors"]) for one in errors] == [
+    assert line["EndToEndSeconds"] == [
+        (clock.now - NOW).total_seconds() - 4 * 2
+    ]  # received at NOW, and the first of five to end
+    assert [(error["worker"], error["error_type"], error["Errors"]) for error in errors] == [
         ("matching", "InvalidDocumentError", [1.0]),
         ("matching", "ServiceUnavailableError", [1.0]),
     ]
-    assert line["JobSeconds"] == [2.0] * 5
+    assert line["AttemptSeconds"] == [2.0] * 5
     assert line["AttemptsBeforeSuccess"] == [1.0]
-    assert "Unsettled" not in line
+    assert "OutcomeNotWritten" not in line
 
 
-def test_work_that_was_begun_anew_tells_nothing_of_how_long_work_takes(
+def test_later_revision_reports_no_end_to_end_time(
     database: Database, clock: Clock, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     consumer = make_consumer(database, lambda _attempt: Succeeded(lambda _connection: Effects()), clock)
@@ -77,7 +79,7 @@ def test_work_that_was_begun_anew_tells_nothing_of_how_long_work_takes(
     assert "EndToEndSeconds" not in line
 
 
-def test_work_that_came_in_by_a_clock_that_is_ahead_took_no_time(
+def test_future_receipt_time_counts_as_zero_seconds(
     database: Database, clock: Clock, pending: Pending, admin: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = pending()
@@ -89,44 +91,42 @@ def test_work_that_came_in_by_a_clock_that_is_ahead_took_no_time(
     assert line["EndToEndSeconds"] == [0.0]
 
 
-def test_a_copy_of_a_message_is_no_work_and_counts_as_nothing(
+def test_duplicate_message_emits_no_metrics(
     database: Database, clock: Clock, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    consumer = make_consumer(database, lambda _attempt: Skipped("never asked"), clock)
+    consumer = make_consumer(database, lambda _attempt: Skipped("must not run"), clock)
 
-    answer = consumer.handle(event(record(pending(status="succeeded"))), Context())
+    response = consumer.handle(event(record(pending(status="succeeded"))), Context())
 
-    assert answer == {"batchItemFailures": []}
+    assert response == {"batchItemFailures": []}
     assert _emitted(capsys) == []
 
 
-def test_every_line_of_a_record_names_its_work_and_trace_and_those_of_no_other(
-    database: Database, clock: Clock, pending: Pending
-) -> None:
+def test_log_lines_have_own_work_id_and_trace(database: Database, clock: Clock, pending: Pending) -> None:
     first, second = pending(), pending()
     traced, untraced = record(first), record(second)
     traced["attributes"]["AWSTraceHeader"] = TRACE
-    noted: dict[UUID, dict[str, Any]] = {}
+    log_keys: dict[UUID, dict[str, Any]] = {}
 
     def work(attempt: TenantAttempt) -> Outcome:
-        noted[attempt.work_id] = dict(logger.thread_safe_get_current_keys())
+        log_keys[attempt.work_id] = dict(logger.thread_safe_get_current_keys())
         return Skipped("seen")
 
     make_consumer(database, work, clock).handle(event(traced, untraced), Context())
 
-    assert noted[first.work_id]["trace_id"] == TRACE
-    assert noted[second.work_id]["trace_id"] is None
-    assert [noted[message.work_id]["work_id"] for message in (first, second)] == [
+    assert log_keys[first.work_id]["trace_id"] == TRACE
+    assert log_keys[second.work_id]["trace_id"] is None
+    assert [log_keys[message.work_id]["work_id"] for message in (first, second)] == [
         str(first.work_id),
         str(second.work_id),
     ]
 
 
-def test_the_last_line_of_a_record_tells_when_it_came_how_far(
+def test_last_log_line_lists_stage_times(
     database: Database, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[tuple[str, dict[str, Any]]] = []
-    monkeypatch.setattr(logger, "info", lambda outcome, **about: lines.append((outcome, about)))
+    monkeypatch.setattr(logger, "info", lambda outcome, **fields: lines.append((outcome, fields)))
     begun = clock.now
 
     def work(_attempt: TenantAttempt) -> Outcome:
@@ -135,9 +135,9 @@ def test_the_last_line_of_a_record_tells_when_it_came_how_far(
 
     make_consumer(database, work, clock).handle(event(record(pending())), Context())
 
-    ((outcome, about),) = lines
+    ((outcome, fields),) = lines
     assert outcome == "skipped"
-    assert about["stages"] == {
+    assert fields["stages"] == {
         "protected": begun.isoformat(),
         "permitted": begun.isoformat(),
         "claimed": begun.isoformat(),
@@ -145,9 +145,7 @@ def test_the_last_line_of_a_record_tells_when_it_came_how_far(
     }
 
 
-def test_a_message_owed_by_a_try_belongs_to_its_trace(
-    database: Database, clock: Clock, pending: Pending, sqs: FakeSqs
-) -> None:
+def test_enqueued_message_keeps_trace(database: Database, clock: Clock, pending: Pending, sqs: FakeSqs) -> None:
     traced = record(pending(), receives=3)
     traced["attributes"]["AWSTraceHeader"] = TRACE
 

@@ -1,4 +1,4 @@
-"""Tries of one tenant that are worked on in one go, and settled in one transaction or each by itself."""
+"""Batches: attempts of one tenant run together and settle together or alone."""
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ GATE = {"name": "matching", "timeout": 120, "permits": 4, "start_margin": 30}
 
 
 class Worker:
-    """Works on everything together, and remembers who came how."""
+    """Batch worker that records which attempts ran together and which alone."""
 
     def __init__(self, left_out: Sequence[UUID] = (), effects: Callable[[Connection], None] | None = None) -> None:
         self.together: list[set[UUID]] = []
@@ -33,12 +33,12 @@ class Worker:
         return DONE
 
     def several(self, connection: Connection, attempts: Sequence[TenantAttempt]) -> dict[UUID, Effects]:
-        came = {attempt.work_id for attempt in attempts}
-        self.together.append(came)  # beside other tenants' threads
+        work_ids = {attempt.work_id for attempt in attempts}
+        self.together.append(work_ids)  # concurrently with other tenants' threads
         self.transactions.append(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
         if self._effects is not None:
             self._effects(connection)
-        ids = came.difference(self._left_out)
+        ids = work_ids.difference(self._left_out)
         return {id_: Effects(remark=f"with {len(ids) - 1} others") for id_ in ids}
 
 
@@ -55,7 +55,7 @@ def states(admin: Connection, messages: Sequence[Message]) -> list[tuple[Any, An
     return [(row["status"], row["attempts"], row["reason"]) for row in rows]
 
 
-def test_what_comes_together_is_settled_in_one_transaction(
+def test_batch_settles_in_one_transaction(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     worker, messages = Worker(), [pending() for _ in range(3)]
@@ -69,7 +69,7 @@ def test_what_comes_together_is_settled_in_one_transaction(
     assert [xmin for (xmin,) in settled_by] == worker.transactions
 
 
-def test_one_that_comes_by_itself_is_worked_on_in_the_transaction_that_settles_it(
+def test_single_attempt_runs_in_its_settling_transaction(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     worker, message = Worker(), pending()
@@ -82,7 +82,7 @@ def test_one_that_comes_by_itself_is_worked_on_in_the_transaction_that_settles_i
     assert [xmin for (xmin,) in settled_by] == worker.transactions
 
 
-def test_all_that_is_done_together_is_planned_by_index(
+def test_batch_transaction_disables_sequential_scans(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     planned: list[Any] = []
@@ -95,7 +95,7 @@ def test_all_that_is_done_together_is_planned_by_index(
     assert planned == [("off",)]
 
 
-def test_a_conflict_has_all_of_it_done_again(
+def test_conflict_repeats_whole_batch(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     def lose(connection: Connection) -> None:
@@ -112,7 +112,7 @@ def test_a_conflict_has_all_of_it_done_again(
     assert states(admin, messages) == [("succeeded", 1, "with 1 others")] * 2
 
 
-def test_tenants_are_never_worked_on_together(
+def test_batches_never_mix_tenants(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     ours = [pending(), pending()]
@@ -128,7 +128,7 @@ def test_tenants_are_never_worked_on_together(
     assert [state for state, _, _ in states(admin, [*ours, theirs])] == ["succeeded"] * 3
 
 
-def test_what_is_left_out_is_tried_by_itself_at_no_further_attempt(
+def test_omitted_attempt_runs_alone_without_spending_another(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(4)]
@@ -142,7 +142,7 @@ def test_what_is_left_out_is_tried_by_itself_at_no_further_attempt(
 
 
 @pytest.mark.parametrize("error", [ServiceUnavailableError("away"), SystemExit(1), ZeroDivisionError()])
-def test_a_failure_of_all_is_no_failure_of_any(
+def test_batch_failure_runs_each_attempt_alone(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, error: BaseException
 ) -> None:
     def spoil(connection: Connection) -> None:
@@ -159,19 +159,19 @@ def test_a_failure_of_all_is_no_failure_of_any(
     assert admin.execute("SELECT DISTINCT method FROM document").fetchall() == [(None,)]
 
 
-def test_a_try_that_has_lost_its_claim_takes_the_others_effects_back_and_theirs_are_done_again(
+def test_stale_claim_rolls_back_and_repeats_others(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending(), pending()]
     lost, kept = messages
 
-    def redrive(connection: Connection) -> None:
+    def supersede(connection: Connection) -> None:
         connection.execute("UPDATE document SET method = 'xml' WHERE id = %s", [kept.work_id])
-        if not redriven:
-            redriven.append(begin(admin, "matching", [lost.work_id], clock()))
+        if not superseded:
+            superseded.append(begin(admin, "matching", [lost.work_id], clock()))
 
-    redriven: list[Any] = []
-    worker = Worker(effects=redrive)
+    superseded: list[Any] = []
+    worker = Worker(effects=supersede)
 
     failed, _ = handle(database, clock, worker, messages)
 
@@ -181,7 +181,7 @@ def test_a_try_that_has_lost_its_claim_takes_the_others_effects_back_and_theirs_
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_where_nobody_knows_whether_the_commit_happened_it_is_looked_up(
+def test_unknown_commit_outcome_is_looked_up(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -219,7 +219,7 @@ def test_where_nobody_knows_whether_the_commit_happened_it_is_looked_up(
     assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("succeeded", 1)] * 2
 
 
-def test_where_the_time_is_over_nothing_that_was_left_is_begun(
+def test_no_omitted_attempt_starts_after_cancellation(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages, alone = [pending(), pending()], []
@@ -241,7 +241,7 @@ def test_where_the_time_is_over_nothing_that_was_left_is_begun(
     assert consumer.gate.take(10) == GATE["permits"]
 
 
-def test_where_no_thread_is_left_for_one_it_was_no_try(
+def test_missing_thread_spends_no_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The table of docs/why.md walked: every transition of a piece of work, on a real PostgreSQL, is as the table tells."""
+"""Every transition of the table in docs/delivery.md, checked on PostgreSQL."""
 
 import json
 import re
@@ -45,15 +45,15 @@ from tests.delivery.harness import (
     settings,
 )
 
-WHY = Path(__file__).parents[2] / "docs" / "why.md"
+PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 LEFT = timedelta(seconds=90)
 PROTECTED = 300
 LATE = Context(left=20)
-"""Too little time to start anything."""
+"""Too little time to start work."""
 
 
-class Told(NamedTuple):
-    """A transition, in the words of the table."""
+class Transition(NamedTuple):
+    """One row of the table of transitions."""
 
     before: str
     after: str
@@ -63,18 +63,18 @@ class Told(NamedTuple):
     called: str
 
 
-def told() -> dict[str, Told]:
-    """The rows of the table, by the name of the transition."""
-    section = WHY.read_text().split("### Every transition\n")[1].split("\n## ")[0]
+def read_table() -> dict[str, Transition]:
+    """Return the rows of the table, by name of the transition."""
+    section = PAGE.read_text().split("## Transitions\n")[1].split("\n## ")[0]
     cells = [
         [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
         for line in section.splitlines()
         if line.startswith("|") and not line.startswith("|-")
     ]
-    return {name: Told(*rest) for name, *rest in cells if name != "transition"}
+    return {name: Transition(*rest) for name, *rest in cells if name != "transition"}
 
 
-TABLE = told()
+TABLE = read_table()
 
 
 class Snapshot(NamedTuple):
@@ -84,7 +84,7 @@ class Snapshot(NamedTuple):
 
 @dataclass
 class World:
-    """One piece of work, and everything that may touch it."""
+    """One work item and everything that can change it."""
 
     database: Database
     keeper: Database
@@ -99,10 +99,10 @@ class World:
     before: Snapshot = field(init=False)
 
     def make(self, state: str, **columns: Any) -> Message:
-        """Work in a state that is named as in the table."""
+        """Create a work item in a state, named as in the table."""
         lease = self.clock() + (LEFT if state == "in-progress" else -timedelta(seconds=1))
         token = self.admin.execute("SELECT nextval('claim_token')").fetchall()[0][0]
-        status = {"skipped": None, "in-progress, lease over": "in-progress"}.get(state, state)
+        status = {"skipped": None, "in-progress, lease expired": "in-progress"}.get(state, state)
         values = {"status": status, "claim_token": token}
         if status == "in-progress":
             values |= {"attempts": 1, "lease_expires_at": lease, "claimed_at": lease - LEFT}
@@ -112,22 +112,22 @@ class World:
         with self.admin.cursor() as cursor:
             cursor.execute(f"SELECT * FROM {self.table}".encode())
             names = [column.name.removeprefix("matching_") for column in cursor.description or ()]
-            found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            stored = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         counted = ("dead_letter", "notification", "outbox", "dead_letter_audit")
         counts = {name: len(rows(self.admin, name)) for name in counted}
         return Snapshot(
-            found[0] if found else None, counts | {"effects": sum(row.get("method") is not None for row in found)}
+            stored[0] if stored else None, counts | {"effects": sum(row.get("method") is not None for row in stored)}
         )
 
     def state(self, row: dict[str, Any] | None) -> str:
         if row is None:
             return "none"
         if row["status"] == "in-progress" and row["lease_expires_at"] <= self.clock():
-            return "in-progress, lease over"
+            return "in-progress, lease expired"
         return row["status"] or "skipped"
 
-    def seen(self, message: str, called: str) -> Told:
-        """What has happened since `before`, in the words of the table."""
+    def seen(self, message: str, called: str) -> Transition:
+        """Return the changes since `before`, in the terms of the table."""
         row, counts = self.look()
         then, counted = self.before
         unchanged = row == then and row is not None
@@ -142,7 +142,7 @@ class World:
             "outbox": "a message",
         }
         written = ", ".join(word for name, word in words.items() if name in new)
-        return Told(
+        return Transition(
             self.state(then),
             "unchanged" if unchanged else self.state(row),
             "" if not attempts else f"{attempts:+}" if attempts >= -1 else "none left",
@@ -151,7 +151,7 @@ class World:
             called,
         )
 
-    # -- who may touch it ---------------------------------------------------------------------------------------------
+    # -- actors -------------------------------------------------------------------------------------------------------
 
     def consume(
         self,
@@ -162,8 +162,8 @@ class World:
         context: Context | None = None,
         database: Database | None = None,
         **how: Any,
-    ) -> Told:
-        """One record through the consumer. The transition is that of the settlement where `work` is given."""
+    ) -> Transition:
+        """Consume one record. With `work`, return the transition of the settlement."""
         self.before = self.look()
 
         def look_and_work(attempt: TenantAttempt) -> Any:
@@ -192,12 +192,12 @@ class World:
             timedelta(): "reported, visible at once",
             timedelta(seconds=300): "reported, by receive count",
             _from(now, row, "next_attempt_at"): "reported, until the next attempt",
-            _from(now, row, "lease_expires_at", timedelta(seconds=1)): "reported, until the lease is over",
+            _from(now, row, "lease_expires_at", timedelta(seconds=1)): "reported, until the lease expires",
         }
         return words[visible_in]
 
-    def archive(self, body: Message | str, worker: str = "matching") -> Told:
-        """One message of the dead-letter queue through the archiver."""
+    def archive(self, body: Message | str, worker: str = "matching") -> Transition:
+        """Archive one message of the dead-letter queue."""
         self.before = self.look()
         outbox = Outbox(self.keeper, settings().queue_urls, clock=self.clock)
         archiver = Archiver(self.keeper, outbox, RedeliverPolicy(), self.clock)
@@ -207,12 +207,12 @@ class World:
             kept = "deleted" if waiting is None else "kept"
             if waiting is not None:
                 assert waiting.visible_in == LEFT.total_seconds() + 1
-                kept = "kept, until the lease is over"
+                kept = "kept, until the lease expires"
         entries = [entry["action"] for entry in rows(self.admin, "dead_letter_audit")]
         return self.seen(kept, ", ".join(entries[self.before.counts["dead_letter_audit"] :]))
 
-    def watch(self) -> Told:
-        """A round of the watchdog, long after everything."""
+    def watch(self) -> Transition:
+        """Run the watchdog."""
         self.before = self.look()
         chosen = settings()
         outbox = Outbox(self.keeper, chosen.queue_urls, clock=self.clock)
@@ -220,7 +220,7 @@ class World:
         return self.seen("sent" if self.sqs.sent[QUEUE_URL] else "not sent", "")
 
     def upload(self) -> str:
-        """An event of S3, about a file of a tenant."""
+        """Return an S3 event about a tenant's file."""
         self.table = "acquisition_job"
         self.make_tenant("beta")
         thing = {"key": "uploads/beta/a.xml", "size": 3, "sequencer": "01"}
@@ -250,7 +250,7 @@ def world(
     flaky.close()
 
 
-# -- what a try may do ------------------------------------------------------------------------------------------------
+# -- attempt behaviors ------------------------------------------------------------------------------------------------
 
 
 def succeed(attempt: TenantAttempt) -> Succeeded:
@@ -272,13 +272,13 @@ def transient() -> Callable[[TenantAttempt], Any]:
     return fail(ServiceUnavailableError("S3 is slow"))
 
 
-def claimed(world: World, body: Message | str, **how: Any) -> Told:
-    """The claim alone: the work is looked at while it is being done."""
-    during: list[Told] = []
+def claimed(world: World, body: Message | str, **how: Any) -> Transition:
+    """Return the transition of the claim alone, observed during the attempt."""
+    during: list[Transition] = []
 
     def work(attempt: TenantAttempt) -> Succeeded:
         during.append(
-            world.seen("hidden", "") if world.sqs.visibility == {"it": PROTECTED} else world.seen("in sight", "")
+            world.seen("hidden", "") if world.sqs.visibility == {"it": PROTECTED} else world.seen("visible", "")
         )
         return Succeeded(lambda connection: Effects())
 
@@ -301,35 +301,35 @@ def outrun(world: World) -> Callable[[TenantAttempt], Succeeded]:
 
 def away(
     world: World, work: Callable[[TenantAttempt], Any], *failures: Exception, made: bool = False
-) -> Callable[..., Told]:
-    """The transactions of a settlement fail, before their commit or after it."""
+) -> Callable[..., Transition]:
+    """Fail the settlement's transactions before or after their commit."""
     world.flaky.fail_tenant = [lambda failure=failure: failure for failure in failures]  # type: ignore[misc]
     world.flaky.commit_then_fail = made
     return lambda message: world.consume(message, work, database=world.flaky)
 
 
 def older(message: Message) -> Message:
-    """A copy of the message from before the work was parked or begun again."""
+    """Return the message from before the work item was parked or restarted."""
     return message.model_copy(update={"send_number": message.send_number - 1})
 
 
 def newer(message: Message) -> Message:
-    """A message whose transaction the database has lost."""
+    """Return a message whose transaction the database has lost."""
     return message.model_copy(update={"send_number": message.send_number + 1})
 
 
-def several(world: World) -> Told:
+def several(world: World) -> Transition:
     messages = [world.make("pending") for _ in range(2)]
     return world.consume("both", read=lambda body: Intake(messages))
 
 
-def joined(world: World) -> Told:
-    message = world.make("in-progress, lease over", attempts=3)
+def joined(world: World) -> Transition:
+    message = world.make("in-progress, lease expired", attempts=3)
     world.archive(message)
     return world.archive(message)
 
 
-def resent(world: World, state: str) -> Told:
+def resent(world: World, state: str) -> Transition:
     message = world.make(state)
     begun = world.clock()
     with world.database.delivery() as connection:
@@ -342,7 +342,7 @@ def resent(world: World, state: str) -> Told:
     return world.watch()
 
 
-def unsent(world: World) -> Told:
+def unsent(world: World) -> Transition:
     message = world.make("pending")
     with world.database.delivery() as connection:
         begin(connection, "matching", [message.work_id], world.clock())
@@ -350,7 +350,7 @@ def unsent(world: World) -> Told:
     return world.watch()
 
 
-def begun(world: World, state: str) -> Told:
+def begun(world: World, state: str) -> Transition:
     message = world.make(state, returns=2, send_number=4, attempts=2, error="S3 is slow", reason="empty")
     world.before = world.look()
     with world.database.delivery() as connection:
@@ -364,11 +364,11 @@ def begun(world: World, state: str) -> Told:
         None,
     )
     assert send.message == Message(work_id=message.work_id, revision=2, send_number=0)
-    return world.seen("owed", "")
+    return world.seen("enqueued", "")
 
 
 NEWER = f'{{"schema_version": 2, "work": "{uuid4()}"}}'
-NOBODY = Message(work_id=uuid4(), revision=1, send_number=0)
+UNKNOWN_MESSAGE = Message(work_id=uuid4(), revision=1, send_number=0)
 UPLOADS = {
     "read": files.read_event,
     "worker": {"name": "acquisition", "timeout": 120, "permits": 2, "start_margin": 30},
@@ -376,7 +376,7 @@ UPLOADS = {
 LOST = CommitUnknownError("lost")
 AWAY = DatabaseUnavailableError("away")
 
-CASES: dict[str, Callable[[World, str], Told]] = {
+CASES: dict[str, Callable[[World, str], Transition]] = {
     "claim": lambda world, state: claimed(world, world.make(state)),
     "claim of an upload": lambda world, _: claimed(world, world.upload(), **UPLOADS),
     "ended": lambda world, state: world.consume(world.make(state)),
@@ -389,14 +389,14 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     "running": lambda world, state: world.consume(world.make(state)),
     "early": lambda world, state: world.consume(world.make(state, next_attempt_at=world.clock() + LEFT)),
     "exhausted": lambda world, state: world.consume(world.make(state, attempts=3)),
-    "early, put off too often": lambda world, state: world.consume(
+    "early, too many deferrals": lambda world, state: world.consume(
         world.make(state, next_attempt_at=world.clock() + LEFT, send_number=MAX_SENDS)
     ),
-    "unknown work": lambda world, _: world.consume(NOBODY),
+    "unknown work item": lambda world, _: world.consume(UNKNOWN_MESSAGE),
     "no time to start": lambda world, state: world.consume(world.make(state), context=LATE),
     "no time to start, running": lambda world, state: world.consume(world.make(state), context=LATE),
     "no time to start, exhausted": lambda world, state: world.consume(world.make(state, attempts=3), context=LATE),
-    "no time to start, put off too often": lambda world, state: world.consume(
+    "no time to start, too many deferrals": lambda world, state: world.consume(
         world.make(state, send_number=MAX_SENDS), context=LATE
     ),
     "success": lambda world, _: world.consume(world.make("pending"), succeed),
@@ -412,17 +412,17 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     "deferral": lambda world, _: world.consume(
         world.make("pending"), fail(BreakerOpenError("open", until=world.clock() + LEFT))
     ),
-    "deferral, put off too often": lambda world, _: world.consume(
+    "deferral, too many deferrals": lambda world, _: world.consume(
         world.make("pending", send_number=MAX_SENDS), fail(BreakerOpenError("open", until=world.clock() + LEFT))
     ),
     "stale": lambda world, _: world.consume(world.make("pending"), outrun(world)),
-    "database away": lambda world, _: away(world, succeed, *[AWAY] * 9)(world.make("pending")),
-    "commit unheard, made": lambda world, _: away(world, succeed, LOST, made=True)(world.make("pending")),
-    "commit unheard, not made": lambda world, _: away(world, succeed, LOST)(world.make("pending")),
+    "database unavailable": lambda world, _: away(world, succeed, *[AWAY] * 9)(world.make("pending")),
+    "commit unacknowledged, committed": lambda world, _: away(world, succeed, LOST, made=True)(world.make("pending")),
+    "commit unacknowledged, rolled back": lambda world, _: away(world, succeed, LOST)(world.make("pending")),
     "unreadable message": lambda world, _: world.consume("not JSON"),
     "newer schema": lambda world, _: world.consume(NEWER),
-    "several works in one message": lambda world, _: several(world),
-    "no work in a message": lambda world, _: world.consume("a test event", read=lambda body: Intake([])),
+    "several work items in one message": lambda world, _: several(world),
+    "no work item in a message": lambda world, _: world.consume("a test event", read=lambda body: Intake([])),
     "dead-letter queue: returned": lambda world, state: world.archive(world.make(state)),
     "dead-letter queue: returned twice, never attempted": lambda world, state: world.archive(
         world.make(state, returns=2)
@@ -437,16 +437,16 @@ CASES: dict[str, Callable[[World, str], Told]] = {
     "dead-letter queue: ended": lambda world, state: world.archive(world.make(state)),
     "dead-letter queue: older copy": lambda world, state: world.archive(older(world.make(state, send_number=1))),
     "dead-letter queue: newer than its row": lambda world, state: world.archive(newer(world.make(state))),
-    "dead-letter queue: unknown work": lambda world, _: world.archive(NOBODY),
+    "dead-letter queue: unknown work item": lambda world, _: world.archive(UNKNOWN_MESSAGE),
     "dead-letter queue: unreadable": lambda world, _: world.archive("not JSON"),
     "dead-letter queue: newer schema": lambda world, _: world.archive(NEWER),
     "watchdog: unsent": lambda world, _: unsent(world),
-    "watchdog: message gone": resent,
+    "watchdog: message lost": resent,
     "new revision": begun,
 }
 
 
-def unprotected(world: World, state: str) -> Told:
+def unprotected(world: World, state: str) -> Transition:
     world.sqs.refuse_visibility = {"it": 2}
     return world.consume(world.make(state))
 
@@ -457,15 +457,15 @@ CASES["unprotected"] = unprotected
 @pytest.mark.parametrize(
     ("name", "state"), [(name, state) for name, row in TABLE.items() for state in row.before.split(" or ")]
 )
-def test_a_transition_is_as_the_table_tells(world: World, name: str, state: str) -> None:
+def test_transition_matches_table(world: World, name: str, state: str) -> None:
     assert CASES[name](world, state) == TABLE[name]._replace(before=state)
 
 
-def test_every_transition_of_the_table_has_a_case() -> None:
+def test_every_transition_has_a_case() -> None:
     assert set(CASES) == set(TABLE)
 
 
-def test_the_table_tells_every_outcome_that_is_counted_and_every_answer() -> None:
+def test_table_covers_counted_outcomes_and_claim_answers() -> None:
     called = {row.called for row in TABLE.values()}
     assert set(COUNTED) <= called
     answers = {Answer.ENDED, Answer.RUNNING, Answer.UNKNOWN}
@@ -473,27 +473,31 @@ def test_the_table_tells_every_outcome_that_is_counted_and_every_answer() -> Non
 
 
 STORE = {
-    "claim": {"claim", "ended", "older revision", "running", "early", "exhausted", "unknown work"},
+    "claim": {"claim", "ended", "older revision", "running", "early", "exhausted", "unknown work item"},
     "succeed": {"success"},
     "skip": {"skip"},
     "wait": {"transient failure"},
     "park_failed": {"transient failure, third receive"},
     "defer": {"deferral"},
     "park_unclaimed": {"early", "no time to start"},
-    "take_abandoned": {"exhausted", "early, put off too often", "dead-letter queue: returned twice before"},
+    "take_abandoned": {"exhausted", "early, too many deferrals", "dead-letter queue: returned twice before"},
     "fail": {"permanent failure", "transient failure, last attempt", "exhausted"},
     "give_back": {"dead-letter queue: returned"},
 }
-"""Each function of the store that changes the state of work, and the transitions that are its own."""
+"""Functions of the store that change a work item's state, with transitions."""
 
 
-def test_every_function_that_changes_the_state_of_work_is_in_the_table() -> None:
+def test_table_covers_every_state_changing_function() -> None:
     source = Path(sql.__file__).read_text()
     updates = re.findall(r'^(_[A-Z_]+) = """(.*?)"""', source, re.DOTALL | re.MULTILINE)
     changing = {
         name for name, sql in updates if re.search(r"UPDATE {table}.*({status}|{claim_token}) =", sql, re.DOTALL)
     }
     functions = re.split(r"^def ", source, flags=re.MULTILINE)[1:]
-    public = {one.split("(")[0] for one in functions if any(re.search(rf"sql\({name}\)", one) for name in changing)}
+    public = {
+        function.split("(")[0]
+        for function in functions
+        if any(re.search(rf"sql\({name}\)", function) for name in changing)
+    }
     assert public - {"_end"} | {"succeed", "skip"} == set(STORE)
     assert set().union(*STORE.values()) <= set(TABLE)

@@ -1,4 +1,4 @@
-"""What became of each try is written down, once, whatever became of its worker."""
+"""Each attempt is recorded once, even if its worker is lost."""
 
 import json
 import re
@@ -33,24 +33,22 @@ from tests.delivery.harness import (
     rows,
     task_body,
 )
-from tests.delivery.requeued import CHANCE, DLQ_ARN, LATE, Run, Task, later, put_off
+from tests.delivery.requeued import CHANCE, DLQ_ARN, LATE, Run, Task, defer, later
 from tests.factories import NOW
 
 TRACE = "1-67891233-abcdef012345678912345678"
 
 
-def test_every_try_is_written_down_with_what_came_of_it(
-    run: Run, task: Task, admin: Connection, clock: Clock, sqs: FakeSqs
-):
+def test_every_attempt_is_recorded_with_outcome(run: Run, task: Task, admin: Connection, clock: Clock, sqs: FakeSqs):
     message = task()
-    for number, work in enumerate((fails, put_off, done)):
+    for number, work in enumerate((fails, defer, done)):
         run(work, later(message, number))
         clock.pass_(seconds=60)
-    found = [
-        (one["number"], one["outcome"], one["error_type"], one["next_attempt_at"] is not None)
-        for one in sorted(rows(admin, "work_attempt"), key=lambda one: one["ended_at"])
+    recorded = [
+        (attempt["number"], attempt["outcome"], attempt["error_type"], attempt["next_attempt_at"] is not None)
+        for attempt in sorted(rows(admin, "work_attempt"), key=lambda attempt: attempt["ended_at"])
     ]
-    assert found == [
+    assert recorded == [
         (1, "retry", "ServiceUnavailableError", True),
         (2, "deferred", "BreakerOpenError", True),
         (2, "succeeded", None, False),
@@ -58,7 +56,7 @@ def test_every_try_is_written_down_with_what_came_of_it(
 
 
 @pytest.mark.parametrize(
-    ("header", "kept"),
+    ("header", "trace_id"),
     [
         (f"Root={TRACE};Parent=53995c3f42cd8ad8;Sampled=1", TRACE),
         (f"Sampled=1; Root={TRACE}; Lineage=a87bd80c:0", TRACE),
@@ -68,15 +66,15 @@ def test_every_try_is_written_down_with_what_came_of_it(
         ("=;;;", None),
     ],
 )
-def test_a_try_is_kept_with_its_trace_where_there_is_one(
-    run: Run, task: Task, admin: Connection, monkeypatch: pytest.MonkeyPatch, header: str, kept: str | None
+def test_attempt_stores_sampled_trace_id(
+    run: Run, task: Task, admin: Connection, monkeypatch: pytest.MonkeyPatch, header: str, trace_id: str | None
 ):
     monkeypatch.setenv("_X_AMZN_TRACE_ID", header)
     run(fails, task())
-    assert [one["trace_id"] for one in rows(admin, "work_attempt")] == [kept]
+    assert [attempt["trace_id"] for attempt in rows(admin, "work_attempt")] == [trace_id]
 
 
-def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(
+def test_retry_delay_starts_at_end_of_failed_attempt(
     run: Run, task: Task, admin: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     def slow(attempt: TenantAttempt) -> Outcome:
@@ -85,9 +83,9 @@ def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(
 
     note = sql.note
 
-    def late(*given: Any) -> None:
-        clock.pass_(seconds=3)  # the statements of a settlement take their time, too
-        note(*given)
+    def late(*arguments: Any) -> None:
+        clock.pass_(seconds=3)  # settlement statements also take time
+        note(*arguments)
 
     monkeypatch.setattr(sql, "note", late)
     run(slow, task())
@@ -96,23 +94,23 @@ def test_a_wait_is_counted_from_the_end_of_the_try_that_failed(
     assert times == [(timedelta(seconds=7), timedelta(seconds=2 + CHANCE))]
 
 
-def test_a_skip_is_written_down_as_such(run: Run, task: Task, admin: Connection):
+def test_skip_is_recorded(run: Run, task: Task, admin: Connection):
     run(lambda _attempt: Skipped("No action needed"), task())
-    assert [one["outcome"] for one in rows(admin, "work_attempt")] == ["skipped"]
+    assert [attempt["outcome"] for attempt in rows(admin, "work_attempt")] == ["skipped"]
 
 
-def test_a_try_of_a_stale_claim_is_not_written_down(run: Run, task: Task, admin: Connection):
+def test_stale_attempt_is_not_recorded(run: Run, task: Task, admin: Connection):
     message = task()
 
-    def overtaken(attempt: TenantAttempt) -> Succeeded:
+    def lose_claim(attempt: TenantAttempt) -> Succeeded:
         admin.execute("UPDATE task SET claim_token = claim_token + 1")
         return DONE
 
-    assert len(run(overtaken, message)) == 1
+    assert len(run(lose_claim, message)) == 1
     assert rows(admin, "work_attempt") == []
 
 
-def test_work_of_other_kinds_keeps_no_successes(
+def test_only_tasks_record_every_success(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
 ):
     good, bad = pending(), pending()
@@ -123,73 +121,77 @@ def test_work_of_other_kinds_keeps_no_successes(
         return DONE
 
     make_consumer(database, work, clock).handle(event(record(good), record(bad)), Context())
-    assert [(one["worker"], one["outcome"]) for one in rows(admin, "work_attempt")] == [("matching", "retry")]
+    assert [(attempt["worker"], attempt["outcome"]) for attempt in rows(admin, "work_attempt")] == [
+        ("matching", "retry")
+    ]
 
 
-def test_the_success_after_a_failure_is_kept_and_none_of_the_successes_after_that(
+def test_only_first_success_after_failure_is_recorded(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task, tenant: UUID
 ):
     message = pending()
     bodies: list[str | Message] = [message]
 
-    def breaks(attempt: TenantAttempt) -> Outcome:
+    def fail_permanently(attempt: TenantAttempt) -> Outcome:
         raise InvalidDocumentError("It is damaged", code="damaged_pdf")
 
-    for work in (breaks, done, done):
+    for work in (fail_permanently, done, done):
         make_consumer(database, work, clock).handle(event(record(bodies[-1])), Context())
         clock.pass_(seconds=60)
         bodies.append(begin(admin, "matching", [message.work_id], clock())[0].message)
 
     with database.tenant(tenant) as connection:
-        letter = search.show(connection, tenant, KINDS["matching"].job_id(message.work_id))
-        assert letter is not None
-        told = [(one.kind, one.what, one.revision) for one in history.events(connection, tenant, letter, limit=9)]
-    assert [one for one in told if one[0] == "try"] == [("try", "failed", 1), ("try", "succeeded", 2)]
+        dead_letter = search.show(connection, tenant, KINDS["matching"].job_id(message.work_id))
+        assert dead_letter is not None
+        shown = [
+            (item.kind, item.what, item.revision) for item in history.events(connection, tenant, dead_letter, limit=9)
+        ]
+    assert [item for item in shown if item[0] == "try"] == [("try", "failed", 1), ("try", "succeeded", 2)]
 
 
 def test_success_after_failure_and_deferral_is_recorded(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
 ):
     message = pending()
-    for number, work in ((0, fails), (0, put_off), (1, done)):
+    for number, work in ((0, fails), (0, defer), (1, done)):
         make_consumer(database, work, clock).handle(event(record(later(message, number))), Context())
         clock.pass_(seconds=600)
     outcomes = admin.execute("SELECT outcome FROM work_attempt ORDER BY id").fetchall()
     assert outcomes == [("retry",), ("deferred",), ("succeeded",)]
 
 
-def test_a_success_is_kept_where_only_the_dead_letter_tells_of_the_failure(
+def test_success_after_dead_letter_is_recorded(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
 ):
     first, other = pending(), pending()
     for message, work in ((first, fails), (other, done)):
         make_consumer(database, work, clock, redelivery_max_attempts=1).handle(event(record(message)), Context())
-    admin.execute("DELETE FROM work_attempt")  # they are kept for 90 days
+    admin.execute("DELETE FROM work_attempt")  # as after the retention of 90 days
     again = begin(admin, "matching", [first.work_id, other.work_id], clock())
     make_consumer(database, done, clock).handle(event(*(record(send.message) for send in again)), Context())
-    assert [(one["work_id"], one["outcome"]) for one in rows(admin, "work_attempt")] == [
+    assert [(attempt["work_id"], attempt["outcome"]) for attempt in rows(admin, "work_attempt")] == [
         (str(first.work_id), "succeeded")
     ]
 
 
-# -- tries that were lost ---------------------------------------------------------------------------------------------
+# -- lost attempts ----------------------------------------------------------------------------------------------------
 
 LOST = {"status": "in-progress", "attempts": 1, "claimed_at": NOW, "lease_expires_at": NOW, "claim_token": 1}
 
 
 def timeline(admin: Connection) -> list[tuple[int, str, str | None]]:
-    """Every try that is written down, in the order in which it was."""
+    """Return the recorded attempts in insertion order."""
     return admin.execute("SELECT number, outcome, error_type FROM work_attempt ORDER BY id").fetchall()
 
 
 def errors(capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
-    """What the metrics were told of errors, by their type."""
+    """Return the emitted error counts, by error type."""
     lines = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "error_type" in line]
     assert {line["worker"] for line in lines} <= {"tasks"}
     return {line["error_type"]: sum(line["Errors"]) for line in lines}
 
 
-def test_a_try_that_was_lost_with_its_worker_is_written_down_by_the_next_claim(
+def test_lost_attempt_is_recorded_by_next_claim(
     run: Run, task: Task, admin: Connection, clock: Clock, capsys: pytest.CaptureFixture[str]
 ):
     message = task(**LOST)
@@ -204,7 +206,7 @@ def test_a_try_that_was_lost_with_its_worker_is_written_down_by_the_next_claim(
     assert errors(capsys) == {"WorkerLost": 1, "ServiceUnavailableError": 1}
 
 
-def test_a_lost_try_is_written_down_once_however_often_its_work_is_looked_at(
+def test_lost_attempt_is_recorded_once(
     run: Run, task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock
 ):
     message = task(**LOST)
@@ -214,16 +216,14 @@ def test_a_lost_try_is_written_down_once_however_often_its_work_is_looked_at(
     assert timeline(admin) == []
     clock.pass_(seconds=60)
 
-    run(put_off, later(message, 2))
+    run(defer, later(message, 2))
     clock.pass_(seconds=60)
     run(done, later(message, 3))
 
     assert timeline(admin) == [(1, "lost", "WorkerLost"), (2, "deferred", "BreakerOpenError"), (2, "succeeded", None)]
 
 
-def test_a_try_that_was_slow_and_called_lost_writes_down_nothing_more(
-    run: Run, task: Task, admin: Connection, clock: Clock
-):
+def test_slow_attempt_recorded_as_lost_adds_nothing(run: Run, task: Task, admin: Connection, clock: Clock):
     message = task()
 
     def slow(attempt: TenantAttempt) -> Outcome:
@@ -236,7 +236,7 @@ def test_a_try_that_was_slow_and_called_lost_writes_down_nothing_more(
     assert timeline(admin) == [(1, "lost", "WorkerLost"), (2, "succeeded", None)]
 
 
-def test_a_try_lost_before_its_work_came_back_from_the_dead_letters_too_often_is_written_down(
+def test_archiver_records_lost_attempt_at_return_limit(
     task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
@@ -248,7 +248,7 @@ def test_a_try_lost_before_its_work_came_back_from_the_dead_letters_too_often_is
     assert errors(capsys) == {"WorkerLost": 1}
 
 
-def test_the_last_try_lost_is_the_failure_and_is_counted_whoever_finds_it(
+def test_lost_last_attempt_is_recorded_as_failure(
     run: Run, task: Task, admin: Connection, outbox: Outbox, keeper_database: Database, clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
@@ -272,19 +272,19 @@ def test_lowered_limit_fails_with_last_error(
     run(done, by_worker)
     archiver.settle("tasks", SQSRecord(record(task_body(by_archiver), arn=DLQ_ARN)))
 
-    errors_ = [letter["metadata"]["last_error"] for letter in rows(admin, "dead_letter")]
+    errors_ = [dead_letter["metadata"]["last_error"] for dead_letter in rows(admin, "dead_letter")]
     expected = "4 attempts have failed, and the limit was lowered to 3 before the next one; the last error: S3 is slow"
     assert [(error["type"], error["message"]) for error in errors_] == [("AttemptsExhausted", expected)] * 2
     assert timeline(admin) == []
     assert errors(capsys) == {"AttemptsExhausted": 1}
 
 
-def test_a_try_lost_before_its_work_went_in_circles_is_written_down(run: Run, task: Task, admin: Connection):
+def test_lost_attempt_is_recorded_at_deferral_limit(run: Run, task: Task, admin: Connection):
     run(done, task(**LOST, send_number=MAX_SENDS), context=LATE)
     assert timeline(admin) == [(1, "lost", "WorkerLost")]
 
 
-def test_people_may_be_shown_every_outcome_that_a_try_may_have(admin: Connection):
+def test_api_type_lists_every_stored_outcome(admin: Connection):
     (allowed,) = admin.execute(
         "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'work_attempt_outcome_check'"
     )

@@ -1,4 +1,4 @@
-"""The database away, a commit whose outcome is unknown, and the heartbeat."""
+"""Database outages, unknown commit outcomes, and the heartbeat."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -6,7 +6,6 @@ from itertools import count
 from threading import Event
 from time import monotonic
 from typing import Any
-from uuid import UUID
 
 import pytest
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
@@ -42,7 +41,7 @@ from tests.delivery.harness import (
 Pending = Callable[..., Message]
 
 
-def test_a_settlement_whose_commit_was_lost_after_all_is_made_again(
+def test_settlement_without_commit_is_repeated(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
@@ -54,7 +53,7 @@ def test_a_settlement_whose_commit_was_lost_after_all_is_made_again(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_a_settlement_that_was_committed_unheard_is_not_made_twice(
+def test_unconfirmed_settlement_is_not_repeated(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message, runs = pending(), []
@@ -76,7 +75,7 @@ def test_a_settlement_that_was_committed_unheard_is_not_made_twice(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_a_lost_commit_of_a_stale_try_changes_nothing(
+def test_lost_commit_of_stale_attempt_changes_nothing(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -94,7 +93,7 @@ def test_a_lost_commit_of_a_stale_try_changes_nothing(
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
 
 
-def test_a_claim_that_was_committed_unheard_is_known_by_its_token(
+def test_unconfirmed_claim_is_recognized_by_token(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
@@ -108,7 +107,7 @@ def test_a_claim_that_was_committed_unheard_is_known_by_its_token(
     assert (row["status"], row["attempts"]) == ("succeeded", 1)
 
 
-def test_a_claim_that_was_rolled_back_leaves_the_work_for_later(
+def test_rolled_back_claim_reports_message(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
@@ -122,7 +121,7 @@ def test_a_claim_that_was_rolled_back_leaves_the_work_for_later(
 
 
 @pytest.mark.parametrize(("receives", "visible_in"), [(1, 300), (2, 1800), (3, 300)])
-def test_without_a_database_messages_wait_by_their_receive_count(
+def test_database_outage_delays_messages_by_receive_count(
     flaky: Flaky, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message], receives: int, visible_in: int
 ) -> None:
     message = pending()
@@ -133,11 +132,13 @@ def test_without_a_database_messages_wait_by_their_receive_count(
     )
 
     assert len(response["batchItemFailures"]) == 1
-    assert sqs.visibility["it"] == visible_in  # after the third receive, only the protection: SQS moves it then
+    assert (
+        sqs.visibility["it"] == visible_in
+    )  # after the third receive only the protection, because SQS moves the message
 
 
 @pytest.mark.parametrize("named", [0, 2])
-def test_without_a_database_unclaimed_messages_are_kept(
+def test_database_outage_reports_unclaimed_messages(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, named: int
 ) -> None:
     messages = [pending() for _ in range(named)]
@@ -155,11 +156,11 @@ def test_without_a_database_unclaimed_messages_are_kept(
     assert rows(admin, "outbox") == rows(admin, "dead_letter") == []
 
 
-def test_work_that_cannot_be_settled_keeps_its_message(
+def test_failed_settlement_reports_message(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     consumer, good = make_consumer(flaky, done, clock), pending()
-    flaky.fail_tenant = [ZeroDivisionError] * 4  # of each: the success, and then the failure
+    flaky.fail_tenant = [ZeroDivisionError] * 4  # for each message, the success and then the failure
 
     response = consumer.handle(event(record(pending()), record(pending())), Context())
 
@@ -168,7 +169,7 @@ def test_work_that_cannot_be_settled_keeps_its_message(
     assert life_cycle(admin, good.work_id)["status"] == "succeeded"
 
 
-def test_a_settlement_that_lost_against_another_transaction_runs_again(
+def test_conflicting_settlement_runs_again(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
@@ -180,7 +181,7 @@ def test_a_settlement_that_lost_against_another_transaction_runs_again(
     assert life_cycle(admin, message.work_id)["status"] == "succeeded"
 
 
-def test_a_try_whose_settlement_stays_impossible_is_recorded_by_nobody_and_comes_again(
+def test_unsettled_attempt_stays_in_progress_and_reports_message(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending()
@@ -191,7 +192,7 @@ def test_a_try_whose_settlement_stays_impossible_is_recorded_by_nobody_and_comes
     assert len(response["batchItemFailures"]) == 1
     assert sqs.visibility["it"] == 300
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"]) == ("in-progress", 1)  # until its lease is over
+    assert (row["status"], row["attempts"]) == ("in-progress", 1)  # until its lease expires
     assert rows(admin, "dead_letter") == []
 
 
@@ -220,31 +221,31 @@ def make_heartbeat(database: Database, clock: Clock, every: float = 3600) -> Hea
     )
 
 
-def test_a_heartbeat_renews_visibility_and_lease_and_tells_a_try_that_was_taken_over(
+def test_heartbeat_renews_leases_and_cancels_stale_attempts(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
-    mine = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
+    current = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
     lost = pending(status="in-progress", claim_token=9, lease_expires_at=clock.now)
     received = [
-        Received(SQSRecord(record(message, handle=str(message.work_id))), clock.now) for message in (mine, lost)
+        Received(SQSRecord(record(message, handle=str(message.work_id))), clock.now) for message in (current, lost)
     ]
-    attempts = [make_attempt(database, message, 5, clock) for message in (mine, lost)]
+    attempts = [make_attempt(database, message, 5, clock) for message in (current, lost)]
     heartbeat = make_heartbeat(database, clock)
-    for one, attempt in zip(received, attempts, strict=True):
-        heartbeat.watch(one)
-        heartbeat.running(one, attempt)
+    for item, attempt in zip(received, attempts, strict=True):
+        heartbeat.watch(item)
+        heartbeat.running(item, attempt)
 
     clock.pass_(seconds=30)
     heartbeat.beat()
 
-    assert sqs.visibility == {str(mine.work_id): 300, str(lost.work_id): 300}
-    assert life_cycle(admin, mine.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)
+    assert sqs.visibility == {str(current.work_id): 300, str(lost.work_id): 300}
+    assert life_cycle(admin, current.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)
     attempts[0].deadline.check()
     with pytest.raises(StaleClaimError):
         attempts[1].deadline.check()
 
 
-def test_a_lease_is_not_renewed_when_its_message_could_not_be(
+def test_lease_is_not_renewed_without_its_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
@@ -259,7 +260,7 @@ def test_a_lease_is_not_renewed_when_its_message_could_not_be(
     assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now
 
 
-def test_without_a_database_a_heartbeat_still_hides_messages(
+def test_heartbeat_extends_visibility_during_database_outage(
     flaky: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
@@ -294,7 +295,7 @@ def test_heartbeat_continues_after_a_failed_beat(
         assert again.wait(10)
 
 
-def test_a_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
+def test_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
     received = Received(SQSRecord(record(pending())), clock.now)
     heartbeat = make_heartbeat(database, clock)
     heartbeat.watch(received)
@@ -305,7 +306,7 @@ def test_a_released_record_is_not_renewed(database: Database, sqs: FakeSqs, cloc
     assert sqs.log == []
 
 
-def test_no_message_is_hidden_past_twelve_hours_from_its_receipt(clock: Clock) -> None:
+def test_visibility_is_bounded_to_twelve_hours(clock: Clock) -> None:
     received_at = clock.now
 
     assert bounded(300, received_at, received_at) == 300
@@ -313,7 +314,7 @@ def test_no_message_is_hidden_past_twelve_hours_from_its_receipt(clock: Clock) -
     assert bounded(300, received_at, received_at + timedelta(hours=13)) == 0
 
 
-def test_the_second_delivery_of_a_message_in_one_batch_does_not_end_the_renewals_of_the_first(
+def test_releasing_duplicate_keeps_first_record_renewed(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
@@ -324,14 +325,14 @@ def test_the_second_delivery_of_a_message_in_one_batch_does_not_end_the_renewals
     heartbeat.watch(second)
     heartbeat.running(first, make_attempt(database, message, 5, clock))
 
-    heartbeat.release(second)  # it was told that the work is running
+    heartbeat.release(second)  # as for a running work item
     heartbeat.beat()
 
     assert sqs.visibility == {"first": 300}
     assert life_cycle(admin, message.work_id)["lease_expires_at"] == clock.now + timedelta(seconds=120)
 
 
-def test_two_deliveries_of_one_message_in_a_batch_are_one_try_and_are_both_kept(
+def test_duplicate_delivery_in_batch_runs_once(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -347,7 +348,7 @@ def test_two_deliveries_of_one_message_in_a_batch_are_one_try_and_are_both_kept(
 
     assert seen == [1]
     assert response == {"batchItemFailures": [{"itemIdentifier": raw["messageId"]}]}
-    assert sqs.visibility == {"first": 300, "second": 300}  # protected, and no sooner visible
+    assert sqs.visibility == {"first": 300, "second": 300}  # protected, and not visible earlier
 
 
 def test_claim_on_hung_database_ends_at_its_bound(
@@ -369,7 +370,7 @@ def test_claim_on_hung_database_ends_at_its_bound(
         assert monotonic() - began < 5
         database.close()
     assert len(response["batchItemFailures"]) == 2
-    assert [life_cycle(admin, one.work_id)["attempts"] for one in messages] == [0, 0]
+    assert [life_cycle(admin, item.work_id)["attempts"] for item in messages] == [0, 0]
     assert set(sqs.visibility.values()) == {300}
 
 
@@ -380,7 +381,7 @@ def test_lost_connection_costs_no_attempt(
 
     def work(attempt: TenantAttempt) -> Outcome:
         runs.append(attempt.number)
-        with database.tenant(attempt.tenant_id or UUID(int=0)) as connection:
+        with database.tenant(attempt.tenant_id) as connection:
             (backend,) = connection.execute("SELECT pg_backend_pid()").fetchall()[0]
             if len(runs) == 1:  # the database restarts, or a neighbor held the interpreter lock for too long
                 admin.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])

@@ -1,4 +1,4 @@
-"""Small business documents of the tests' own, as XML and as PDFs."""
+"""Sample e-invoices as XML and PDF."""
 
 import io
 
@@ -119,18 +119,18 @@ CII_LINE = """
 
 
 def ubl(kind: str, body: str, *, prolog: str = '<?xml version="1.0" encoding="UTF-8"?>') -> bytes:
-    """A UBL document of the given kind."""
+    """UBL document of the given kind."""
     return f"""{prolog}<{kind} xmlns="{UBL}{kind}-2" xmlns:cac="{UBL}CommonAggregateComponents-2"
         xmlns:cbc="{UBL}CommonBasicComponents-2">{body}</{kind}>""".encode()
 
 
 def ubl_invoice(*changes: tuple[str, str]) -> bytes:
-    """A UBL invoice under EN 16931, with parts of its text exchanged; a part that is not there is an error."""
+    """EN 16931 UBL invoice with text replacements, each of which must match."""
     return ubl("Invoice", changed(INVOICE_BODY, *changes))
 
 
 def cii_invoice(*changes: tuple[str, str]) -> bytes:
-    """A Cross Industry Invoice, with parts of its text exchanged."""
+    """Cross Industry Invoice with text replacements, each of which must match."""
     namespaces = "urn:un:unece:uncefact:data:standard:"
     document = f"""<?xml version="1.0" encoding="UTF-8"?>
     <rsm:CrossIndustryInvoice xmlns:rsm="{namespaces}CrossIndustryInvoice:100"
@@ -204,7 +204,7 @@ def cii_invoice(*changes: tuple[str, str]) -> bytes:
 
 
 def changed(document: str, *changes: tuple[str, str]) -> str:
-    """Exchange parts of a text, each of which must be there."""
+    """Replace parts of a text, each of which must occur."""
     for old, new in changes:
         assert old in document
         document = document.replace(old, new)
@@ -212,7 +212,7 @@ def changed(document: str, *changes: tuple[str, str]) -> str:
 
 
 def pdf(*, pages: int = 1, text: str = "", files: tuple[tuple[str, bytes], ...] = ()) -> bytes:
-    """A PDF with the given text on every page and files embedded."""
+    """PDF with the given text on every page and embedded files."""
     document = FPDF()
     document.set_font("Helvetica")
     for _ in range(pages):
@@ -226,7 +226,7 @@ def pdf(*, pages: int = 1, text: str = "", files: tuple[tuple[str, bytes], ...] 
 
 
 def written(writer: PdfWriter) -> bytes:
-    """The bytes of a PDF that pypdf has put together."""
+    """Return the bytes of a pypdf writer."""
     buffer = io.BytesIO()
     writer.write(buffer)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""A second reading of e-invoices that shares nothing with the project's: ElementTree, full names, pdfium."""
+"""Independent e-invoice reader with ElementTree and pdfium, for cross-checks."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -28,7 +28,7 @@ class SecondReading:
 
 
 def xml_of_pdf(content: bytes) -> bytes | None:
-    """The e-invoice of a hybrid PDF, taken out by pdfium; the newer format where there are two."""
+    """Extract the e-invoice of a hybrid PDF with pdfium, preferring Factur-X."""
     document = pypdfium2.PdfDocument(content)
     files = [document.get_attachment(index) for index in range(document.count_attachments())]
     found = {file.get_name(): bytes(file.get_data()) for file in files if file.get_name().lower().endswith(".xml")}
@@ -37,7 +37,7 @@ def xml_of_pdf(content: bytes) -> bytes | None:
 
 
 def read_again(content: bytes) -> SecondReading:
-    root = ET.fromstring(content.replace(b"UTF-8-W/O-BOM", b"UTF-8"))  # no parser knows it
+    root = ET.fromstring(content.replace(b"UTF-8-W/O-BOM", b"UTF-8"))  # no parser knows this encoding name
     if root.tag.endswith("}FatturaElettronica"):
         return _fatturapa(root)
     if root.tag.startswith("{urn:oasis:"):
@@ -138,7 +138,7 @@ def _tax(totals: ET.Element, currency: str | None) -> Decimal | None:
 
 
 def _day(document: ET.Element) -> str | None:
-    """The eight digits of the issue date, with dashes: all of the corpus' invoices state a day."""
+    """Issue date in ISO format. Every invoice of the corpus states a day."""
     digits = "".join(_only_child(document, "IssueDateTime").itertext()).strip()
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 

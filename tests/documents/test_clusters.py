@@ -1,4 +1,4 @@
-"""List of clusters: statuses, filters, sorts, pages, and its plan with 100,000 clusters."""
+"""Cluster list: statuses, filters, sorting, pages, and plans at 100,000 rows."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from counterfoil.documents.three_way_match import ClusterStatus
 from tests import factories
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import OTHER_SELLER, delivery, invoice, line, order
-from tests.documents.test_differences import compute, say
+from tests.documents.test_differences import compute, decide
 
 LINES = [line("A-100", "10", "100.00")]
 DEARER = [line("A-100", "10", "101.50")]
@@ -21,8 +21,8 @@ DEARER = [line("A-100", "10", "101.50")]
 
 @pytest.fixture
 def office(database: Database, admin: Connection) -> Office:
-    """A cluster with a price difference, a matched one, and an order without an invoice."""
-    papers = [
+    """One cluster with a price difference, one matched, one order without invoice."""
+    documents = [
         order(lines=LINES),
         delivery(po_reference="4711", lines=LINES),
         invoice(po_reference="4711", lines=DEARER),
@@ -31,7 +31,7 @@ def office(database: Database, admin: Connection) -> Office:
         invoice("R-82", po_reference="4712", lines=LINES, seller=OTHER_SELLER),
         order("4713", when=40, lines=[line("C-1", "3", "9.00")]),
     ]
-    office = Office(database, admin, papers)
+    office = Office(database, admin, documents)
     office.match_all()
     for position in (0, 3, 6):
         compute(office, position)
@@ -44,8 +44,8 @@ def page(office: Office, wanted: ClusterFilter | None = None, *, limit: int = 20
 
 
 def listed(office: Office, wanted: ClusterFilter | None = None) -> list[int]:
-    """Positions of the documents that name the clusters."""
-    return [office.ids.index(one.id) for one in page(office, wanted).clusters]
+    """Positions of the documents that identify the clusters."""
+    return [office.ids.index(entry.id) for entry in page(office, wanted).clusters]
 
 
 def test_list_shows_status_parties_amounts_and_age(office: Office):
@@ -71,13 +71,13 @@ def test_filters_narrow_the_list(office: Office):
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_pages_together_are_the_whole_list(office: Office, sort: Sort):
-    whole = [one.id for one in page(office, ClusterFilter(sort=sort)).clusters]
+def test_pages_cover_the_whole_list(office: Office, sort: Sort):
+    whole = [entry.id for entry in page(office, ClusterFilter(sort=sort)).clusters]
     seen: list[UUID] = []
     after = None
     while True:
         found = page(office, ClusterFilter(sort=sort), limit=1, after=after)
-        seen += [one.id for one in found.clusters]
+        seen += [entry.id for entry in found.clusters]
         after = found.next
         if after is None:
             break
@@ -104,7 +104,7 @@ def test_another_tenant_sees_nothing(office: Office, database: Database, admin: 
 
 
 def test_changed_cluster_is_marked_as_being_computed(office: Office):
-    say(office, "disputed")
+    decide(office, "disputed")
 
     (found,) = page(office, ClusterFilter(number="4711")).clusters
 
@@ -134,7 +134,7 @@ def test_open_review_puts_the_cluster_in_review(office: Office, admin: Connectio
     assert (found.id, found.reason) == (office.ids[3], "Invoice R-82: its match is ambiguous, see Review.")
 
 
-def test_confirmed_match_ends_the_review_of_a_missing_supplier(office: Office, admin: Connection):
+def test_confirmed_match_resolves_a_missing_supplier(office: Office, admin: Connection):
     admin.execute("UPDATE document SET structured_data = structured_data - 'supplier' WHERE id = %s", [office.ids[4]])
     compute(office, 3)
     (found,) = page(office, ClusterFilter([ClusterStatus.NEEDS_REVIEW])).clusters
@@ -167,36 +167,36 @@ def many(database: Database, admin: Connection) -> Office:
 
 def test_page_of_many_clusters_reads_an_index(many: Office):
     deep = NOW - timedelta(minutes=50_000)
-    asked: list[tuple[ClusterFilter, Cursor | None, str]] = [
+    cases: list[tuple[ClusterFilter, Cursor | None, str]] = [
         (ClusterFilter(sort="oldest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
         (ClusterFilter(sort="newest"), PageCursor(deep, UUID(int=0)), "cluster_diagnostics_by_age"),
         (ClusterFilter(sort="amount"), (500.0, UUID(int=0)), "cluster_diagnostics_by_amount"),
         (ClusterFilter(clusters.OPEN, sort="amount"), None, "cluster_diagnostics_by_amount"),
         (ClusterFilter(supplier="firm 77"), None, "cluster_diagnostics_by"),
     ]
-    for wanted, after, index in asked:
-        values = {"tenant": many.tenant_id, "statuses": [one.value for one in wanted.statuses], "most": 21}
+    for wanted, after, index in cases:
+        values = {"tenant": many.tenant_id, "statuses": [entry.value for entry in wanted.statuses], "most": 21}
         with many.database.tenant(many.tenant_id) as connection:
             statement = clusters._statement(connection, many.tenant_id, wanted, after, values)
             rows = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}".encode(), values).fetchall()
-        nodes = list(walked(rows[0][0][0]["Plan"]))
-        scans = [one for one in nodes if one.get("Relation Name") == "cluster_diagnostics"]
+        nodes = list(plan_nodes(rows[0][0][0]["Plan"]))
+        scans = [entry for entry in nodes if entry.get("Relation Name") == "cluster_diagnostics"]
         assert index in str(nodes)
-        assert all("Scan" in one["Node Type"] and one["Node Type"] != "Seq Scan" for one in scans)
-        if wanted.supplier is None:  # no more rows than a page needs of each status
-            assert all(one["Actual Rows"] <= 21 for one in scans)
-            assert all(one.get("Rows Removed by Filter", 0) == 0 for one in scans)
+        assert all("Scan" in entry["Node Type"] and entry["Node Type"] != "Seq Scan" for entry in scans)
+        if wanted.supplier is None:  # reads at most one page of rows per status
+            assert all(entry["Actual Rows"] <= 21 for entry in scans)
+            assert all(entry.get("Rows Removed by Filter", 0) == 0 for entry in scans)
 
 
-def test_counts_of_many_clusters_end_at_the_bound(many: Office):
+def test_cluster_counts_stop_at_the_limit(many: Office):
     with many.database.tenant(many.tenant_id) as connection:
         found = clusters.counts(connection, many.tenant_id)
 
     assert set(found.values()) == {clusters.COUNTED + 1}
 
 
-def walked(node: dict[str, Any]) -> Any:
-    """A plan's nodes."""
+def plan_nodes(node: dict[str, Any]) -> Any:
+    """Yield the nodes of a query plan."""
     yield node
     for part in node.get("Plans", ()):
-        yield from walked(part)
+        yield from plan_nodes(part)

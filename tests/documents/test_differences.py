@@ -1,4 +1,4 @@
-"""People accept and dispute differences of computed cases, in a real database."""
+"""Accepting and disputing variances of clusters, in a real database."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,20 +24,20 @@ from tests.documents.matching.papers import delivery, invoice, line, order
 
 ORDERED = [line("A-100", "10", "100.00"), line("A-200", "5", "12.50")]
 BILLED = [line("A-100", "10", "101.50"), line("A-200", "6", "12.50")]
-"""One price is 1.5 percent too high, and of the other article one piece too many is billed."""
+"""One price is 1.5 percent too high; one unit too many of the other is billed."""
 
 
 @pytest.fixture
 def office(database: Database, admin: Connection) -> Office:
-    made = [order(lines=ORDERED), delivery(po_reference="4711", lines=ORDERED)]
-    office = Office(database, admin, [*made, invoice(po_reference="4711", lines=BILLED)])
+    documents = [order(lines=ORDERED), delivery(po_reference="4711", lines=ORDERED)]
+    office = Office(database, admin, [*documents, invoice(po_reference="4711", lines=BILLED)])
     office.match_all()
     compute(office)
     return office
 
 
 def compute(office: Office, position: int = 0) -> dict[str, Any]:
-    """What the worker does about the cluster of a document."""
+    """Compute the three-way match of a document's cluster like the worker."""
     cluster_id = office.ids[position]
     with office.database.tenant(office.tenant_id) as connection:
         diagnostics.request(connection, office.tenant_id, [cluster_id], NOW)
@@ -50,7 +50,7 @@ def compute(office: Office, position: int = 0) -> dict[str, Any]:
     return result.record
 
 
-def say(
+def decide(
     office: Office,
     word: Word,
     which: Which = Which(),  # noqa: B008  # it is frozen
@@ -67,37 +67,37 @@ def say(
     return retry_conflicts(once)
 
 
-def test_accepted_differences_settle_the_case_and_have_it_computed_anew(office: Office, admin: Connection):
+def test_accepted_variances_resolve_and_recompute_the_cluster(office: Office, admin: Connection):
     assert compute(office)["outcome"] == "exception"
-    said = say(office, "accepted")
-    assert isinstance(said, Said)
-    assert (len(said.sentences), said.left) == (3, ())  # a price, and a quantity beyond order and delivery
+    decided = decide(office, "accepted")
+    assert isinstance(decided, Said)
+    assert (len(decided.sentences), decided.left) == (3, ())  # a price, and a quantity above order and delivery
     (row,) = rows(admin, "cluster_diagnostics")
     assert row["status"] == "pending"
-    assert {send.message.work_id for send in said.sends} == {office.ids[0]}
+    assert {send.message.work_id for send in decided.sends} == {office.ids[0]}
     result = compute(office)
     assert result["outcome"] == "matched"
-    assert all(one["settled_by"] == "Accepted by ann on 2026-06-01: agreed." for one in result["variances"])
+    assert all(variance["settled_by"] == "Accepted by ann on 2026-06-01: agreed." for variance in result["variances"])
 
 
 @pytest.mark.parametrize(
     ("word", "outcome", "status"), [("accepted", "matched", "accepted"), ("disputed", "exception", "disputed")]
 )
-def test_decision_shows_at_once_while_the_cluster_is_recomputed(office: Office, word: Word, outcome: str, status: str):
-    assert isinstance(say(office, word), Said)
+def test_decision_shows_before_the_cluster_is_recomputed(office: Office, word: Word, outcome: str, status: str):
+    assert isinstance(decide(office, word), Said)
 
     with office.database.tenant(office.tenant_id) as connection:
         found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
     assert found is not None
     assert found.comparison is not None
     assert (found.comparison.outcome, found.status, found.is_being_computed) == (outcome, status, True)
-    assert {one["decision"] for one in found.comparison.variances} == {word}
+    assert {variance["decision"] for variance in found.comparison.variances} == {word}
 
 
 def test_large_cluster_is_left_to_the_worker(office: Office, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(diagnostics, "COMPARED_AT_ONCE", 2)
 
-    assert isinstance(say(office, "accepted"), Said)
+    assert isinstance(decide(office, "accepted"), Said)
 
     with office.database.tenant(office.tenant_id) as connection:
         found = clusters.show(connection, office.tenant_id, office.ids[0], limit=10)
@@ -108,49 +108,51 @@ def test_large_cluster_is_left_to_the_worker(office: Office, monkeypatch: pytest
     assert compute(office)["outcome"] == "matched"
 
 
-def test_one_difference_is_singled_out_and_the_others_stay_open(office: Office):
-    said = say(office, "accepted", Which(office.ids[2], Code.PRICE_MISMATCH, "1"))
-    assert isinstance(said, Said)
-    assert (len(said.sentences), len(said.left)) == (1, 2)
+def test_single_variance_is_accepted_and_others_stay_open(office: Office):
+    decided = decide(office, "accepted", Which(office.ids[2], Code.PRICE_MISMATCH, "1"))
+    assert isinstance(decided, Said)
+    assert (len(decided.sentences), len(decided.left)) == (1, 2)
     result = compute(office)
     assert result["outcome"] == "exception"
-    assert [one["code"] for one in result["variances"] if one["settled_by"]] == ["price_mismatch"]
+    assert [variance["code"] for variance in result["variances"] if variance["settled_by"]] == ["price_mismatch"]
 
 
-def test_what_was_accepted_a_moment_ago_is_not_called_open_before_the_case_is_computed_anew(office: Office):
-    say(office, "accepted", Which(code=Code.OVER_BILLED_QUANTITY))
-    said = say(office, "accepted", Which(code=Code.PRICE_MISMATCH))
-    assert isinstance(said, Said)
-    (left,) = said.left
+def test_accepted_variance_is_not_open_before_recomputation(office: Office):
+    decide(office, "accepted", Which(code=Code.OVER_BILLED_QUANTITY))
+    decided = decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))
+    assert isinstance(decided, Said)
+    (left,) = decided.left
     assert "were ordered" in left
 
 
-def test_what_is_accepted_holds_until_the_figures_are_others(office: Office):
-    say(office, "accepted")
+def test_acceptance_holds_until_the_figures_change(office: Office):
+    decide(office, "accepted")
     office.match(office.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
-    open_ = {one["code"] for one in compute(office)["variances"] if not one["settled_by"]}
-    assert open_ == {"over_billed_quantity", "billed_beyond_order"}  # now three pieces too many; the price is as it was
+    open_ = {variance["code"] for variance in compute(office)["variances"] if not variance["settled_by"]}
+    assert open_ == {"over_billed_quantity", "billed_beyond_order"}  # three units too many now; the price is unchanged
 
 
-def test_nobody_says_the_same_twice_or_another_thing_unawares(office: Office):
-    assert isinstance(say(office, "accepted"), Said)
-    again = say(office, "accepted", by="bob")
-    assert again == Refused("changed", "Accepted by ann on 2026-06-01: agreed: there is nothing to be done.")
-    disputed = say(office, "disputed", by="bob")
+def test_repeated_or_unaware_decision_is_refused(office: Office):
+    assert isinstance(decide(office, "accepted"), Said)
+    again = decide(office, "accepted", by="bob")
+    assert again == Refused("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
+    disputed = decide(office, "disputed", by="bob")
     assert isinstance(disputed, Refused)
     assert "say that you supersede it" in disputed.sentence
     with office.database.tenant(office.tenant_id) as connection:
-        known = [one.id for one in diagnostics.verdicts(connection)]
-    assert isinstance(say(office, "disputed", by="bob", supersedes=known), Said)
+        known = [decision.id for decision in diagnostics.verdicts(connection)]
+    assert isinstance(decide(office, "disputed", by="bob", supersedes=known), Said)
     assert compute(office)["outcome"] == "exception"
     with office.database.tenant(office.tenant_id) as connection:
-        assert {(one.is_accepted, one.by) for one in diagnostics.verdicts(connection)} == {(False, "bob")}
+        assert {(decision.is_accepted, decision.by) for decision in diagnostics.verdicts(connection)} == {
+            (False, "bob")
+        }
 
 
 def test_accepted_and_disputed_variances_reach_the_audit_trail(office: Office, admin: Connection):
-    say(office, "accepted", Which(code=Code.PRICE_MISMATCH))
-    say(office, "accepted", Which(code=Code.PRICE_MISMATCH))  # refused: it is accepted already
-    say(office, "disputed", Which(code=Code.OVER_BILLED_QUANTITY), by="bob")
+    decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))
+    decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))  # refused: already accepted
+    decide(office, "disputed", Which(code=Code.OVER_BILLED_QUANTITY), by="bob")
 
     assert recorded(admin, office.tenant_id) == [
         ("ann", "variances accepted", [str(office.ids[0])]),
@@ -158,48 +160,48 @@ def test_accepted_and_disputed_variances_reach_the_audit_trail(office: Office, a
     ]
 
 
-def test_of_several_people_at_once_one_is_heard(office: Office, admin: Connection):
+def test_one_of_concurrent_decisions_wins(office: Office, admin: Connection):
     with ThreadPoolExecutor(6) as pool:
-        told = list(pool.map(lambda number: say(office, "accepted", by=f"clerk-{number}"), range(6)))
-    assert sum(isinstance(one, Said) for one in told) == 1
+        answers = list(pool.map(lambda number: decide(office, "accepted", by=f"clerk-{number}"), range(6)))
+    assert sum(isinstance(answer, Said) for answer in answers) == 1
     assert len(rows(admin, "variance_decision")) == 3
 
 
-def test_what_people_say_while_a_case_is_computed_is_not_lost(office: Office):
-    """The worker has read the case before: what it computed is refused, and computed again with what was said."""
+def test_decision_during_computation_is_not_lost(office: Office):
+    """The worker loaded the cluster before the decision, so its result is stale."""
     with office.database.tenant(office.tenant_id) as connection:
         read = diagnostics.load(connection, office.tenant_id, office.ids[0])
         (token,) = connection.execute("SELECT claim_token FROM cluster_diagnostics").fetchone() or (0,)
     assert read is not None
-    say(office, "accepted")
+    decide(office, "accepted")
     stale = read.examine()
     with pytest.raises(StaleClaimError), office.database.tenant(office.tenant_id) as connection:
         diagnostics.write(connection, office.ids[0], token, stale, NOW + timedelta(seconds=1))
 
 
-def test_only_differences_between_figures_can_be_accepted(database: Database, admin: Connection):
+def test_only_numeric_variances_can_be_accepted(database: Database, admin: Connection):
     office = Office(database, admin, [order(lines=ORDERED), invoice(po_reference="4711", lines=ORDERED)])
     office.match_all()
     compute(office)
-    told = say(office, "accepted")
-    assert isinstance(told, Refused)
-    assert told.sentence.startswith("The case has no open difference that can be accepted or disputed. Invoice R-81")
-    of_code = say(office, "accepted", Which(code=Code.MISSING_DELIVERY))
+    refused = decide(office, "accepted")
+    assert isinstance(refused, Refused)
+    assert refused.sentence.startswith("The case has no open difference that can be accepted or disputed. Invoice R-81")
+    of_code = decide(office, "accepted", Which(code=Code.MISSING_DELIVERY))
     assert isinstance(of_code, Refused)
-    assert "documents settle it" in of_code.sentence
-    assert say(office, "disputed", Which(line="99")) == Refused("changed", "The case has no such difference.")
+    assert "Change the documents instead" in of_code.sentence
+    assert decide(office, "disputed", Which(line="99")) == Refused("changed", "The case has no such difference.")
 
 
-def test_a_case_that_is_not_there_or_not_computed_or_anothers_is_refused(office: Office, admin: Connection):
+def test_missing_or_other_tenants_cluster_is_refused(office: Office, admin: Connection):
     gone = Refused("gone", "There is no such case, or it has not been computed.")
-    assert say(office, "accepted", cluster=UUID(int=3)) == gone
+    assert decide(office, "accepted", cluster=UUID(int=3)) == gone
     theirs = Office(office.database, admin)
-    assert say(theirs, "accepted", cluster=office.ids[0]) == gone
+    assert decide(theirs, "accepted", cluster=office.ids[0]) == gone
     assert rows(admin, "variance_decision") == []
 
 
-def test_labels_name_the_seller_and_only_the_last_word_of_the_own_tenant(office: Office, admin: Connection):
-    say(office, "accepted", Which(code=Code.PRICE_MISMATCH))
+def test_labels_name_seller_and_stay_within_tenant(office: Office, admin: Connection):
+    decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))
     with office.database.tenant(office.tenant_id) as connection:
         (label,) = differences.labels(connection)
     assert (label.sellers, label.key) == (("DE136695976", "Tarnow Schrauben AG"), Key.PRICE)
@@ -209,10 +211,10 @@ def test_labels_name_the_seller_and_only_the_last_word_of_the_own_tenant(office:
         assert list(differences.labels(connection)) == []
 
 
-def test_what_was_accepted_counts_while_the_case_has_it_and_what_was_disputed_for_good(office: Office):
-    say(office, "accepted", Which(code=Code.PRICE_MISMATCH))
-    say(office, "accepted", Which(code=Code.OVER_BILLED_QUANTITY))
-    say(office, "disputed", Which(code=Code.BILLED_BEYOND_ORDER))
+def test_labels_keep_disputes_and_current_acceptances(office: Office):
+    decide(office, "accepted", Which(code=Code.PRICE_MISMATCH))
+    decide(office, "accepted", Which(code=Code.OVER_BILLED_QUANTITY))
+    decide(office, "disputed", Which(code=Code.BILLED_BEYOND_ORDER))
     assert labels(office) == [("billed_beyond_order", False), ("over_billed_quantity", True), ("price_mismatch", True)]
     office.match(office.file(invoice("R-82", 12, po_reference="4711", lines=[line("A-200", "2", "12.50")])))
     compute(office)  # more is billed now than was accepted
@@ -220,16 +222,18 @@ def test_what_was_accepted_counts_while_the_case_has_it_and_what_was_disputed_fo
     office.decide(2, 0, "rejected")
     office.decide(2, 1, "rejected")
     compute(office)
-    compute(office, 2)  # the bill is another order's
+    compute(office, 2)  # the invoice belongs to another order
     assert labels(office) == [("billed_beyond_order", False)]
 
 
 def labels(office: Office) -> list[tuple[str, bool]]:
     with office.database.tenant(office.tenant_id) as connection:
-        return sorted((one.verdict.about[1].value, one.verdict.is_accepted) for one in differences.labels(connection))
+        return sorted(
+            (label.verdict.about[1].value, label.verdict.is_accepted) for label in differences.labels(connection)
+        )
 
 
-def test_a_document_that_is_removed_takes_along_what_was_said_of_it(office: Office, admin: Connection):
-    say(office, "accepted")
+def test_removed_document_deletes_its_variance_decisions(office: Office, admin: Connection):
+    decide(office, "accepted")
     admin.execute("DELETE FROM document WHERE id = %s", [office.ids[2]])
     assert rows(admin, "variance_decision") == []

@@ -1,4 +1,4 @@
-"""FatturaPA invoices are read exactly, and nothing is invented."""
+"""Extraction of FatturaPA invoices."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def fattura(*changes: tuple[str, str]) -> bytes:
     return changed(document, *changes).encode()
 
 
-def test_an_invoice_states_all_this():
+def test_invoice_is_read_completely():
     extraction = extract_xml(fattura())
     assert (extraction.type, extraction.method) == ("invoice", "xml")
     assert extraction.structured_data == {
@@ -122,25 +122,25 @@ def test_an_invoice_states_all_this():
     }
 
 
-def test_a_credit_note():
+def test_credit_note_is_read():
     extraction = extract_xml(fattura((">TD01<", ">TD04<")))
     data = extraction.structured_data or {}
     assert extraction.type == "credit_note"
     assert (data["credit_note_number"], data["invoice_reference"]) == ("17/A", "16/A")
 
 
-def test_several_invoices_in_one_file_are_kept_and_none_is_picked():
+def test_file_with_several_invoices_is_not_extracted():
     extraction = extract_xml(fattura((BODY, BODY + BODY)))
     assert (extraction.type, extraction.method, extraction.structured_data) == (None, "none", None)
     assert extraction.reason == "The file has 2 invoices and is not read. Send each invoice as a separate file."
 
 
-def test_an_unreadable_part_of_a_total_makes_the_total_unreadable():
+def test_unreadable_part_invalidates_the_total():
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number"):
         extract_xml(fattura(("<ImponibileImporto>12.00<", "<ImponibileImporto>12,00<")))
 
 
-def test_no_lines_no_invoice():
+def test_invoice_without_lines_is_rejected():
     lines = BODY[BODY.index("    <DettaglioLinee>") : BODY.index("    <DatiRiepilogo>")]
     with pytest.raises(InvalidDocumentError, match="has no lines"):
         extract_xml(fattura((lines, "")))

@@ -1,4 +1,4 @@
-"""UBL documents are read exactly, and nothing is invented."""
+"""Extraction of UBL documents."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def read(content: bytes) -> dict[str, Any]:
     return data
 
 
-def test_an_invoice_states_all_this():
+def test_invoice_is_read_completely():
     extraction = extract_xml(ubl_invoice())
     assert (extraction.type, extraction.method, extraction.reason) == ("invoice", "xml", None)
     assert extraction.structured_data == {
@@ -66,12 +66,12 @@ def test_an_invoice_states_all_this():
     }
 
 
-def test_outside_en16931_the_party_name_comes_first():
+def test_party_name_is_preferred_outside_en16931():
     invoice = read(ubl_invoice(("urn:cen.eu:en16931:2017", "urn:example:1")))
     assert invoice["issuer"]["name"] == "Brunnhuber Anlagen"
 
 
-def test_a_charge_is_positive_and_bears_a_plain_name_where_no_reason_is_given():
+def test_charge_without_reason_gets_a_default_description():
     invoice = read(
         ubl_invoice(
             ("<cbc:ChargeIndicator>false", "<cbc:ChargeIndicator>true"),
@@ -90,7 +90,7 @@ def test_corrected_and_self_billed_invoices_stay_invoices(code: str):
 
 
 @pytest.mark.parametrize("code", ["381", "261", "396"])
-def test_an_invoice_message_may_be_a_credit_note(code: str):
+def test_invoice_with_credit_code_is_a_credit_note(code: str):
     extraction = extract_xml(ubl_invoice((">380<", f">{code}<")))
     assert extraction.type == "credit_note"
     data = extraction.structured_data or {}
@@ -100,7 +100,7 @@ def test_an_invoice_message_may_be_a_credit_note(code: str):
     assert "payee" not in data
 
 
-def test_a_credit_note_names_the_invoice_that_only_its_line_names():
+def test_credit_note_reference_is_read_from_line():
     line = f"""<cac:CreditNoteLine><cbc:ID>1</cbc:ID><cbc:CreditedQuantity unitCode="C62">2</cbc:CreditedQuantity>
         <cac:BillingReference><cac:InvoiceDocumentReference><cbc:ID>R-4711</cbc:ID></cac:InvoiceDocumentReference>
         </cac:BillingReference>{ITEM}</cac:CreditNoteLine>"""
@@ -113,35 +113,35 @@ def test_a_credit_note_names_the_invoice_that_only_its_line_names():
     }
 
 
-def test_another_payees_account_is_not_the_sellers():
+def test_payees_account_is_not_assigned_to_seller():
     payee = "<cac:PayeeParty><cac:PartyName><cbc:Name>Factor AG</cbc:Name></cac:PartyName></cac:PayeeParty>"
     invoice = read(ubl_invoice(("<cac:PaymentMeans>", f"{payee}<cac:PaymentMeans>")))
     assert "iban" not in invoice["issuer"]
 
 
-def test_an_account_number_without_the_form_of_an_iban_is_none():
+def test_account_number_is_not_an_iban():
     assert "iban" not in read(ubl_invoice(("DE02 1203 0000 0000 2020 51", "12345678")))["issuer"]
 
 
-def test_the_debtors_account_is_the_buyers():
+def test_debtor_account_belongs_to_the_buyer():
     mandate = """<cac:PaymentMeans><cac:PaymentMandate><cac:PayerFinancialAccount><cbc:ID>AT611904300234573201</cbc:ID>
         </cac:PayerFinancialAccount></cac:PaymentMandate></cac:PaymentMeans><cac:TaxTotal>"""
     assert read(ubl_invoice(("<cac:TaxTotal>", mandate)))["recipient"]["iban"] == "AT611904300234573201"
 
 
-def test_tax_in_the_currency_of_accounting_is_not_the_invoices():
+def test_tax_in_accounting_currency_is_ignored():
     second = '<cac:TaxTotal><cbc:TaxAmount currencyID="SEK">214.70</cbc:TaxAmount></cac:TaxTotal>'
     assert read(ubl_invoice(("<cac:LegalMonetaryTotal>", f"{second}<cac:LegalMonetaryTotal>")))["total_tax"] == "19.00"
 
 
-def test_a_number_that_only_fills_the_order_reference_is_no_order():
+def test_placeholder_order_reference_is_ignored():
     line_reference = "<cac:OrderReference><cbc:ID>B-2290</cbc:ID></cac:OrderReference>"
     invoice = read(ubl_invoice(("<cbc:ID>B-2281</cbc:ID>", "<cbc:ID>NA</cbc:ID>"), (line_reference, "")))
     assert "po_reference" not in invoice
     assert invoice["sales_order_reference"] == "A-19"
 
 
-def test_without_tax_exclusive_and_inclusive_amounts_the_older_names_count():
+def test_payable_amount_is_the_fallback_gross_total():
     invoice = read(
         ubl_invoice(
             ('<cbc:TaxExclusiveAmount currencyID="EUR">100.00</cbc:TaxExclusiveAmount>', ""),
@@ -149,12 +149,12 @@ def test_without_tax_exclusive_and_inclusive_amounts_the_older_names_count():
             ("<cbc:DocumentCurrencyCode>EUR</cbc:DocumentCurrencyCode>", ""),
         )
     )
-    # The sum of the lines is not the net total where a document-level allowance comes between.
+    # With a document-level allowance, the sum of the lines is not the net total.
     assert "total_net" not in invoice
     assert (invoice["total_gross"], invoice["currency"]) == ("119.00", "EUR")
 
 
-def test_what_is_left_to_pay_is_not_the_total():
+def test_remaining_amount_due_is_not_the_total():
     invoice = read(
         ubl_invoice(
             ('<cbc:TaxInclusiveAmount currencyID="EUR">119.00</cbc:TaxInclusiveAmount>', ""),
@@ -164,7 +164,7 @@ def test_what_is_left_to_pay_is_not_the_total():
     assert "total_gross" not in invoice
 
 
-def test_lines_inside_lines_are_part_of_them():
+def test_sub_lines_are_not_separate_lines():
     sub_line = INVOICE_LINE.replace("InvoiceLine", "SubInvoiceLine")
     invoice = read(ubl_invoice(("</cac:InvoiceLine>", f"{sub_line}</cac:InvoiceLine>")))
     assert [line.get("position") for line in invoice["line_items"]] == ["10", None]
@@ -185,7 +185,7 @@ def order(kind: str, head: str) -> bytes:
     )
 
 
-def test_an_order():
+def test_order_is_read():
     head = """<cbc:ID>B-2281</cbc:ID>
         <cac:QuotationDocumentReference><cbc:ID>AN-4</cbc:ID></cac:QuotationDocumentReference>
         <cac:OrderDocumentReference><cbc:ID>B-0001</cbc:ID></cac:OrderDocumentReference>
@@ -209,7 +209,7 @@ def test_an_order():
     ]
 
 
-def test_an_order_change_bears_the_number_of_the_order_it_changes():
+def test_order_change_keeps_the_order_number():
     head = "<cbc:ID>C-1</cbc:ID><cac:OrderReference><cbc:ID>B-2281</cbc:ID></cac:OrderReference>"
     extraction = extract_xml(order("OrderChange", head))
     assert extraction.type == "purchase_order"
@@ -217,7 +217,7 @@ def test_an_order_change_bears_the_number_of_the_order_it_changes():
 
 
 @pytest.mark.parametrize("kind", ["OrderResponse", "OrderResponseSimple"])
-def test_an_answer_to_an_order(kind: str):
+def test_order_response_is_an_order_confirmation(kind: str):
     head = "<cbc:ID>AB-5</cbc:ID><cac:OrderReference><cbc:ID>B-2281</cbc:ID></cac:OrderReference>"
     extraction = extract_xml(order(kind, head))
     data = extraction.structured_data or {}
@@ -226,7 +226,7 @@ def test_an_answer_to_an_order(kind: str):
     assert data["po_reference"] == "B-2281"
 
 
-def test_a_despatch_advice_carries_no_prices_and_names_its_orders_on_lines():
+def test_despatch_advice_references_orders_by_line():
     line = """<cac:DespatchLine><cbc:ID>{0}</cbc:ID><cbc:DeliveredQuantity unitCode="KGM">7.5</cbc:DeliveredQuantity>
         <cac:OrderLineReference><cbc:LineID>2</cbc:LineID><cac:OrderReference><cbc:ID>{1}</cbc:ID></cac:OrderReference>
         </cac:OrderLineReference><cac:Item><cbc:Name>Hopfen</cbc:Name></cac:Item></cac:DespatchLine>"""
@@ -253,7 +253,7 @@ def test_a_despatch_advice_carries_no_prices_and_names_its_orders_on_lines():
     }
 
 
-def test_a_despatch_advice_that_names_seller_and_despatching_party_is_the_sellers():
+def test_despatch_advice_prefers_seller_over_despatching_party():
     sender = SELLER.replace("Brunnhuber Anlagen", "Lagerhaus Prien")
     content = ubl(
         "DespatchAdvice",
@@ -263,7 +263,7 @@ def test_a_despatch_advice_that_names_seller_and_despatching_party_is_the_seller
     assert read(content)["supplier"]["name"] == "Brunnhuber Anlagen"
 
 
-def test_a_receipt_advice_says_what_was_rejected():
+def test_receipt_advice_contains_rejected_quantity():
     content = ubl(
         "ReceiptAdvice",
         f"""<cbc:ID>WE-3</cbc:ID><cbc:IssueDate>2025-03-12</cbc:IssueDate>
@@ -283,7 +283,7 @@ def test_a_receipt_advice_says_what_was_rejected():
     }
 
 
-def test_other_kinds_are_kept_with_kind_date_and_parties():
+def test_other_kinds_keep_subject_date_and_issuer():
     content = ubl(
         "Reminder",
         f"""<cbc:ID>M-1</cbc:ID><cbc:IssueDate>2025-05-01</cbc:IssueDate>
@@ -296,7 +296,7 @@ def test_other_kinds_are_kept_with_kind_date_and_parties():
     assert "recipient" not in data
 
 
-def test_a_document_in_a_peppol_envelope_is_read():
+def test_document_in_peppol_envelope_is_read():
     invoice = ubl_invoice().partition(b"?>")[2]
     namespace = "http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHeader"
     envelope = f'<StandardBusinessDocument xmlns="{namespace}"><StandardBusinessDocumentHeader/>'.encode()

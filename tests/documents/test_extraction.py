@@ -1,4 +1,4 @@
-"""From bytes to structured data: what is read, what is kept, what is refused."""
+"""Structured data extraction: results, unreadable files and rejections."""
 
 import io
 from typing import Any
@@ -20,13 +20,13 @@ NUMBER = "<cbc:ID>R-5108</cbc:ID>"
 
 
 def read(content: bytes) -> ExtractionResult:
-    """Extract, and check what holds for every extraction."""
+    """Extract, and check the invariants of every extraction."""
     extraction = extract(content)
     data = extraction.structured_data
     assert (data is None) == (extraction.method == "none") == (extraction.reason is not None)
     if data is not None:
         assert extraction.type is not None
-        assert structure(extraction.type, data)[0].data() == data  # it is in its normal form
+        assert structure(extraction.type, data)[0].data() == data  # already normalized
     return extraction
 
 
@@ -37,42 +37,42 @@ def number(extraction: ExtractionResult) -> str:
     return found
 
 
-def test_a_hybrid_pdf_is_read_by_its_xml():
+def test_hybrid_pdf_is_read_from_its_xml():
     extraction = read(HYBRID)
     assert (extraction.type, extraction.method) == ("invoice", "embedded-xml")
     assert extraction.structured_data == extract(cii_invoice()).structured_data
 
 
-def test_with_text_only_the_xml_inside_a_pdf_is_left_aside():
+def test_text_only_ignores_embedded_xml():
     extraction = extract(HYBRID, text_only=True)
     assert (extraction.type, extraction.method) == ("invoice", "text")
     assert extraction.structured_data == {"invoice_number": "2025/311"}
     assert extraction.evidence["invoice_number"]["page"] == 1
 
 
-def test_a_pdf_without_xml_is_read_from_its_pages():
+def test_pdf_without_xml_is_read_from_its_pages():
     assert number(read(pdf(text="Rechnung 2025/311"))) == "2025/311"
 
 
-def test_with_text_only_an_xml_file_is_read_as_ever():
+def test_text_only_still_reads_xml_files():
     assert extract(ubl_invoice(), text_only=True) == extract(ubl_invoice())
 
 
 @pytest.mark.parametrize(
     "name", ["factur-x.xml", "zugferd-invoice.xml", "ZUGFeRD-invoice.xml", "xrechnung.xml", "Rechnung 17.XML"]
 )
-def test_the_xml_of_a_hybrid_pdf_may_have_any_name(name: str):
+def test_embedded_xml_may_have_any_name(name: str):
     assert number(read(pdf(files=((name, cii_invoice()),)))) == "2025/311"
 
 
-def test_of_several_e_invoices_the_newer_format_counts():
+def test_newest_embedded_format_wins():
     older = cii_invoice(("2025/311", "OLD"))
     newer = cii_invoice(("2025/311", "NEW"))
     files = (("ZUGFeRD-invoice.xml", older), ("another.xml", older), ("factur-x.xml", newer))
     assert number(read(pdf(files=files))) == "NEW"
 
 
-def test_other_xml_beside_the_e_invoice_does_not_matter():
+def test_other_embedded_xml_is_ignored():
     files = (
         ("a.xml", b"<broken"),
         ("b.xml", b"<note/>"),
@@ -85,7 +85,7 @@ def test_other_xml_beside_the_e_invoice_does_not_matter():
 @pytest.mark.parametrize(
     "broken", [b"<broken", b"<!DOCTYPE x><x/>", b"", cii_invoice(("<ram:ID>2025/311</ram:ID>", ""))]
 )
-def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
+def test_broken_embedded_e_invoice_is_rejected(broken: bytes):
     with pytest.raises(InvalidDocumentError, match="The e-invoice inside the PDF cannot be read"):
         extract(pdf(text="Rechnung", files=(("factur-x.xml", broken),)))
 
@@ -93,7 +93,7 @@ def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
 @pytest.mark.parametrize(
     ("content", "document_type", "reason"),
     [
-        (pdf(text="Guten Tag"), None, "name no kind of document"),
+        (pdf(text="Guten Tag"), None, "No document type with a document number was found"),
         (
             garbled(printed(LASKU), lambda code: 0xE000 + code),
             None,
@@ -109,20 +109,20 @@ def test_a_broken_e_invoice_inside_a_pdf_is_refused(broken: bytes):
         (b"<notes/>", DocumentType.OTHER, "XML is of an unknown kind"),
     ],
 )
-def test_what_cannot_be_read_is_kept_with_a_reason(content: bytes, document_type: DocumentType | None, reason: str):
+def test_unreadable_file_has_a_reason(content: bytes, document_type: DocumentType | None, reason: str):
     extraction = read(content)
     assert extraction.type == document_type
     assert reason in (extraction.reason or "")
 
 
 @pytest.mark.parametrize("empty", [b"", b" \r\n\t"])
-def test_an_empty_file_is_refused(empty: bytes):
+def test_empty_file_is_rejected(empty: bytes):
     with pytest.raises(InvalidDocumentError, match="empty"):
         extract(empty)
 
 
 @pytest.mark.parametrize("start", [b"%PDF-1.7\n", b"<?xml version='1.0'?><Invoice>", b"\x89PNG\r\n"])
-def test_a_file_of_200_megabytes_is_refused_without_a_look_inside(start: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_oversized_file_is_rejected_without_reading_it(start: bytes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "recognise", None)
     with pytest.raises(InvalidDocumentError, match="larger than 100 MiB"):
         extract(start + bytes(200 * 1024 * 1024))
@@ -142,18 +142,18 @@ def test_a_file_of_200_megabytes_is_refused_without_a_look_inside(start: bytes, 
         ubl("CreditNote", ""),
     ],
 )
-def test_a_document_without_its_number_is_refused(incomplete: bytes):
+def test_document_without_its_number_is_rejected(incomplete: bytes):
     with pytest.raises(InvalidDocumentError, match="does not state its number"):
         extract(incomplete)
 
 
 @pytest.mark.parametrize("incomplete", [ubl_invoice((INVOICE_LINE, "")), ubl("CreditNote", "<cbc:ID>G-1</cbc:ID>")])
-def test_an_invoice_or_credit_note_without_lines_is_refused(incomplete: bytes):
+def test_invoice_or_credit_note_requires_lines(incomplete: bytes):
     with pytest.raises(InvalidDocumentError, match="has no lines"):
         extract(incomplete)
 
 
-def test_an_amount_that_is_no_number_is_refused_by_its_place():
+def test_invalid_amount_is_rejected_with_its_path():
     with pytest.raises(
         InvalidDocumentError, match=r"In the invoice, line_items\.0\.net_amount is not a decimal number"
     ):
@@ -167,18 +167,18 @@ def test_an_amount_that_is_no_number_is_refused_by_its_place():
         )
 
 
-def test_a_tax_rate_that_is_no_number_is_left_out_and_told():
+def test_invalid_tax_rate_is_omitted_with_a_warning():
     extraction = read(ubl_invoice(("<cbc:Percent>19</cbc:Percent>", "<cbc:Percent>full</cbc:Percent>")))
     assert "tax_rate" not in (extraction.structured_data or {})["line_items"][0]
-    assert extraction.remarks == ("line_items.0.tax_rate is not a decimal number and was left out.",)
+    assert extraction.remarks == ("line_items.0.tax_rate is not a decimal number and was omitted.",)
 
 
-def test_no_pages_no_document():
+def test_pdf_without_pages_is_rejected():
     with pytest.raises(InvalidDocumentError, match="no pages"):
         extract(written(PdfWriter()))
 
 
-def test_a_locked_pdf_is_refused():
+def test_encrypted_pdf_is_rejected():
     writer = PdfWriter(io.BytesIO(HYBRID))
     writer.encrypt("secret", algorithm="AES-256")
     with pytest.raises(InvalidDocumentError, match="encrypted"):
@@ -186,7 +186,7 @@ def test_a_locked_pdf_is_refused():
 
 
 def outcome(content: bytes) -> tuple[dict[str, Any] | None, str | None]:
-    """What is read, or the sentence that says why the file is refused or only kept. Any other error fails the test."""
+    """Return the data, or the reason for a rejection or for missing data."""
     try:
         extraction = read(content)
     except InvalidDocumentError as refusal:
@@ -212,7 +212,7 @@ STARTS = (
     end=st.sampled_from((b"", b"startxref\n0\n%%EOF", b">")),
 )
 @settings(max_examples=300, deadline=None)
-def test_arbitrary_bytes_are_kept_or_refused_in_a_sentence(start: bytes, rest: bytes, end: bytes):
+def test_arbitrary_bytes_give_a_reason(start: bytes, rest: bytes, end: bytes):
     data, reason = outcome(start + rest + end)
     assert data is None
     assert reason is not None
@@ -227,9 +227,7 @@ def test_arbitrary_bytes_are_kept_or_refused_in_a_sentence(start: bytes, rest: b
 )
 @example(content=HYBRID, place=0.999, length=40, patch=b"")
 @settings(max_examples=400, deadline=None)
-def test_a_document_damaged_anywhere_is_read_kept_or_refused_in_a_sentence(
-    content: bytes, place: float, length: int, patch: bytes
-):
+def test_damaged_document_gives_data_or_a_reason(content: bytes, place: float, length: int, patch: bytes):
     position = int(place * len(content))
     data, reason = outcome(content[:position] + patch + content[position + length :])
     assert data if reason is None else reason.endswith(".")
@@ -240,7 +238,7 @@ STATED = ("R-5108", "2025-03-14", "119.00", "250", "EUR", "DE811907980")
 
 @given(st.dictionaries(st.sampled_from(STATED), st.text(max_size=20)))
 @settings(max_examples=200, deadline=None)
-def test_any_text_in_any_value_is_refused_or_leaves_the_other_values_as_they_are(values: dict[str, str]):
+def test_arbitrary_value_leaves_other_values_unchanged(values: dict[str, str]):
     escapes = str.maketrans({"<": "&lt;", "&": "&amp;"})
     invoice = ubl_invoice(
         *((old, new.encode("utf-8", "replace").decode().translate(escapes)) for old, new in values.items())

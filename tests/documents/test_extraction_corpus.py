@@ -1,4 +1,7 @@
-"""Real e-invoices, each read a second time by other means. They lie beside the repository; absent, the tests skip."""
+"""Cross-checks on real e-invoices.
+
+The corpora are stored beside the repository. Without them, the tests are skipped.
+"""
 
 import csv
 import json
@@ -25,20 +28,20 @@ CHAIN = DATA / "ubl-oasis-chain"
 
 NOT_READ = {
     "RE-E-974-Hetzner_2016-01-19_R0005532486.pdf": "no embedded e-invoice",  # read from its pages below
-    "IT01234567890_FPR03.xml": "2 invoices",  # a lot of two
+    "IT01234567890_FPR03.xml": "2 invoices",
 }
 KNOWN = {
-    ("UBL-Invoice-2.1-Example.xml", "issuer.iban"),  # the account of the payee that the invoice names beside the seller
+    ("UBL-Invoice-2.1-Example.xml", "issuer.iban"),  # the payee's account, not the seller's
     ("UBL-DebitNote-2.5-Example.xml", "issuer.endpoint_id"),  # an identification, not an electronic address
     ("UBL-DebitNote-2.5-Example.xml", "recipient.endpoint_id"),
 }
-"""Fields that the reference of the chain reads otherwise."""
+"""Fields for which the reference data of the chain differs."""
 needs_corpus = pytest.mark.skipif(not FILES, reason="the corpora are not beside the repository")
 
 
 @needs_corpus
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_every_real_invoice_is_read_as_a_second_reader_reads_it(file: Path):
+def test_real_invoice_matches_the_independent_reader(file: Path):
     content = file.read_bytes()
     extraction = extract_xml(content)
     if file.name in NOT_READ:
@@ -52,7 +55,7 @@ def test_every_real_invoice_is_read_as_a_second_reader_reads_it(file: Path):
 
 @needs_corpus
 @pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".pdf"], ids=lambda file: file.name)
-def test_the_xml_inside_a_pdf_can_be_left_aside(file: Path):
+def test_embedded_xml_can_be_ignored(file: Path):
     extraction = extract(file.read_bytes(), text_only=True)
     assert extraction.method in {"text", "none"}
     assert (extraction.structured_data is None) == (extraction.method == "none") == (extraction.reason is not None)
@@ -64,7 +67,7 @@ def test_the_xml_inside_a_pdf_can_be_left_aside(file: Path):
 
 
 @needs_corpus
-def test_a_real_invoice_without_xml_is_read_from_its_pages():
+def test_real_invoice_is_read_from_its_pages():
     (file,) = (file for file in FILES if file.name.startswith("RE-E-974-Hetzner"))
     extraction = extract(file.read_bytes())
     data = extraction.structured_data or {}
@@ -77,7 +80,7 @@ def test_a_real_invoice_without_xml_is_read_from_its_pages():
 
 
 @pytest.mark.skipif(not CHAIN.exists(), reason="the chain is not beside the repository")
-def test_the_procurement_chain_is_read_as_its_reference_reads_it():
+def test_procurement_chain_matches_its_reference():
     reference = {line["id"]: line for line in map(json.loads, (CHAIN / "documents.jsonl").read_text().splitlines())}
     with (CHAIN / "sources.csv").open() as table:
         sources = list(csv.DictReader(table))
@@ -87,15 +90,15 @@ def test_the_procurement_chain_is_read_as_its_reference_reads_it():
         extraction = extract((CHAIN / "xml" / source["file"]).read_bytes())
         read = (extraction.structured_data or {}) | {"type": extraction.type}
         found += differences(source["file"], read, expected["structured_data"] | {"type": expected["type"]})
-    assert [one for one in found if (one.file, one.field) not in KNOWN] == []
-    assert {(one.file, one.field) for one in found} == KNOWN
+    assert [difference for difference in found if (difference.file, difference.field) not in KNOWN] == []
+    assert {(difference.file, difference.field) for difference in found} == KNOWN
 
 
 @pytest.mark.parametrize("name", ["linked-office", "linked-hostile", "ubl-oasis-chain"])
-def test_labelled_sets_keep_every_field_through_the_models(name: str):
+def test_labeled_data_keeps_every_field(name: str):
     documents = DATA / name / "documents.jsonl"
     if not documents.exists():
-        pytest.skip("the labelled sets are not beside the repository")
+        pytest.skip("the labeled sets are not beside the repository")
     for line in map(json.loads, documents.read_text().splitlines()):
         record = MODELS[DocumentType(line["type"])].model_validate(line["structured_data"])
         assert differences(f"{name} {line['id']}", record.data(), line["structured_data"]) == []
@@ -104,14 +107,17 @@ def test_labelled_sets_keep_every_field_through_the_models(name: str):
 def test_difference_names_file_field_and_both_values() -> None:
     seen, expected = {"lines": [{"net": "1"}, {"net": "2"}]}, {"lines": [{"net": "1"}, {"net": "3"}], "number": "R-1"}
 
-    assert [str(one) for one in differences("a.xml", seen, expected)] == [
+    assert [str(difference) for difference in differences("a.xml", seen, expected)] == [
         "a.xml: lines.1.net: expected '3', seen '2'",
         "a.xml: number: expected 'R-1', seen None",
     ]
 
 
 def as_second_reading(extraction: ExtractionResult) -> SecondReading:
-    """What was extracted, cut down to what the second reader reads: document-level lines have no position there."""
+    """Reduce an extraction to the fields of the independent reader.
+
+    That reader does not treat document-level charges as lines.
+    """
     assert extraction.type is not None
     data, roles = extraction.structured_data or {}, ROLES[extraction.type]
     lines = [line for line in data.get("line_items", []) if set(line) != {"description", "net_amount"}]
@@ -132,7 +138,7 @@ def decimal(text: str | None) -> Decimal | None:
 
 @dataclass(frozen=True)
 class Difference:
-    """A field of a file that was read otherwise than expected."""
+    """Field whose value differs from the expected one."""
 
     file: str
     field: str
@@ -140,7 +146,7 @@ class Difference:
     seen: Any
 
     def __str__(self) -> str:
-        """The line that a failing test shows."""
+        """Return the line shown by a failing test."""
         return f"{self.file}: {self.field}: expected {self.expected!r}, seen {self.seen!r}"
 
     __repr__ = __str__
@@ -156,4 +162,4 @@ def differences(file: str, seen: Any, expected: Any, path: str = "") -> list[Dif
     else:
         expected = expected.strip() if isinstance(expected, str) else expected
         return [] if seen == expected else [Difference(file, path, expected, seen)]
-    return [one for ours, theirs, field in pairs for one in differences(file, ours, theirs, field)]
+    return [difference for ours, theirs, field in pairs for difference in differences(file, ours, theirs, field)]

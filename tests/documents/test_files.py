@@ -1,4 +1,4 @@
-"""What an S3 notification means: keys as S3 writes them, test events, and bodies that only look like one."""
+"""S3 notifications: encoded keys, test events and invalid bodies."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def notification(key: str, **changes: Any) -> str:
     return json.dumps(event)
 
 
-def test_an_upload_names_the_same_job_at_every_delivery() -> None:
+def test_redelivered_upload_has_the_same_job_id() -> None:
     body = notification("uploads/acme/invoice.pdf")
 
     assert read_event(body).messages == read_event(body).messages
@@ -38,7 +38,7 @@ def test_an_upload_names_the_same_job_at_every_delivery() -> None:
         ("elsewhere/acme/x.xml", "elsewhere/acme/x.xml", ""),
     ],
 )
-def test_keys_arrive_as_html_forms_write_them(written: str, key: str, tenant: str) -> None:
+def test_keys_are_form_decoded(written: str, key: str, tenant: str) -> None:
     upload = Upload("uploads", key, "00", 1)
 
     assert upload.tenant == tenant
@@ -61,7 +61,7 @@ def test_direction_controls_in_file_names_are_replaced(key: str, name: str) -> N
     assert file_name(key) == name
 
 
-def test_event_and_listing_of_a_version_name_the_same_job() -> None:
+def test_event_and_listing_share_the_job_id() -> None:
     by_event = Upload("uploads", "uploads/acme/a.xml", "0A", 1, "v1")
 
     assert by_event.job_id == Upload("uploads", "uploads/acme/a.xml", None, 1, "v1").job_id
@@ -75,17 +75,17 @@ def test_sequencers_distinguish_objects_without_versions() -> None:
     assert first.job_id == Upload("uploads", "uploads/acme/a.xml", "0A", 1, "null").job_id
 
 
-def test_the_test_event_of_s3_names_no_work() -> None:
+def test_s3_test_event_creates_no_work() -> None:
     body = '{"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": "2026-01-02T03:04:05.000Z", "Bucket": "uploads"}'
 
     assert read_event(body).messages == []
 
 
-def test_an_event_that_is_no_creation_names_no_work() -> None:
+def test_other_s3_events_create_no_work() -> None:
     assert read_event(notification("uploads/acme/x.xml", eventName="ObjectRemoved:Delete")).messages == []
 
 
-def test_a_message_of_our_own_is_read_as_such() -> None:
+def test_own_message_format_is_read() -> None:
     message = Message(work_id=UUID(int=1), revision=1, send_number=2)
 
     assert read_event(message.model_dump_json()).messages == [message]
@@ -106,6 +106,6 @@ def test_a_message_of_our_own_is_read_as_such() -> None:
         "",
     ],
 )
-def test_what_cannot_be_read_is_refused(body: str) -> None:
+def test_invalid_body_is_rejected(body: str) -> None:
     with pytest.raises(InvalidMessageError):
         read_event(body)

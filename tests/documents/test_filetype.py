@@ -1,4 +1,4 @@
-"""Files are recognised by what they hold."""
+"""File types are detected from content."""
 
 import io
 import zipfile
@@ -41,7 +41,7 @@ def archive() -> bytes:
         (b"", FileKind.UNKNOWN),
     ],
 )
-def test_the_first_bytes_tell_the_kind(content: bytes, kind: FileKind):
+def test_file_kind_is_detected_from_first_bytes(content: bytes, kind: FileKind):
     assert recognise(content) is kind
 
 
@@ -66,5 +66,5 @@ def test_the_first_bytes_tell_the_kind(content: bytes, kind: FileKind):
         (b'<Invoice xmlns="urn:oasis:names:specification:ubl:schema:xsd:Invoice-1"/>', Dialect.OTHER),
     ],
 )
-def test_namespace_and_name_of_the_root_tell_the_vocabulary(root: bytes, dialect: Dialect):
+def test_dialect_is_detected_from_root_element(root: bytes, dialect: Dialect):
     assert recognise_dialect(etree.fromstring(root)) is dialect

@@ -14,7 +14,7 @@ FILES = sorted(path.stem for path in lexicon.FOLDER.glob("*.toml"))
 LANGUAGE = re.compile("[a-z]{2}|mul")
 USERS = {vocabulary.user for vocabulary in (lexicon.READER, lexicon.SPLITTER, lexicon.MATCHER, lexicon.THREE_WAY_MATCH)}
 AS_WRITTEN = {"charges", "legal_forms"}
-"""Files whose terms are folded when they are loaded."""
+"""Files whose terms are folded on load."""
 CODES = {"units.same_code", "units.printed_code"}
 """Concepts whose terms are compared as printed."""
 
@@ -25,7 +25,7 @@ def groups(file: str) -> Iterator[tuple[str, Group]]:
 
 
 def listed(file: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Every term of a file: concept, meaning, user, language, term."""
+    """Yield each term of a file as concept, meaning, user, language, term."""
     for concept, group in groups(file):
         for language, terms in group.terms.items():
             for term in terms:
@@ -43,13 +43,13 @@ def test_every_term_has_a_language_and_users(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_no_user_has_a_term_twice(file: str) -> None:
+def test_terms_are_unique_per_user(file: str) -> None:
     counted = Counter((concept, means, user, term) for concept, means, user, _, term in listed(file))
     assert [entry for entry, count in counted.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_terms_survive_the_fold(file: str) -> None:
+def test_terms_are_stored_folded(file: str) -> None:
     for concept, *_, term in listed(file):
         if file in AS_WRITTEN:
             assert spelled(term).strip(" -"), term
@@ -58,12 +58,12 @@ def test_terms_survive_the_fold(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["pages", "tables", "titles"])
-def test_terms_are_regular_expressions_of_their_own(file: str) -> None:
+def test_terms_are_patterns_without_empty_matches(file: str) -> None:
     for *_, term in listed(file):
         assert re.compile(term).match("") is None, term
 
 
-def test_no_group_of_a_meaning_has_the_users_of_another() -> None:
+def test_groups_of_a_meaning_have_distinct_users() -> None:
     for file in FILES:
         counted = Counter((concept, group.means, group.used_by) for concept, group in groups(file))
         assert [entry for entry, count in counted.items() if count > 1] == []
@@ -73,22 +73,22 @@ def test_no_group_of_a_meaning_has_the_users_of_another() -> None:
     ("text", "label"),
     [("rechnungs-nr. 17", "rechnungs-nr"), ("rechnungs-nr:17", "rechnungs-nr"), ("rechnungs #17", "rechnungs #")],
 )
-def test_a_number_word_ends_before_the_number(text: str, label: str) -> None:
+def test_number_word_ends_before_the_number(text: str, label: str) -> None:
     found = lexicon.pattern(["rechnungs *"]).search(text)
     assert found is not None
     assert found[0] == label
 
 
-def test_digits_directly_after_a_number_word_are_part_of_the_word() -> None:
+def test_digits_adjoining_a_number_word_prevent_a_match() -> None:
     assert lexicon.pattern(["rechnungs *"]).search("rechnungs-nr17") is None
 
 
-def test_the_layer_packs_the_files() -> None:
+def test_layer_contains_the_lexicon_files() -> None:
     packed = files_under(ROOT / "layers" / "shared", ["python"])
     assert {f"python/counterfoil/documents/lexicon/{file}.toml" for file in FILES} <= packed.keys()
 
 
-def test_a_user_knows_only_its_own_terms() -> None:
+def test_groups_assign_terms_to_users() -> None:
     text = """
         [[title]]
         means = "invoice"
@@ -100,9 +100,9 @@ def test_a_user_knows_only_its_own_terms() -> None:
         used_by = ["reader", "splitter"]
         en = 'invoice'
     """
-    (one, other) = lexicon.parse(text)["title"]
-    assert one == Group("invoice", ("reader",), {"de": ("rechnung", "honorarnote")})
-    assert other == Group("invoice", ("reader", "splitter"), {"en": ("invoice",)})
+    (first, second) = lexicon.parse(text)["title"]
+    assert first == Group("invoice", ("reader",), {"de": ("rechnung", "honorarnote")})
+    assert second == Group("invoice", ("reader", "splitter"), {"en": ("invoice",)})
 
 
 @pytest.mark.parametrize("text", ["Rechnungs-Nr.", "RECHNUNGSNR", "rechnungs nummer", "Rechnungs-Nr"])

@@ -1,4 +1,4 @@
-"""Facts that were not read are named, and a document without any party waits for a person."""
+"""Missing facts are listed, and a document without parties needs review."""
 
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ ANN = Who("ann", None)
 
 
 @pytest.mark.parametrize(
-    ("kind", "left_out", "missing"),
+    ("kind", "omitted", "missing"),
     [
         ("invoice", (), ()),
         ("invoice", ("issuer",), ("supplier",)),
@@ -28,7 +28,7 @@ ANN = Who("ann", None)
         (None, (), ()),
     ],
 )
-def test_missing_facts_are_named(kind: str | None, left_out: tuple[str, ...], missing: tuple[str, ...]) -> None:
+def test_missing_facts_are_listed(kind: str | None, omitted: tuple[str, ...], missing: tuple[str, ...]) -> None:
     party = {"name": "Firm"}
     data: dict[str, Any] = {
         "invoice_number": "1",
@@ -42,24 +42,24 @@ def test_missing_facts_are_named(kind: str | None, left_out: tuple[str, ...], mi
         "total_gross": "1.00",
         "total_net": "1.00",
     }
-    assert document_list.missing(kind, {name: value for name, value in data.items() if name not in left_out}) == missing
+    assert document_list.missing(kind, {name: value for name, value in data.items() if name not in omitted}) == missing
 
 
-def test_unread_document_misses_nothing() -> None:
+def test_document_without_data_lists_no_missing_facts() -> None:
     assert document_list.missing("invoice", None) == ()
 
 
 @pytest.fixture
 def office(database: Database, admin: Connection) -> Office:
-    """An order, and an invoice that names no party."""
+    """One order, and one invoice without parties."""
     office = Office(database, admin, [order(), invoice(seller=None, buyer=None)])
-    settle(office, 0)
-    settle(office, 1)
+    match_document(office, 0)
+    match_document(office, 1)
     return office
 
 
-def settle(office: Office, position: int) -> None:
-    """Match a document as the worker does."""
+def match_document(office: Office, position: int) -> None:
+    """Match a document like the worker."""
     outcome = match(TenantAttempt(office.ids[position], office.tenant_id, 1, 1, 1, office.database, lambda: NOW))
     with office.database.tenant(office.tenant_id) as connection:
         outcome.effects(connection)
@@ -76,8 +76,8 @@ def test_document_without_a_party_needs_review(office: Office) -> None:
     with office.database.tenant(office.tenant_id) as connection:
         first, second = document_list.page(connection, office.tenant_id, document_list.Wanted(), limit=5).documents
 
-    bill = first if first.id == office.ids[1] else second
-    assert (bill.cluster_status, bill.missing) == ("needs-review", ("supplier", "buyer"))
+    incomplete = first if first.id == office.ids[1] else second
+    assert (incomplete.cluster_status, incomplete.missing) == ("needs-review", ("supplier", "buyer"))
     assert state_of(office, office.ids[1]) == "open"
     assert state_of(office, office.ids[0]) is None
 
@@ -94,23 +94,23 @@ def test_decided_review_stays_closed_after_another_match(office: Office) -> None
     with office.database.tenant(office.tenant_id) as connection:
         review.merge(connection, office.tenant_id, office.ids[1], office.ids[0], NOW, ANN)
 
-    settle(office, 1)
+    match_document(office, 1)
 
     assert state_of(office, office.ids[1]) == "decided"
 
 
-def test_review_opens_again_without_its_partner(office: Office) -> None:
+def test_review_reopens_without_its_match(office: Office) -> None:
     with office.database.tenant(office.tenant_id) as connection:
         review.merge(connection, office.tenant_id, office.ids[1], office.ids[0], NOW, ANN)
     office.admin.execute("DELETE FROM document WHERE id = %s", [office.ids[0]])
 
-    settle(office, 1)
+    match_document(office, 1)
 
     assert state_of(office, office.ids[1]) == "open"
 
 
 @pytest.mark.parametrize("by_split", [False, True])
-def test_review_opens_again_when_its_match_is_rejected(office: Office, by_split: bool) -> None:
+def test_review_reopens_when_its_match_is_rejected(office: Office, by_split: bool) -> None:
     first, second = office.ids
     with office.database.tenant(office.tenant_id) as connection:
         review.merge(connection, office.tenant_id, second, first, NOW, ANN)
@@ -133,6 +133,6 @@ def test_review_closes_when_the_party_is_read(office: Office) -> None:
         [f'{{"name": "{SELLER["name"]}"}}', office.ids[1]],
     )
 
-    settle(office, 1)
+    match_document(office, 1)
 
     assert state_of(office, office.ids[1]) == "gone"

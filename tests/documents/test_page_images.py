@@ -1,4 +1,4 @@
-"""Pages as images: bounded, whatever the file is, and the same picture as the file holds."""
+"""Page images: faithful to the file, and bounded for any input."""
 
 import io
 import struct
@@ -50,7 +50,7 @@ def decoded(made: Rendered) -> Image.Image:
 
 
 def drawing(mode: str = "RGB") -> Image.Image:
-    """Something with colours, edges and letters."""
+    """Image with colors, edges and letters."""
     image = Image.new("RGB", (300, 200), "white")
     draw = ImageDraw.Draw(image)
     draw.rectangle((20, 20, 120, 60), fill="red")
@@ -64,16 +64,16 @@ def saved(image: Image.Image, form: str, **options: object) -> bytes:
     return file.getvalue()
 
 
-def is_alike(one: Image.Image, other: Image.Image, within: int = 0) -> bool:
-    """JPEG blurs colours, by so much at an edge."""
-    difference = ImageChops.difference(one.convert("RGB"), other.convert("RGB"))
-    return one.size == other.size and max(difference.convert("L").tobytes()) <= within
+def is_alike(first: Image.Image, second: Image.Image, within: int = 0) -> bool:
+    """Compare two images. JPEG blurs colors at edges by up to `within`."""
+    difference = ImageChops.difference(first.convert("RGB"), second.convert("RGB"))
+    return first.size == second.size and max(difference.convert("L").tobytes()) <= within
 
 
 # PDF
 
 
-def test_a_page_of_a_pdf_is_drawn() -> None:
+def test_pdf_page_is_drawn() -> None:
     found = picture(make_pdf(text="Rechnung 17", pages=3), 2)
 
     assert (found.media_type, found.pages) == ("image/png", 3)
@@ -82,11 +82,11 @@ def test_a_page_of_a_pdf_is_drawn() -> None:
     assert image.convert("L").getextrema() == (0, 255)
 
 
-def test_each_page_is_its_own() -> None:
+def test_each_page_is_drawn_separately() -> None:
     document = FPDF()
-    for colour in ((255, 0, 0), (0, 0, 255)):
+    for color in ((255, 0, 0), (0, 0, 255)):
         document.add_page()
-        document.set_fill_color(*colour)
+        document.set_fill_color(*color)
         document.rect(0, 0, 300, 300, "F")
     content = bytes(document.output())
 
@@ -94,12 +94,12 @@ def test_each_page_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3, 10_000])
-def test_a_page_that_a_file_has_not_is_refused(number: int) -> None:
+def test_missing_page_is_rejected(number: int) -> None:
     with pytest.raises(NoPageError, match="The document has 2 pages"):
         picture(make_pdf(pages=2), number)
 
 
-def test_a_page_of_noise_is_drawn_smaller_until_it_fits() -> None:
+def test_noisy_page_is_scaled_down_to_fit() -> None:
     noise = Image.effect_noise((1600, 1600), 90)
     photo = Image.merge("RGB", [noise, noise.rotate(90), noise.rotate(180)])
 
@@ -108,19 +108,19 @@ def test_a_page_of_noise_is_drawn_smaller_until_it_fits() -> None:
     assert max(image.size) in SIDES[1:]
 
 
-def test_the_pdfs_and_images_of_the_sample_are_drawn() -> None:
+def test_sample_pdfs_and_images_are_drawn() -> None:
     shown = {FileKind.PDF, FileKind.IMAGE}
     files = [file for file in generate(1).files if recognise(file.content) in shown and file.truth.state == "succeeded"]
     assert files
 
     for file in files[:: len(files) // 6]:
-        assert min(opened(picture(file.content, 1)).convert("L").tobytes()) < 128  # something dark is written there
+        assert min(opened(picture(file.content, 1)).convert("L").tobytes()) < 128  # the page is not blank
 
 
-# What strangers send
+# Untrusted files
 
 
-def test_a_damaged_or_encrypted_pdf_is_refused() -> None:
+def test_damaged_or_encrypted_pdf_is_rejected() -> None:
     writer = PdfWriter(io.BytesIO(make_pdf(text="x")))
     writer.encrypt("secret", "owner", algorithm="AES-256")
     for content in (written(writer), b"%PDF-1.7\n" + bytes(range(256)) * 20, make_pdf(text="x")[:300]):
@@ -129,7 +129,7 @@ def test_a_damaged_or_encrypted_pdf_is_refused() -> None:
 
 
 def drawing_forever() -> bytes:
-    """A page whose color is computed at each pixel in 100,000 steps: hours of CPU time, and little memory."""
+    """PDF page that takes hours to draw: 100,000 steps per pixel, little memory."""
     steps = b"{ add %s}" % (b"0 add " * 100_000)
     objects = (
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -142,12 +142,12 @@ def drawing_forever() -> bytes:
         % (len(steps), steps),
     )
     file = b"%PDF-1.7\n"
-    for number, one in enumerate(objects, 1):
-        file += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+    for number, content in enumerate(objects, 1):
+        file += b"%d 0 obj\n%s\nendobj\n" % (number, content)
     return file + b"trailer\n<< /Root 1 0 R >>\nstartxref\n0\n%%EOF"
 
 
-def test_a_page_that_would_be_drawn_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_page_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "LIMITS", Limits(cpu_seconds=10, seconds=1.5, answer_bytes=MAX_BYTES))
 
     with pytest.raises(UnshowableError, match="more time or memory"):
@@ -161,12 +161,12 @@ def _of_size(width: str, height: str) -> bytes:
 @pytest.mark.parametrize(
     ("width", "height"), [("1e9", "1e9"), ("0", "0"), ("1e-9", "800"), ("14400", "1"), ("-5", "1e38")]
 )
-def test_a_page_of_any_size_is_bounded(width: str, height: str) -> None:
+def test_page_image_size_is_bounded(width: str, height: str) -> None:
     with suppress(UnshowableError):
         assert max(opened(picture(_of_size(width, height), 1)).size) <= SIDES[0] + 1
 
 
-def test_an_image_that_unpacks_to_more_than_there_is_memory_is_given_up() -> None:
+def test_image_larger_than_memory_is_skipped() -> None:
     data = zlib.compress(bytes(1000)) * 2
     head = b"<< /Type /XObject /Subtype /Image /Width 100000 /Height 100000 /BitsPerComponent 8 /ColorSpace /DeviceRGB"
     objects = [
@@ -177,8 +177,8 @@ def test_an_image_that_unpacks_to_more_than_there_is_memory_is_given_up() -> Non
         b"<< /Length 29 >>\nstream\nq 600 0 0 800 0 0 cm /I Do Q \nendstream",
         head + b" /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(data), data),
     ]
-    file = b"%PDF-1.7\n" + b"".join(b"%d 0 obj\n%s\nendobj\n" % one for one in enumerate(objects, 1))
-    with suppress(UnshowableError):  # or it is drawn without it
+    file = b"%PDF-1.7\n" + b"".join(b"%d 0 obj\n%s\nendobj\n" % numbered for numbered in enumerate(objects, 1))
+    with suppress(UnshowableError):  # or the page is drawn without the image
         drawn = opened(picture(file + b"trailer\n<< /Root 1 0 R >>\nstartxref\n0\n%%EOF", 1))
         assert max(drawn.size) <= SIDES[0] + 1
 
@@ -187,7 +187,7 @@ def test_an_image_that_unpacks_to_more_than_there_is_memory_is_given_up() -> Non
 
 
 @pytest.mark.parametrize(("form", "media_type"), [("JPEG", "image/jpeg"), ("PNG", "image/png")])
-def test_an_image_that_is_small_enough_is_handed_on_as_it_is(form: str, media_type: str) -> None:
+def test_small_image_is_returned_unchanged(form: str, media_type: str) -> None:
     content = saved(drawing(), form)
 
     assert picture(content, 1) == Picture(content, media_type, 1)  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ def test_an_image_that_is_small_enough_is_handed_on_as_it_is(form: str, media_ty
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB"])
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
-def test_a_larger_one_is_drawn_anew(form: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_image_is_redrawn(form: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "MAX_PIXELS", 1)
     image = drawing("L" if form == "JPEG" and mode in {"1", "P"} else mode)
 
@@ -213,7 +213,7 @@ def test_a_larger_one_is_drawn_anew(form: str, mode: str, monkeypatch: pytest.Mo
         ("P", "tiff_lzw"),
     ],
 )
-def test_a_page_of_a_tiff_is_drawn_as_it_is(mode: str, compression: str) -> None:
+def test_tiff_page_is_drawn_losslessly(mode: str, compression: str) -> None:
     image = drawing(mode)
     found = picture(saved(image, "TIFF", compression=compression), 1)
 
@@ -221,13 +221,13 @@ def test_a_page_of_a_tiff_is_drawn_as_it_is(mode: str, compression: str) -> None
     assert is_alike(opened(found), image)
 
 
-def test_a_tiff_with_jpeg_inside_and_one_in_strips_are_drawn() -> None:
+def test_jpeg_and_striped_tiffs_are_drawn() -> None:
     assert is_alike(opened(picture(saved(drawing(), "TIFF", compression="jpeg"), 1)), drawing(), within=140)
     strips = saved(drawing("1"), "TIFF", compression="group4", strip_size=1000)
     assert is_alike(opened(picture(strips, 1)), drawing("1"))
 
 
-def test_a_tiff_of_several_pages_has_them_all() -> None:
+def test_multipage_tiff_has_all_pages() -> None:
     other = drawing().rotate(180)
     content = saved(drawing(), "TIFF", save_all=True, append_images=[other], compression="tiff_lzw")
 
@@ -237,8 +237,8 @@ def test_a_tiff_of_several_pages_has_them_all() -> None:
         picture(content, 3)
 
 
-def test_a_fax_is_drawn_as_high_as_it_is() -> None:
-    """204 dots across and 98 down."""
+def test_fax_keeps_its_aspect_ratio() -> None:
+    """The resolution is 204 by 98 dots per inch."""
     content = saved(drawing("1"), "TIFF", compression="group4", dpi=(204, 98))
 
     width, height = opened(picture(content, 1)).size
@@ -246,7 +246,7 @@ def test_a_fax_is_drawn_as_high_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"<a/>", "XML"),
         (b"PK\x03\x04xx", "archive"),
@@ -258,13 +258,13 @@ def test_a_fax_is_drawn_as_high_as_it_is() -> None:
         (saved(Image.new("1", (20_000, 10_000)), "PNG"), "more than 100 million pixels"),
     ],
 )
-def test_what_has_no_pages_is_refused_with_a_sentence(content: bytes, says: str) -> None:
-    with pytest.raises(UnshowableError, match=says):
+def test_file_without_pages_is_rejected_with_a_reason(content: bytes, message: str) -> None:
+    with pytest.raises(UnshowableError, match=message):
         picture(content, 1)
 
 
-def test_images_that_are_cut_or_changed_anywhere_are_drawn_or_refused() -> None:
-    """In this process: what would end it shows, and it is quicker."""
+def test_damaged_images_are_drawn_or_rejected() -> None:
+    """Runs in this process, which is faster and exposes crashes."""
     for form, options in (("TIFF", {"compression": "group4"}), ("TIFF", {"compression": "tiff_lzw"}), ("PNG", {})):
         content = saved(drawing("1"), form, **options)
         for place in range(0, len(content), max(1, len(content) // 60)):
@@ -358,7 +358,7 @@ def test_tiff_of_a_thousand_pages_is_read_whole() -> None:
     assert opened(picture(content, MAX_PAGES)).getextrema() == (255, 255)
 
 
-def test_page_too_large_for_ocr_as_png_is_a_jpeg(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_too_large_as_png_becomes_jpeg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_images, "MAX_OCR_BYTES", 100)
 
     (page,) = tiff_pages(saved(drawing(), "TIFF"), (1,))
@@ -373,7 +373,7 @@ def test_tiff_cut_anywhere_never_loses_pages_silently() -> None:
         assert sizes is None or len(sizes) == 2
 
 
-def test_directories_that_form_a_cycle_end() -> None:
+def test_cyclic_tiff_directories_end() -> None:
     entries = ((256, 7), (257, 7), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 7))
     table = b"".join(struct.pack("<HHIHH", tag, 3, 1, value, 0) for tag, value in entries)
     content = b"II*\x00" + struct.pack("<IH", 8, len(entries)) + table + struct.pack("<I", 8)
@@ -382,9 +382,9 @@ def test_directories_that_form_a_cycle_end() -> None:
 
 
 BLOCK = 100_000
-"""Bytes that each entry of a hostile directory points to."""
+"""Number of bytes that each entry of a hostile directory points to."""
 STRIP = [(273, 1, 0), (279, 1, BLOCK)]
-"""One strip, of the first bytes of the file: tag, number of values, value."""
+"""One strip at the start of the file, as tag, number of values and value."""
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ STRIP = [(273, 1, 0), (279, 1, BLOCK)]
     [[*STRIP, *((tag, BLOCK // 4, 0) for tag in range(1000, 4000))], [*STRIP, *[(273, 1, 0)] * 3000]],
     ids=["each entry is the whole file", "each entry is the same strip"],
 )
-def test_hostile_directory_needs_memory_in_proportion(entries: list[tuple[int, int, int]]) -> None:
+def test_hostile_directory_needs_proportional_memory(entries: list[tuple[int, int, int]]) -> None:
     table = b"".join(struct.pack("<HHII", tag, 4, values, value) for tag, values, value in entries)
     content = b"II*\0" + struct.pack("<IH", 8, len(entries)) + table + b"\0\0\0\0" + bytes(BLOCK)
     tracemalloc.start()
@@ -426,12 +426,12 @@ def test_any_bytes_give_sizes_or_none(start: bytes, rest: bytes) -> None:
     assert sizes is None or 1 <= len(sizes) <= MAX_PAGES
 
 
-# Decoration of mails
+# Decorative images in mails
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP"])
 @pytest.mark.parametrize(("size", "small"), [((SMALLEST_PAGE - 1, 700), True), ((SMALLEST_PAGE,) * 2, False)])
-def test_image_is_small_where_a_page_would_be_unreadable(form: str, size: tuple[int, int], small: bool) -> None:
+def test_image_below_readable_size_is_small(form: str, size: tuple[int, int], small: bool) -> None:
     assert is_small(saved(Image.new("L", size), form)) is small
 
 

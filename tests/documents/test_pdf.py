@@ -1,4 +1,4 @@
-"""PDFs are looked into within bounds; damaged, encrypted and empty ones are refused with a sentence."""
+"""PDFs are read within limits; damaged, encrypted and empty ones are rejected."""
 
 import io
 import zlib
@@ -15,16 +15,16 @@ from tests.documents.einvoice_samples import pdf as make_pdf
 from tests.documents.einvoice_samples import written
 
 
-def test_only_the_xml_among_the_embedded_files_is_returned():
+def test_only_embedded_xml_is_returned():
     content = make_pdf(files=(("rapport.pdf", b"%PDF-"), ("factur-x.xml", b"<a/>"), ("Anlage.XML", b"<b/>")))
     assert embedded_xml(content) == [EmbeddedXml("Anlage.XML", b"<b/>"), EmbeddedXml("factur-x.xml", b"<a/>")]
 
 
-def test_a_plain_pdf_has_no_xml():
+def test_plain_pdf_contains_no_xml():
     assert embedded_xml(make_pdf(text="Rechnung 17")) == []
 
 
-def test_a_file_that_is_only_associated_with_the_document_counts_too():
+def test_associated_file_is_returned():
     writer = PdfWriter(io.BytesIO(make_pdf()))
     stream = DecodedStreamObject()
     stream.set_data(b"<a/>")
@@ -35,17 +35,17 @@ def test_a_file_that_is_only_associated_with_the_document_counts_too():
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
-def test_a_truncated_pdf_is_refused(share: float):
+def test_truncated_pdf_is_rejected(share: float):
     content = make_pdf(text="Rechnung 17", files=(("factur-x.xml", b"<a/>" * 500),))
     with pytest.raises(InvalidDocumentError, match="truncated"):
         embedded_xml(content[: int(len(content) * share)])
 
 
-def test_padding_behind_the_end_does_no_harm():
+def test_padding_after_the_end_is_ignored():
     assert embedded_xml(make_pdf(files=(("factur-x.xml", b"<a/>"),)) + bytes(5_000) + b"\r\n") != []
 
 
-def test_a_damaged_pdf_is_refused():
+def test_damaged_pdf_is_rejected():
     damaged = b"%PDF-1.7\n" + bytes(range(256)) * 20 + b"startxref\n9\n%%EOF"
     with pytest.raises(InvalidDocumentError, match="damaged"):
         embedded_xml(damaged)
@@ -55,7 +55,7 @@ def test_a_damaged_pdf_is_refused():
     "header",
     [b"17 0 obj<<", b"17 0 obj\r\n  <<", b"17\r0\tobj\n<<", b"  17 0 obj<<", b"% note\n17 0 obj <<", b"17 0 obj\0<<"],
 )
-def test_object_header_is_read_as_pypdf_reads_it(header: bytes) -> None:
+def test_object_header_is_read_like_pypdf(header: bytes) -> None:
     content = make_pdf() + b"\n" + header + b" >>"
     found = []
     for reader in (pdf._Reader(content), PdfReader(io.BytesIO(content), strict=False)):
@@ -78,26 +78,26 @@ def test_position_without_an_object_is_rejected(header: bytes) -> None:
 
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
 @pytest.mark.parametrize("password", ["secret", ""])
-def test_an_encrypted_pdf_is_refused_whatever_its_password(algorithm: str, password: str):
+def test_encrypted_pdf_is_rejected_with_any_password(algorithm: str, password: str):
     writer = PdfWriter(io.BytesIO(make_pdf(text="Rechnung 17")))
     writer.encrypt(password, "owner", algorithm=algorithm)
     with pytest.raises(InvalidDocumentError, match="encrypted"):
         embedded_xml(written(writer))
 
 
-def test_a_pdf_without_pages_is_refused():
+def test_pdf_without_pages_is_rejected():
     with pytest.raises(InvalidDocumentError, match="no pages"):
         embedded_xml(written(PdfWriter()))
 
 
-def test_more_pages_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
+def test_too_many_pages_are_rejected(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pdf, "MAX_PAGES", 5)
     assert embedded_xml(make_pdf(pages=4)) == []
     with pytest.raises(InvalidDocumentError, match="more than 5 pages"):
         embedded_xml(make_pdf(pages=6))
 
 
-def test_more_embedded_files_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
+def test_too_many_embedded_files_are_rejected(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pdf, "MAX_EMBEDDED_FILES", 3)
     files = tuple((f"{n}.txt", b"") for n in range(4))
     assert embedded_xml(make_pdf(files=files[:3])) == []
@@ -105,7 +105,7 @@ def test_more_embedded_files_than_the_bound_are_refused(monkeypatch: pytest.Monk
         embedded_xml(make_pdf(files=files))
 
 
-def test_a_decompression_bomb_is_refused():
+def test_decompression_bomb_is_rejected():
     bomb = zlib.compress(bytes(MAX_XML_BYTES * 2), 9)
     writer = PdfWriter(io.BytesIO(make_pdf(files=(("factur-x.xml", b"<a/>"),))))
     for stream in (item for item in writer._objects if isinstance(item, DecodedStreamObject)):
@@ -118,7 +118,7 @@ def test_a_decompression_bomb_is_refused():
         embedded_xml(content)
 
 
-def test_what_a_damaged_pdf_holds_stays_out_of_the_logs(caplog: pytest.LogCaptureFixture):
+def test_damaged_pdf_content_is_not_logged(caplog: pytest.LogCaptureFixture):
     writer = PdfWriter(io.BytesIO(make_pdf()))
     writer.root_object[NameObject("/Names")] = ArrayObject([TextStringObject("a secret")])
     assert embedded_xml(written(writer)) == []

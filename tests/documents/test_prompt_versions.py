@@ -1,4 +1,4 @@
-"""Prompt versions: keys of cached answers, so each has one wording, one input and one form."""
+"""Prompt versions key cached answers, so a changed prompt needs a new version."""
 
 import json
 from hashlib import sha256
@@ -35,7 +35,7 @@ def reading(*, lines: bool) -> tuple[str, list[str]]:
 
 
 def splitting() -> tuple[str, list[str]]:
-    """Two pages, with a doubt between them."""
+    """Two pages with an uncertain boundary."""
     doubtful = Split(2, (Boundary(2, begins=True, confidence=0.5),))
     text = boundaries.told([_PAGE, _PAGE], doubtful)
     schema = json.dumps(boundaries.form([2]).model_json_schema(), sort_keys=True)
@@ -43,10 +43,10 @@ def splitting() -> tuple[str, list[str]]:
 
 
 DIGESTS = {
-    "matching-2": "e62aab0348cca5b8",
-    "reading-1": "c60c1f2f45e0b85b",
-    "reading-1+lines": "13db446c9c1a83e4",
-    "splitting-1": "7c0455d07aba5f49",
+    "matching-3": "8708795ab93fa7f7",
+    "reading-2": "1e2e2bca93de7240",
+    "reading-2+lines": "ffd07359723daaab",
+    "splitting-2": "e80a34794b75a068",
 }
 
 

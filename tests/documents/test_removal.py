@@ -1,4 +1,4 @@
-"""A removed document leaves its trail and nothing else, and the others are as if it had never come."""
+"""Removal deletes a document except for its record, and rematches the others."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -16,7 +16,8 @@ from counterfoil.errors import PermanentError, StaleClaimError
 from counterfoil.kinds import KINDS
 from counterfoil.webhooks.destinations import enqueue
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import Paper, contract, credit, delivery, invoice, order, pile
+from tests.documents.matching.papers import SampleDocument as Paper
+from tests.documents.matching.papers import contract, credit, delivery, invoice, order, pile
 from tests.factories import make_destination, make_document
 
 CASE = [
@@ -29,10 +30,10 @@ CASE = [
 
 @pytest.fixture
 def opened(database: Database, admin: Connection) -> Callable[[Sequence[Paper]], Office]:
-    """`opened(papers)`: an office in which they are matched."""
+    """`opened(documents)` returns an office with these documents matched."""
 
-    def opened(papers: Sequence[Paper]) -> Office:
-        office = Office(database, admin, papers)
+    def opened(documents: Sequence[Paper]) -> Office:
+        office = Office(database, admin, documents)
         office.match_all()
         return office
 
@@ -46,15 +47,15 @@ def remove(office: Office, position: int, **more: Any) -> Removal:
     return found
 
 
-def match_begun(office: Office) -> list[int]:
-    """Match what waits for it, as the messages would have it. Returns whom."""
+def match_pending(office: Office) -> list[int]:
+    """Match the pending documents and return their positions."""
     rows = office.admin.execute(
         "SELECT id FROM document WHERE tenant_id = %s AND matching_status = 'pending' ORDER BY id", [office.tenant_id]
     ).fetchall()
-    begun = [office.ids.index(id_) for (id_,) in rows]
-    for position in begun:
+    pending = [office.ids.index(id_) for (id_,) in rows]
+    for position in pending:
         office.match(position)
-    return begun
+    return pending
 
 
 def clusters(office: Office) -> dict[int, int]:
@@ -63,12 +64,10 @@ def clusters(office: Office) -> dict[int, int]:
     return {names[id_]: names[cluster] for id_, cluster in rows}
 
 
-# -- what is left ----------------------------------------------------------------------------------------------------
+# -- remaining data --------------------------------------------------------------------------------------------------
 
 
-def test_the_keys_the_edges_and_the_jobs_go_with_a_document(
-    opened: Callable[[Sequence[Paper]], Office], admin: Connection
-):
+def test_removal_deletes_keys_edges_and_jobs(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
     office = opened(CASE)
     admin.execute(
         "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, now())",
@@ -84,7 +83,7 @@ def test_the_keys_the_edges_and_the_jobs_go_with_a_document(
         assert found is None
 
 
-def test_its_trail_says_what_it_was_where_its_file_is_and_who_removed_it_why(
+def test_removal_record_contains_source_author_and_reason(
     opened: Callable[[Sequence[Paper]], Office], admin: Connection
 ):
     office = opened(CASE)
@@ -92,16 +91,16 @@ def test_its_trail_says_what_it_was_where_its_file_is_and_who_removed_it_why(
         "SELECT source_id, bucket, key, file_name, content_hash, type FROM document WHERE id = %s", [office.ids[2]]
     ).fetchone()
     remove(office, 2, by="ann@acme.example", reason="wrong tenant")
-    trail = admin.execute(
+    record = admin.execute(
         "SELECT source_id, bucket, key, file_name, content_hash, type FROM document_removal WHERE document_id = %s",
         [office.ids[2]],
     ).fetchone()
-    who = admin.execute("SELECT removed_by, reason, removed_at, replaced_by FROM document_removal").fetchall()
-    assert trail == before
-    assert who == [("ann@acme.example", "wrong tenant", NOW, None)]
+    removals = admin.execute("SELECT removed_by, reason, removed_at, replaced_by FROM document_removal").fetchall()
+    assert record == before
+    assert removals == [("ann@acme.example", "wrong tenant", NOW, None)]
 
 
-def test_no_worker_deletes_a_document_or_writes_a_trail_by_itself(
+def test_workers_cannot_delete_documents_or_removal_records(
     opened: Callable[[Sequence[Paper]], Office], database_url: str
 ):
     office = opened(CASE[:1])
@@ -116,7 +115,7 @@ def test_no_worker_deletes_a_document_or_writes_a_trail_by_itself(
                 worker.execute(statement.encode())
 
 
-def test_a_document_of_another_tenant_is_not_there(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
+def test_other_tenants_document_cannot_be_removed(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
     ours, theirs = opened(CASE), opened(CASE)
     with ours.database.tenant(ours.tenant_id) as connection:
         assert removal.remove(connection, ours.tenant_id, theirs.ids[0], NOW, by="ann") is None
@@ -127,9 +126,7 @@ def test_a_document_of_another_tenant_is_not_there(opened: Callable[[Sequence[Pa
     assert len(theirs.links()) == len(ours.links()) == 4
 
 
-def test_the_parts_of_a_bundle_go_with_it_and_a_part_goes_alone(
-    opened: Callable[[Sequence[Paper]], Office], admin: Connection
-):
+def test_removing_a_bundle_removes_its_parts(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
     office = opened(CASE)
     bundle = make_document(admin, office.tenant_id, type="other")
     for page, position in enumerate((1, 2, 3), 1):
@@ -140,30 +137,28 @@ def test_the_parts_of_a_bundle_go_with_it_and_a_part_goes_alone(
     assert remove(office, 3).documents == (office.ids[3],)
     office.ids.append(bundle)
     assert remove(office, 4).documents == (bundle, office.ids[1], office.ids[2])
-    trail = admin.execute("SELECT parent_id, first_page FROM document_removal ORDER BY first_page").fetchall()
-    assert trail == [(bundle, 1), (bundle, 2), (bundle, 3), (None, None)]
-    assert match_begun(office) == [0]
+    records = admin.execute("SELECT parent_id, first_page FROM document_removal ORDER BY first_page").fetchall()
+    assert records == [(bundle, 1), (bundle, 2), (bundle, 3), (None, None)]
+    assert match_pending(office) == [0]
     assert (office.links(), clusters(office)) == (set(), {0: 0})
 
 
-def test_its_open_dead_letters_are_settled_with_a_word_of_who_did_it(
-    opened: Callable[[Sequence[Paper]], Office], admin: Connection
-):
+def test_removal_resolves_pending_dead_letters(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
     office = opened(CASE)
-    letters = [make_letter(admin, office, worker, 0) for worker in ("ingestion", "matching")]
-    other = make_letter(admin, office, "matching", 3)
+    dead_letters = [make_dead_letter(admin, office, worker, 0) for worker in ("ingestion", "matching")]
+    other = make_dead_letter(admin, office, "matching", 3)
     remove(office, 0, reason="twice")
     found = admin.execute("SELECT job_id, status, resolved_by, resolution ->> 'notes' FROM dead_letter").fetchall()
     assert set(found) == {
-        (letters[0], "resolved", "ann", "The document was removed: twice"),
-        (letters[1], "resolved", "ann", "The document was removed: twice"),
+        (dead_letters[0], "resolved", "ann", "The document was removed: twice"),
+        (dead_letters[1], "resolved", "ann", "The document was removed: twice"),
         (other, "pending", None, None),
     }
     audit = admin.execute("SELECT job_id, action, actor FROM dead_letter_audit").fetchall()
-    assert set(audit) == {(letter, "resolved", "ann") for letter in letters}
+    assert set(audit) == {(job_id, "resolved", "ann") for job_id in dead_letters}
 
 
-def make_letter(admin: Connection, office: Office, worker: str, position: int) -> UUID:
+def make_dead_letter(admin: Connection, office: Office, worker: str, position: int) -> UUID:
     job_id = KINDS[worker].job_id(office.ids[position])
     admin.execute(
         """
@@ -176,28 +171,26 @@ def make_letter(admin: Connection, office: Office, worker: str, position: int) -
     return job_id
 
 
-# -- what it touched -------------------------------------------------------------------------------------------------
+# -- affected documents ----------------------------------------------------------------------------------------------
 
 
-def test_those_linked_to_it_and_those_that_wait_for_its_number_are_matched_anew(
+def test_removal_rematches_linked_and_referencing_documents(
     opened: Callable[[Sequence[Paper]], Office],
 ):
-    strangers = [order("9000", 200), contract("RV-1", 300)]
-    office = opened([*CASE, *strangers])
+    unrelated = [order("9000", 200), contract("RV-1", 300)]
+    office = opened([*CASE, *unrelated])
     assert remove(office, 0).rematched == 2
-    assert match_begun(office) == [1, 2]
+    assert match_pending(office) == [1, 2]
     assert office.links() == {(1, 2), (2, 3)}
     office.admin.execute("UPDATE document SET matching_status = 'succeeded'")
     assert remove(office, 2).rematched == 2  # the delivery note, and the credit note
-    assert match_begun(office) == [1, 3]
+    assert match_pending(office) == [1, 3]
     assert office.links() == set()
 
 
-def test_failed_work_that_is_matched_anew_leaves_no_open_dead_letter(
-    opened: Callable[[Sequence[Paper]], Office], admin: Connection
-):
+def test_rematch_closes_dead_letter_of_failed_match(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
     office = opened(CASE)
-    make_letter(admin, office, "matching", 2)
+    make_dead_letter(admin, office, "matching", 2)
     admin.execute("UPDATE document SET matching_status = 'failed' WHERE id = %s", [office.ids[2]])
     remove(office, 0)
     assert admin.execute("SELECT status, resolved_by, resolution FROM dead_letter").fetchall() == [
@@ -205,48 +198,44 @@ def test_failed_work_that_is_matched_anew_leaves_no_open_dead_letter(
     ]
 
 
-def test_of_two_copies_the_second_takes_the_first_one_s_place(opened: Callable[[Sequence[Paper]], Office]):
+def test_second_duplicate_replaces_the_removed_first(opened: Callable[[Sequence[Paper]], Office]):
     office = opened([order(), invoice(po_reference="4711"), invoice(po_reference="4711", received=14)])
     assert office.links() == {(0, 1), (1, 2)}
     remove(office, 1)
-    match_begun(office)
+    match_pending(office)
     assert office.links() == {(0, 2)}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_others_end_as_if_it_had_never_come(seed: int, database: Database, admin: Connection):
-    papers, random = pile(seed, 24), Random(seed)
-    office, without = Office(database, admin, papers), Office(database, admin, papers)
+def test_removal_leaves_others_as_if_never_received(seed: int, database: Database, admin: Connection):
+    documents, random = pile(seed, 24), Random(seed)
+    office, without = Office(database, admin, documents), Office(database, admin, documents)
     office.match_all(random.sample(range(24), 24))
     gone = random.sample(range(24), 3)
     for position in gone:
         remove(office, position)
         if random.random() < 0.5:
-            match_begun(office)
+            match_pending(office)
             admin.execute("UPDATE document SET matching_status = 'succeeded'")
-    match_begun(office)
+    match_pending(office)
     admin.execute("DELETE FROM document WHERE id = ANY(%s)", [[without.ids[position] for position in gone]])
     without.match_all(position for position in range(24) if position not in gone)
     assert office.edges() == without.edges()
     assert clusters(office) == clusters(without)
 
 
-def test_the_clusters_before_and_after_are_computed_again(
-    opened: Callable[[Sequence[Paper]], Office], admin: Connection
-):
+def test_removal_recomputes_clusters_before_and_after(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
     office = opened(CASE)
     admin.execute("DELETE FROM document_match WHERE document_a_id = %s AND document_b_id = %s", office.ids[1:3])
     sends = remove(office, 0).sends
     assert clusters(office) == {1: 1, 2: 2, 3: 2}
-    asked = {send.message.work_id for send in sends if send.worker == "diagnostics"}
-    assert asked == {office.ids[0], office.ids[1], office.ids[2]}
+    recomputed = {send.message.work_id for send in sends if send.worker == "diagnostics"}
+    assert recomputed == {office.ids[0], office.ids[1], office.ids[2]}
 
 
-def test_destinations_that_were_told_of_it_are_told_that_it_is_no_more(
-    opened: Callable[[Sequence[Paper]], Office], admin: Connection
-):
+def test_removal_is_delivered_to_previous_destinations(opened: Callable[[Sequence[Paper]], Office], admin: Connection):
     office = opened(CASE)
-    make_destination(admin, office.tenant_id, "told")
+    make_destination(admin, office.tenant_id, "erp")
     with office.database.tenant(office.tenant_id) as connection:
         enqueue(connection, office.tenant_id, "document", office.ids[0], lambda: '{"state": "succeeded"}', NOW)
     sends = [*remove(office, 0).sends, *remove(office, 1).sends]
@@ -254,17 +243,17 @@ def test_destinations_that_were_told_of_it_are_told_that_it_is_no_more(
     assert admin.execute("SELECT subject_id, payload FROM output_job").fetchall() == [(office.ids[0], None)]
 
 
-# -- beside a match --------------------------------------------------------------------------------------------------
+# -- concurrent matches ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gone", range(4))
 @pytest.mark.parametrize("matched", range(4))
-@pytest.mark.parametrize("are_there", [True, False], ids=["matched before", "new"])
-def test_a_match_that_searched_before_the_removal_writes_as_if_it_had_searched_after_it(
-    matched: int, gone: int, are_there: bool, database: Database, admin: Connection
+@pytest.mark.parametrize("matched_before", [True, False], ids=["matched before", "new"])
+def test_match_searched_before_removal_ignores_removed_document(
+    matched: int, gone: int, matched_before: bool, database: Database, admin: Connection
 ):
     office, without = Office(database, admin, CASE), Office(database, admin, CASE)
-    if are_there:
+    if matched_before:
         office.match_all()
     others = [position for position in range(4) if position != matched]
     office.match_all(others)
@@ -275,16 +264,16 @@ def test_a_match_that_searched_before_the_removal_writes_as_if_it_had_searched_a
             office.write(decided)
     else:
         office.write(decided)
-    match_begun(office)
+    match_pending(office)
     admin.execute("DELETE FROM document WHERE id = %s", [without.ids[gone]])
     without.match_all(position for position in range(4) if position != gone)
     assert (office.edges(), clusters(office)) == (without.edges(), clusters(without))
 
 
-def test_a_document_that_searched_beside_the_removal_finds_it_gone(
+def test_match_during_removal_is_decided_again(
     opened: Callable[[Sequence[Paper]], Office],
 ):
-    """The removal looks for those who name its number before the newcomer has keys; the newcomer's search sees it."""
+    """The removal cannot find the newcomer, because it has no keys yet."""
     office = opened([order()])
     newcomer = office.file(invoice(po_reference="4711"))
     with office.database.tenant(office.tenant_id) as connection:
@@ -295,20 +284,18 @@ def test_a_document_that_searched_beside_the_removal_finds_it_gone(
     assert office.links() == set()
 
 
-def test_a_removal_waits_for_a_match_that_is_being_written_and_undoes_it(
-    opened: Callable[[Sequence[Paper]], Office], database: Database
-):
+def test_removal_waits_for_match_and_undoes_it(opened: Callable[[Sequence[Paper]], Office], database: Database):
     office = opened([order()])
     newcomer = office.file(invoice(po_reference="4711"))
     decided = office.search(newcomer)
     began, done = Event(), Event()
 
-    def at_the_same_time() -> None:
+    def remove_concurrently() -> None:
         began.set()
         remove(office, 0)
         done.set()
 
-    other = Thread(target=at_the_same_time)
+    other = Thread(target=remove_concurrently)
     with database.tenant(office.tenant_id) as connection:
         matching.write(connection, decided, NOW)
         other.start()
@@ -317,17 +304,17 @@ def test_a_removal_waits_for_a_match_that_is_being_written_and_undoes_it(
         assert not done.is_set()
     other.join()
     assert office.links() == set()
-    assert match_begun(office) == [newcomer]
+    assert match_pending(office) == [newcomer]
     assert (office.links(), clusters(office)) == (set(), {newcomer: newcomer})
 
 
 def wait_until_blocked(admin: Connection) -> None:
-    """Until somebody waits for an advisory lock."""
+    """Wait until a session is blocked on an advisory lock."""
     while admin.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone() is None:
         pass
 
 
-def test_a_match_of_a_removed_document_says_so(opened: Callable[[Sequence[Paper]], Office]):
+def test_match_of_removed_document_fails(opened: Callable[[Sequence[Paper]], Office]):
     office = opened(CASE)
     remove(office, 0)
     with pytest.raises(PermanentError, match="no longer exists"):

@@ -1,4 +1,4 @@
-"""A new document takes the place of an old one in the case that it was part of."""
+"""A corrected document replaces an earlier one in its cluster."""
 
 from uuid import UUID, uuid4
 
@@ -12,21 +12,21 @@ from counterfoil.documents.removal import Replacement
 from tests.dead_letters.trail import recorded
 from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import order
-from tests.documents.test_removal import CASE, match_begun
+from tests.documents.test_removal import CASE, match_pending
 
 FILE = File("uploads", "uploads/acme/1/order.xml", None)
 
 
 @pytest.fixture
 def office(database: Database, admin: Connection) -> Office:
-    """An office in which the papers of CASE are matched."""
+    """Office with the matched documents of CASE."""
     office = Office(database, admin, CASE)
     office.match_all()
     return office
 
 
 def intended(office: Office, reason: str | None = None) -> Replacement:
-    """The first document is to be replaced by FILE."""
+    """Request the replacement of the first document by FILE."""
     with office.database.tenant(office.tenant_id) as connection:
         assert removal.intend(connection, office.tenant_id, office.ids[0], FILE, NOW, by="ann", reason=reason)
         found = removal.intended(connection, office.tenant_id, FILE)
@@ -34,37 +34,37 @@ def intended(office: Office, reason: str | None = None) -> Replacement:
     return found
 
 
-def test_a_new_document_takes_the_place_of_an_old_one(office: Office, admin: Connection):
-    asked = intended(office, "typing error")
+def test_new_document_replaces_an_old_one(office: Office, admin: Connection):
+    replacement = intended(office, "typing error")
     assert recorded(admin, office.tenant_id) == [("ann", "document replacement requested", [str(office.ids[0])])]
     new = office.file(order(number="4712"))
     with office.database.tenant(office.tenant_id) as connection:
-        _, told = removal.appoint(connection, asked, office.ids[new], NOW, is_new=True)
+        _, note = removal.appoint(connection, replacement, office.ids[new], NOW, is_new=True)
         begin(connection, "matching", [office.ids[new]], NOW)
-    assert told == "It replaces an earlier document, which was removed."
-    trail = admin.execute("SELECT document_id, removed_by, reason, replaced_by FROM document_removal").fetchall()
-    assert trail == [(office.ids[0], "ann", "typing error", office.ids[new])]
-    match_begun(office)
+    assert note == "It replaces an earlier document, which was removed."
+    records = admin.execute("SELECT document_id, removed_by, reason, replaced_by FROM document_removal").fetchall()
+    assert records == [(office.ids[0], "ann", "typing error", office.ids[new])]
+    match_pending(office)
     assert {pair for pair in office.links() if 0 in pair} == set()
     with office.database.tenant(office.tenant_id) as connection:
         assert removal.intended(connection, office.tenant_id, FILE) is None
 
 
 @pytest.mark.parametrize(
-    ("is_itself", "told"),
+    ("is_itself", "reason"),
     [(False, "is not one document"), (True, "the same file")],
     ids=["an archive", "the same file"],
 )
-def test_what_is_no_other_document_replaces_none(is_itself: bool, told: str, office: Office, admin: Connection):
-    asked = intended(office)
-    became: UUID | None = office.ids[0] if is_itself else None
+def test_archive_or_same_file_replaces_nothing(is_itself: bool, reason: str, office: Office, admin: Connection):
+    replacement = intended(office)
+    successor: UUID | None = office.ids[0] if is_itself else None
     with office.database.tenant(office.tenant_id) as connection:
-        sends, sentence = removal.appoint(connection, asked, became, NOW, is_new=False)
-    assert told in sentence
+        sends, note = removal.appoint(connection, replacement, successor, NOW, is_new=False)
+    assert reason in note
     assert (sends, admin.execute("SELECT FROM document_removal").fetchall()) == ([], [])
 
 
-def test_a_document_of_another_tenant_is_none_that_can_be_replaced(office: Office, database: Database):
+def test_other_tenants_document_cannot_be_replaced(office: Office, database: Database):
     other = Office(database, office.admin, CASE[:1])
     with office.database.tenant(office.tenant_id) as connection:
         for id_ in (uuid4(), other.ids[0]):

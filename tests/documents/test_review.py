@@ -1,4 +1,4 @@
-"""People decide pairs: what that does to edges, clusters, doubts, and to whoever decided or matched meanwhile."""
+"""Review decisions: effects on edges, clusters, reviews and concurrent matches."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -16,7 +16,7 @@ from tests.documents.matching.test_judge import TWICE, again
 
 CLERK = Who("clerk", "looked at the paper")
 IN_DOUBT = {2: [[0, 1]]}
-"""An invoice that may be for either of two orders of one number."""
+"""An invoice that fits either of two orders with the same number."""
 
 
 @pytest.fixture
@@ -34,15 +34,15 @@ def doubtful(database: Database, admin: Connection) -> Office:
     return office
 
 
-def act(office: Office, what: str, *positions: int, who: Who = CLERK, exact: bool = False) -> Answer:
-    """Do what a person does with documents of the office."""
+def act(office: Office, action: str, *positions: int, who: Who = CLERK, exact: bool = False) -> Answer:
+    """Apply a reviewer's action to documents of the office."""
     ids = [office.ids[position] for position in positions]
     with office.database.tenant(office.tenant_id) as connection:
-        if what == "confirm":
+        if action == "confirm":
             return review.confirm(connection, office.tenant_id, ids[0], ids[1], NOW, who)
-        if what == "reject":
+        if action == "reject":
             return review.reject(connection, office.tenant_id, ids[0], ids[1:], NOW, who)
-        if what == "merge":
+        if action == "merge":
             return review.merge(connection, office.tenant_id, ids[0], ids[1], NOW, who, exact=exact)
         return review.split(connection, office.tenant_id, ids[0], NOW, who)
 
@@ -60,8 +60,8 @@ def decisions(office: Office) -> list[tuple[int, int, str]]:
     return [(office.ids.index(a), office.ids.index(b), verdict) for a, b, verdict in rows]
 
 
-def number(office: Office) -> int:
-    """The last decision's."""
+def last_decision(office: Office) -> int:
+    """Id of the last decision."""
     row = office.admin.execute("SELECT max(id) FROM match_decision").fetchone()
     assert row is not None
     return int(row[0])
@@ -70,7 +70,7 @@ def number(office: Office) -> int:
 # The queue
 
 
-def test_what_is_in_doubt_is_kept_with_its_evidence(doubtful: Office) -> None:
+def test_ambiguous_match_is_stored_with_evidence(doubtful: Office) -> None:
     row = doubtful.admin.execute("SELECT doubts, chance, weights, type FROM document_review").fetchone()
     assert row is not None
     ((doubt,), chance, weights, kind) = row
@@ -82,7 +82,7 @@ def test_what_is_in_doubt_is_kept_with_its_evidence(doubtful: Office) -> None:
     assert weights
 
 
-def test_a_doubt_that_goes_by_itself_closes_its_review(doubtful: Office) -> None:
+def test_resolved_ambiguity_closes_the_review(doubtful: Office) -> None:
     with doubtful.database.tenant(doubtful.tenant_id) as connection:
         removed = removal.remove(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
     assert removed is not None
@@ -90,17 +90,17 @@ def test_a_doubt_that_goes_by_itself_closes_its_review(doubtful: Office) -> None
     assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "gone")
 
 
-def test_a_review_opens_again_when_the_doubt_comes_back(doubtful: Office) -> None:
+def test_review_reopens_when_ambiguity_returns(doubtful: Office) -> None:
     act(doubtful, "confirm", 2, 0)
     assert state(doubtful, 2) == "decided"
     doubtful.file(again(2))
     doubtful.match(3)
-    assert state(doubtful, 2) == "decided"  # the person knows
-    act(doubtful, "reject", 2, 0, who=Who("boss", None, [number(doubtful)]))
+    assert state(doubtful, 2) == "decided"  # a reviewer has decided
+    act(doubtful, "reject", 2, 0, who=Who("boss", None, [last_decision(doubtful)]))
     assert (set(doubtful.reviews()), state(doubtful, 2)) == ({2}, "open")
 
 
-def test_of_very_many_candidates_any_can_be_confirmed(
+def test_any_of_many_candidates_can_be_confirmed(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_CANDIDATES", 2)
@@ -117,7 +117,7 @@ def test_of_very_many_candidates_any_can_be_confirmed(
 # Confirm and reject
 
 
-def test_a_confirmed_candidate_is_the_partner_and_closes_the_review(doubtful: Office) -> None:
+def test_confirmed_candidate_is_linked_and_closes_review(doubtful: Office) -> None:
     answer = act(doubtful, "confirm", 2, 0)
     assert isinstance(answer, Done)
     assert (doubtful.links(), doubtful.clusters()) == ({(0, 2)}, [0, 1, 0])
@@ -128,31 +128,31 @@ def test_a_confirmed_candidate_is_the_partner_and_closes_the_review(doubtful: Of
     assert doubtful.admin.execute("SELECT count(*) FROM outbox WHERE worker = 'diagnostics'").fetchone() == (2,)
 
 
-def test_of_two_candidates_one_rejected_leaves_the_other(doubtful: Office) -> None:
+def test_rejecting_one_candidate_links_the_other(doubtful: Office) -> None:
     assert isinstance(act(doubtful, "reject", 2, 0), Done)
     assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == ({(1, 2)}, {}, "decided")
 
 
-def test_all_rejected_leave_it_alone_with_the_reason(doubtful: Office) -> None:
+def test_rejecting_all_candidates_leaves_document_unmatched(doubtful: Office) -> None:
     assert isinstance(act(doubtful, "reject", 2, 0, 1), Done)
     doubtful.match_all()
     assert (doubtful.links(), doubtful.reviews(), state(doubtful, 2)) == (set(), {}, "decided")
     assert doubtful.reason(2) == "Names order 4711, but a reviewer rejected the document with that number."
 
 
-def test_who_is_in_doubt_otherwise_than_before_is_matched_anew(doubtful: Office) -> None:
+def test_changed_ambiguity_rematches_the_document(doubtful: Office) -> None:
     doubtful.match(doubtful.file(again(2)))
     assert doubtful.reviews() == {2: [[0, 1, 3]]}
     answer = act(doubtful, "reject", 2, 1)
     assert isinstance(answer, Done)
     assert (doubtful.reviews(), answer.rematched) == ({2: [[0, 3]]}, 1)
-    owed = doubtful.admin.execute("SELECT work_id FROM outbox WHERE worker = 'matching'").fetchall()
-    assert owed == [(doubtful.ids[2],)]
+    rematched = doubtful.admin.execute("SELECT work_id FROM outbox WHERE worker = 'matching'").fetchall()
+    assert rematched == [(doubtful.ids[2],)]
 
 
-def test_an_edge_that_rules_made_is_taken_away_and_stays_away(database: Database, admin: Connection) -> None:
-    papers = [order("4711"), delivery(po_reference="4711"), invoice(po_reference="4711")]
-    office = Office(database, admin, papers)
+def test_rejected_edge_is_deleted_and_not_recreated(database: Database, admin: Connection) -> None:
+    documents = [order("4711"), delivery(po_reference="4711"), invoice(po_reference="4711")]
+    office = Office(database, admin, documents)
     office.match_all()
     assert office.links() == {(0, 1), (0, 2), (1, 2)}
     assert isinstance(act(office, "reject", 2, 0), Done)
@@ -163,7 +163,7 @@ def test_an_edge_that_rules_made_is_taken_away_and_stays_away(database: Database
     assert office.edges() == before
 
 
-def test_a_link_that_follows_from_others_is_taken_away_and_stays_away(database: Database, admin: Connection) -> None:
+def test_rejected_indirect_link_is_not_recreated(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), delivery(po_reference="4711"), invoice(po_reference="4711")])
     office.match_all()
     assert isinstance(act(office, "reject", 2, 1), Done)
@@ -171,14 +171,14 @@ def test_a_link_that_follows_from_others_is_taken_away_and_stays_away(database: 
     assert (office.links(), office.clusters()) == ({(0, 1), (0, 2)}, [0, 0, 0])
 
 
-def test_a_confirmed_link_takes_nothing_away_that_rules_link(database: Database, admin: Connection) -> None:
-    papers = [
+def test_confirmed_link_keeps_links_made_by_rules(database: Database, admin: Connection) -> None:
+    documents = [
         order("4711"),
         delivery("LS-1", 6, po_reference="4711", lines=[line("A-100")]),
         delivery("LS-2", 8, po_reference="4711", lines=[line("A-200", "5", "12.50")]),
         invoice(po_reference="4711"),
     ]
-    office = Office(database, admin, papers)
+    office = Office(database, admin, documents)
     office.match_all()
     before = office.links()
     assert before == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
@@ -189,13 +189,13 @@ def test_a_confirmed_link_takes_nothing_away_that_rules_link(database: Database,
     assert office.links() == before
 
 
-def test_who_is_no_copy_by_a_persons_word_has_partners_of_its_own(database: Database, admin: Connection) -> None:
-    papers = [
+def test_rejected_duplicate_gets_its_own_matches(database: Database, admin: Connection) -> None:
+    documents = [
         order("4711"),
         invoice("R-1", 12, po_reference="4711"),
         invoice("R-1", 12, po_reference="4711", received=13),
     ]
-    office = Office(database, admin, papers)
+    office = Office(database, admin, documents)
     office.match_all()
     assert office.links() == {(0, 1), (1, 2)}
     assert isinstance(act(office, "reject", 1, 2), Done)
@@ -204,7 +204,7 @@ def test_who_is_no_copy_by_a_persons_word_has_partners_of_its_own(database: Data
     assert office.links() == {(0, 1), (0, 2)}
 
 
-def test_a_confirmed_edge_stays_when_its_document_turns_out_to_be_a_copy(database: Database, admin: Connection) -> None:
+def test_confirmed_edge_survives_duplicate_detection(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [*TWICE, TWICE[2]._replace(received_at=TWICE[2].received_at.replace(year=2025))])
     office.match_all([0, 1, 2])
     act(office, "confirm", 2, 0)
@@ -212,7 +212,7 @@ def test_a_confirmed_edge_stays_when_its_document_turns_out_to_be_a_copy(databas
     assert {(0, 2), (2, 3)} <= office.links()
 
 
-def test_a_removed_document_takes_its_decisions_along(doubtful: Office) -> None:
+def test_removed_document_deletes_its_decisions(doubtful: Office) -> None:
     act(doubtful, "reject", 2, 0)
     with doubtful.database.tenant(doubtful.tenant_id) as connection:
         removal.remove(connection, doubtful.tenant_id, doubtful.ids[0], NOW, by="clerk")
@@ -222,14 +222,14 @@ def test_a_removed_document_takes_its_decisions_along(doubtful: Office) -> None:
 # Merge and split
 
 
-def test_two_clusters_are_joined_where_they_fit_best(database: Database, admin: Connection) -> None:
-    papers = [
+def test_clusters_are_merged_at_the_best_pair(database: Database, admin: Connection) -> None:
+    documents = [
         order("4711"),
         delivery(po_reference="4711"),
         invoice("R-9", po_reference="B-1", lines=[line("Q-1")]),
         credit(invoice_reference="R-9", lines=[line("Q-1")]),
     ]
-    office = Office(database, admin, papers)
+    office = Office(database, admin, documents)
     office.match_all()
     assert office.clusters() == [0, 0, 2, 2]
     answer = act(office, "merge", 1, 3)
@@ -242,14 +242,14 @@ def test_two_clusters_are_joined_where_they_fit_best(database: Database, admin: 
     assert (office.clusters(), (1, 3) in office.links()) == ([0, 0, 0, 0], True)
 
 
-def test_a_document_is_split_from_its_cluster_for_good(database: Database, admin: Connection) -> None:
-    papers = [
+def test_split_document_stays_separate(database: Database, admin: Connection) -> None:
+    documents = [
         order("4711"),
         delivery("LS-1", po_reference="4711"),
         receipt(delivery_note_reference="LS-1"),
         invoice(po_reference="4711"),
     ]
-    office = Office(database, admin, papers)
+    office = Office(database, admin, documents)
     office.match_all()
     assert office.clusters() == [0, 0, 0, 0]
     assert isinstance(act(office, "split", 3), Done)
@@ -257,41 +257,41 @@ def test_a_document_is_split_from_its_cluster_for_good(database: Database, admin
     office.match_all([3, 2, 1, 0])
     assert office.clusters() == [0, 0, 0, 3]
     again = act(office, "split", 3)
-    assert again == Refused("changed", "It is in a cluster of its own already.")
+    assert again == Refused("changed", "The document is already alone in its cluster.")
 
 
 def test_decisions_reach_the_audit_trail(doubtful: Office) -> None:
-    order, other, bill = (str(id_) for id_ in doubtful.ids)
+    first, second, invoice_id = (str(id_) for id_ in doubtful.ids)
     act(doubtful, "reject", 2, 1)
     act(doubtful, "split", 2)
     act(doubtful, "split", 2)  # refused: it is alone now
 
     assert recorded(doubtful.admin, doubtful.tenant_id) == [
-        ("clerk", "match rejected", sorted([other, bill])),
-        ("clerk", "match rejected", sorted([order, bill])),
+        ("clerk", "match rejected", sorted([second, invoice_id])),
+        ("clerk", "match rejected", sorted([first, invoice_id])),
     ]
 
 
-# Meanwhile
+# Concurrency
 
 
-def test_a_pair_that_somebody_decided_meanwhile_is_left_to_who_knows_that(doubtful: Office) -> None:
+def test_decided_pair_requires_superseding_the_decision(doubtful: Office) -> None:
     act(doubtful, "confirm", 2, 0)
     late = act(doubtful, "reject", 2, 0)
     assert isinstance(late, Refused)
     assert (late.why, late.sentence[:35]) == ("changed", "clerk confirmed this pair on 2026-0")
     assert isinstance(act(doubtful, "confirm", 2, 0), Refused)
     assert decisions(doubtful) == [(0, 2, "confirmed")]
-    assert isinstance(act(doubtful, "reject", 2, 0, who=Who("boss", None, [number(doubtful)])), Done)
+    assert isinstance(act(doubtful, "reject", 2, 0, who=Who("boss", None, [last_decision(doubtful)])), Done)
     assert (doubtful.links(), decisions(doubtful)) == ({(1, 2)}, [(0, 2, "confirmed"), (0, 2, "rejected")])
 
 
-def test_what_is_not_in_question_is_refused(doubtful: Office) -> None:
+def test_unrelated_pair_is_refused(doubtful: Office) -> None:
     doubtful.file(order("9", 300, seller={"name": "Far"}))
     doubtful.match(3)
-    for what in ("confirm", "reject"):
-        assert act(doubtful, what, 2, 3) == Refused(
-            "changed", "The two are not linked, and neither is in doubt about the other any more."
+    for action in ("confirm", "reject"):
+        assert act(doubtful, action, 2, 3) == Refused(
+            "changed", "The two documents are not linked, and neither needs review because of the other."
         )
     with doubtful.database.tenant(doubtful.tenant_id) as connection:
         gone = review.confirm(connection, doubtful.tenant_id, doubtful.ids[2], UUID(int=7), NOW, CLERK)
@@ -300,14 +300,14 @@ def test_what_is_not_in_question_is_refused(doubtful: Office) -> None:
     assert decisions(doubtful) == []
 
 
-def test_of_several_one_that_cannot_be_rejected_keeps_all(doubtful: Office) -> None:
+def test_one_invalid_rejection_refuses_all(doubtful: Office) -> None:
     doubtful.file(order("9", 300, seller={"name": "Far"}))
     doubtful.match(3)
     assert isinstance(act(doubtful, "reject", 2, 0, 3), Refused)
     assert (doubtful.reviews(), decisions(doubtful)) == (IN_DOUBT, [])
 
 
-def test_a_match_under_way_sees_a_decision_that_changed_no_edge(database: Database, admin: Connection) -> None:
+def test_running_match_sees_concurrent_decision(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [*TWICE, again(2)])
     office.match_all([0, 1, 3])
     decided = office.search(2)
@@ -316,7 +316,7 @@ def test_a_match_under_way_sees_a_decision_that_changed_no_edge(database: Databa
     assert (office.links(), office.reviews()) == (set(), {2: [[1, 3]]})
 
 
-def test_a_document_that_was_not_matched_yet_can_be_decided(database: Database, admin: Connection) -> None:
+def test_unmatched_document_can_be_decided(database: Database, admin: Connection) -> None:
     office = Office(database, admin, TWICE)
     office.match(0)
     assert isinstance(act(office, "merge", 2, 0, exact=True), Done)
@@ -326,7 +326,7 @@ def test_a_document_that_was_not_matched_yet_can_be_decided(database: Database, 
     assert (office.links(), office.clusters(), office.reviews()) == ({(0, 2)}, [0, 1, 0], {})
 
 
-def test_no_decision_reaches_another_tenants_document(database: Database, admin: Connection) -> None:
+def test_decision_cannot_reach_other_tenants_documents(database: Database, admin: Connection) -> None:
     ours, theirs = Office(database, admin, TWICE), Office(database, admin, TWICE)
     ours.match_all()
     theirs.match_all()

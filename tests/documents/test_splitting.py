@@ -1,4 +1,4 @@
-"""A file of many documents falls into the pages of each; where that cannot be told for sure it stays whole."""
+"""Files are split into documents; files with uncertain boundaries stay whole."""
 
 from collections.abc import Sequence
 from time import process_time
@@ -25,7 +25,7 @@ Texts = Sequence[Sequence[str]]
 
 
 def pages(*texts: Sequence[str]) -> bytes:
-    """A PDF with these lines on each page; one that begins with # is in large print."""
+    """PDF with these lines on each page. Lines that start with # are in large print."""
     document = FPDF()
     document.set_font("Helvetica")
     for lines in texts:
@@ -40,29 +40,29 @@ def divided(*texts: Sequence[str]) -> Split:
     return split(page.pages(pages(*texts)))
 
 
-def one(number: int) -> list[str]:
+def invoice_page(number: int) -> list[str]:
     return ["Nordwind GmbH", f"Rechnung R-{number}", "Vielen Dank."]
 
 
 @pytest.mark.parametrize(
     ("texts", "ranges"),
     [
-        ([one(1), one(2), one(3)], [(1, 1), (2, 2), (3, 3)]),
-        ([one(1), ["Seite 2"], one(2), ["Seite 2"], ["Seite 3"]], [(1, 2), (3, 5)]),
-        ([one(1), one(1), one(2)], [(1, 2), (3, 3)]),
-        ([one(1), ["Seite 2"], one(1), one(2)], [(1, 3), (4, 4)]),
-        ([one(1), []], [(1, 2)]),
+        ([invoice_page(1), invoice_page(2), invoice_page(3)], [(1, 1), (2, 2), (3, 3)]),
+        ([invoice_page(1), ["Seite 2"], invoice_page(2), ["Seite 2"], ["Seite 3"]], [(1, 2), (3, 5)]),
+        ([invoice_page(1), invoice_page(1), invoice_page(2)], [(1, 2), (3, 3)]),
+        ([invoice_page(1), ["Seite 2"], invoice_page(1), invoice_page(2)], [(1, 3), (4, 4)]),
+        ([invoice_page(1), []], [(1, 2)]),
         ([[]], [(1, 1)]),
     ],
 )
-def test_a_page_with_another_number_begins_a_document(texts: Texts, ranges: list[tuple[int, int]]):
+def test_page_with_new_number_starts_a_document(texts: Texts, ranges: list[tuple[int, int]]):
     found = divided(*texts)
     assert (found.ranges, found.is_sure) == ([PageRange(*pages) for pages in ranges], True)
 
 
 # -- several languages ----------------------------------------------------------------------------------------------
 
-PAPERS = {
+INVOICE_TEXTS = {
     "German": (
         ["Nordwind GmbH", "Rechnungs-Nr. 2025-{n}", "Datum: 0{n}.03.2025", "Kundennummer: 4711", "Seite 1 von 2"],
         ["4 Schrauben 10,00", "Gesamtbetrag 1{n}0,00 EUR", "Seite 2 von 2"],
@@ -94,24 +94,24 @@ PAPERS = {
 }  # fmt: skip
 
 
-def papers(language: str, *, numbered: bool) -> list[list[str]]:
-    """Three invoices of two pages, with the numbers of their pages or without."""
-    texts = [text for number in (1, 2, 3) for text in PAPERS[language] for number in [number]]
+def two_page_invoices(language: str, *, numbered: bool) -> list[list[str]]:
+    """Three two-page invoices, with or without page numbers."""
+    texts = [text for number in (1, 2, 3) for text in INVOICE_TEXTS[language] for number in [number]]
     numbers = [1, 1, 2, 2, 3, 3]
-    kept = slice(None) if numbered else slice(-1)
-    return [[line.format(n=n) for line in text[kept]] for text, n in zip(texts, numbers, strict=True)]
+    shown = slice(None) if numbered else slice(-1)
+    return [[line.format(n=n) for line in text[shown]] for text, n in zip(texts, numbers, strict=True)]
 
 
-@pytest.mark.parametrize("language", PAPERS)
+@pytest.mark.parametrize("language", INVOICE_TEXTS)
 @pytest.mark.parametrize("numbered", [True, False])
-def test_invoices_of_two_pages_are_told_apart_with_page_numbers_and_without(language: str, numbered: bool):
-    found = divided(*papers(language, numbered=numbered))
+def test_two_page_invoices_are_split_in_every_language(language: str, numbered: bool):
+    found = divided(*two_page_invoices(language, numbered=numbered))
     assert found.ranges == [(1, 2), (3, 4), (5, 6)], found.boundaries
 
 
-@pytest.mark.parametrize("language", PAPERS)
-def test_page_numbers_alone_tell_documents_apart(language: str):
-    texts = [[text[-1], "Lorem ipsum dolor sit amet"] for _ in range(3) for text in PAPERS[language]]
+@pytest.mark.parametrize("language", INVOICE_TEXTS)
+def test_page_numbers_alone_split_documents(language: str):
+    texts = [[text[-1], "Lorem ipsum dolor sit amet"] for _ in range(3) for text in INVOICE_TEXTS[language]]
     assert divided(*texts).ranges == [(1, 2), (3, 4), (5, 6)]
 
 
@@ -126,12 +126,12 @@ def test_page_numbers_alone_tell_documents_apart(language: str):
         "Avis de réception n°",
     ],
 )
-def test_titles_of_the_reader_begin_documents(title: str):
+def test_known_titles_start_documents(title: str):
     found = divided(*(["Nordwind GmbH", f"{title} A-{number}", "Datum: 01.03.2025", *TOTAL] for number in (1, 2)))
     assert found.ranges == [(1, 1), (2, 2)], found.boundaries
 
 
-# -- what must not split --------------------------------------------------------------------------------------------
+# -- pages that continue a document ---------------------------------------------------------------------------------
 
 FIRST = ["Nordwind GmbH", "Rechnung R-1", "Datum: 01.03.2025", "Kundennummer: 4711"]
 TOTAL = ["Gesamtbetrag 119,00 EUR"]
@@ -155,12 +155,12 @@ TOTAL = ["Gesamtbetrag 119,00 EUR"]
         [],
     ],
 )
-def test_a_page_that_names_other_documents_or_goes_on_does_not_begin_one(second: list[str]):
+def test_references_and_continuations_do_not_start_documents(second: list[str]):
     found = divided(FIRST, second)
     assert (found.ranges, found.is_sure) == ([(1, 2)], True), found.boundaries
 
 
-def test_what_a_delivery_note_and_an_invoice_refer_to_does_not_join_them_to_it():
+def test_references_do_not_join_documents():
     order = ["Acme AG", "Bestellung B-77", "Datum: 01.03.2025", "Lieferantennummer: 12", "4 Schrauben"]
     delivery = ["Nordwind GmbH", "Lieferschein L-88", "Datum: 03.03.2025", "Ihre Bestellung: B-77", "4 Schrauben"]
     invoice = [*FIRST, "Bestellung: B-77", "Lieferschein: L-88", "4 Schrauben 10,00", *TOTAL]
@@ -168,24 +168,24 @@ def test_what_a_delivery_note_and_an_invoice_refer_to_does_not_join_them_to_it()
     assert (found.ranges, found.is_sure) == ([(1, 1), (2, 2), (3, 3)], True), found.boundaries
 
 
-# -- what is not sure -----------------------------------------------------------------------------------------------
+# -- uncertain boundaries -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "texts",
     [
-        pytest.param([["Guten Tag"], ["Bis bald"]], id="nothing is said"),
+        pytest.param([["Guten Tag"], ["Bis bald"]], id="no signs"),
         pytest.param([["Lorem ipsum"], ["dolor sit"]], id="no number on any page"),
         pytest.param([[*FIRST, "Seite 1 von 3"], ["Schrauben", "Seite 3 von 3"]], id="a page is missing"),
-        pytest.param([[*FIRST, "Seite 1 von 2"], [*one(2), "Seite 2 von 2"]], id="number and page number differ"),
+        pytest.param(
+            [[*FIRST, "Seite 1 von 2"], [*invoice_page(2), "Seite 2 von 2"]], id="number and page number differ"
+        ),
         pytest.param([[*FIRST, *TOTAL], [*FIRST, *TOTAL]], id="the same twice"),
         pytest.param([[*FIRST, *TOTAL], ["Geschäftsbedingungen", "Seite 1 von 1"]], id="pages of terms"),
-        pytest.param(
-            [[*FIRST, *TOTAL], ["Südwind AG", "Faktur 12", "Datum: 01.04.2025"]], id="words that are not known"
-        ),
+        pytest.param([[*FIRST, *TOTAL], ["Südwind AG", "Faktur 12", "Datum: 01.04.2025"]], id="unknown words"),
     ],
 )
-def test_where_signs_are_missing_or_contradict_one_another_a_file_stays_whole_and_says_why(texts: Texts):
+def test_uncertain_file_stays_whole_with_a_reason(texts: Texts):
     found = divided(*texts)
     assert found.ranges == [(1, 2)], found.boundaries
     assert found.confidence < SURE
@@ -194,25 +194,25 @@ def test_where_signs_are_missing_or_contradict_one_another_a_file_stays_whole_an
     assert "stays whole" in found.doubt
 
 
-def test_a_last_page_of_one_line_below_the_letterhead_goes_on():
-    papers = [paper for deal in whole_deals(7433, 3, country="DE", varied=True) for paper in deal]
+def test_short_last_page_continues_the_document():
+    documents = [document for deal in whole_deals(7433, 3, country="DE", varied=True) for document in deal]
     layout = Layout(letterhead_on_every_page=True, names_itself_on_every_page=False, carries_sums=True)
-    file = bundle([paper for paper in papers if paper.number == "202502611"], layout=layout)
+    file = bundle([document for document in documents if document.number == "202502611"], layout=layout)
     assert file.ranges == ((1, 3),)
     assert "Bankverbindung:" in page.pages(file.content)[2].text
     assert found_in(file) == (True, expected(file))
 
 
-def test_two_copies_that_each_have_a_first_page_are_two_documents():
+def test_copies_with_page_numbers_are_separate_documents():
     copy = [*FIRST, *TOTAL, "Seite 1 von 1"]
     assert divided(copy, copy).ranges == [(1, 1), (2, 2)]
 
 
-def test_one_doubt_keeps_the_whole_file_together():
-    found = divided(one(1), one(2), [*one(3), "Seite 2 von 2"], one(4))
+def test_one_uncertain_boundary_keeps_file_whole():
+    found = divided(invoice_page(1), invoice_page(2), [*invoice_page(3), "Seite 2 von 2"], invoice_page(4))
     assert (len(found.parts), [boundary.page for boundary in found.doubts]) == (1, [3])
     settled = found.settled({3: Boundary(3, True, 0.9), 2: Boundary(2, False, 1.0)})
-    assert settled.ranges == [(1, 1), (2, 2), (3, 3), (4, 4)]  # what was sure is not touched
+    assert settled.ranges == [(1, 1), (2, 2), (3, 3), (4, 4)]  # certain boundaries stay
 
 
 # -- covers ---------------------------------------------------------------------------------------------------------
@@ -230,19 +230,19 @@ def test_one_doubt_keeps_the_whole_file_together():
         ["Fax cover sheet", "To: Acme plc", "From: Northwind Ltd", "Pages: 3", "Re: invoices"],
     ],
 )
-def test_a_cover_is_a_part_of_its_own(cover: list[str]):
-    found = divided(cover, one(1), one(2))
+def test_cover_page_is_a_separate_part(cover: list[str]):
+    found = divided(cover, invoice_page(1), invoice_page(2))
     assert [(part.pages, part.kind) for part in found.parts] == [
         ((1, 1), "cover"),
         ((2, 2), "document"),
         ((3, 3), "document"),
     ]
-    assert found.summary == "The file holds 2 documents and a cover page, which were taken apart."
+    assert found.summary == "The file holds 2 documents and a cover page, which were separated."
 
 
-def test_separator_sheets_stand_between_documents():
+def test_separator_sheets_are_covers():
     sheet = ["Trennblatt"]
-    found = divided(sheet, one(1), ["Seite 2"], sheet, one(2))
+    found = divided(sheet, invoice_page(1), ["Seite 2"], sheet, invoice_page(2))
     assert [(part.pages, part.kind) for part in found.parts] == [
         ((1, 1), "cover"),
         ((2, 3), "document"),
@@ -251,12 +251,12 @@ def test_separator_sheets_stand_between_documents():
     ]
 
 
-def test_an_invoice_that_speaks_of_its_enclosures_is_no_cover():
-    found = divided([*FIRST, "Anbei unsere Geschäftsbedingungen.", *TOTAL], one(2))
+def test_invoice_mentioning_enclosures_is_not_a_cover():
+    found = divided([*FIRST, "Anbei unsere Geschäftsbedingungen.", *TOTAL], invoice_page(2))
     assert [part.kind for part in found.parts] == ["document", "document"]
 
 
-def test_an_invoice_that_lists_the_delivery_notes_after_it_keeps_its_pages():
+def test_invoice_listing_delivery_notes_keeps_its_pages():
     invoice = (
         [*FIRST, "4 Schrauben 10,00"],
         ["Lieferschein L-1", "5 Muttern 9,00", "Lieferschein L-2", "Anbei!", *TOTAL],
@@ -282,7 +282,7 @@ COUNTRIES = st.sampled_from(("DE", "FR", "IT", "NL", "GB"))
 rendering = bounded(
     max_examples=8,
     deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller example takes minutes to find, at 2 s each
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # no shrinking: at 2 s per example it takes minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -300,7 +300,7 @@ def found_in(made: Bundle) -> tuple[bool, list[tuple[PageRange, str]]]:
 @pytest.mark.slow
 @rendering
 @given(seed=st.integers(0, 10_000), country=COUNTRIES, layout=st.none() | LAYOUTS, covered=st.booleans())
-def test_of_23_invoices_every_boundary_is_right(seed: int, country: str, layout: Layout | None, covered: bool):
+def test_every_boundary_of_23_invoices_is_found(seed: int, country: str, layout: Layout | None, covered: bool):
     made = list(whole_deals(seed, 23, country=country, varied=True))
     buyer = made[0][0].written_by
     file = bundle([invoice for *_, invoice in made], layout=layout, sent_by=buyer if covered else None)
@@ -318,7 +318,7 @@ def test_of_23_invoices_every_boundary_is_right(seed: int, country: str, layout:
     separated=st.booleans(),
     shuffled=st.randoms(use_true_random=False),
 )
-def test_orders_delivery_notes_and_invoices_in_any_order_are_told_apart(
+def test_mixed_documents_in_any_order_are_split(
     seed: int, country: str, layout: Layout | None, separated: bool, shuffled: Any
 ):
     documents = [document for deal in whole_deals(seed, 5, country=country, varied=True) for document in deal]
@@ -342,7 +342,7 @@ ANY_PAGES = st.lists(
 
 @bounded(deadline=None)
 @given(ANY_PAGES.filter(bool))
-def test_whatever_is_on_the_pages_none_is_lost(any_pages: list[Page]):
+def test_split_never_loses_a_page(any_pages: list[Page]):
     found = split(any_pages)
     for parts in (found.parts, found.proposed):
         covered = [number for part in parts for number in range(part.pages.first, part.pages.last + 1)]
@@ -359,26 +359,26 @@ def invoices() -> list[Document]:
     return [invoice for *_, invoice in whole_deals(1, 3)]
 
 
-def test_a_damaged_file_is_refused():
+def test_damaged_file_is_rejected():
     with pytest.raises(InvalidDocumentError, match="damaged"):
         page.pages(b"%PDF-1.7\n" + bytes(range(256)) * 20 + b"startxref\n9\n%%EOF")
 
 
-def test_the_same_pages_are_the_same_bytes(invoices: list[Document]):
+def test_cutting_is_deterministic(invoices: list[Document]):
     content = write_bundle(invoices)
     ranges = split(page.pages(content)).ranges
     assert len(ranges) == len(invoices)
     assert list(pdf.cut(content, ranges)) == list(pdf.cut(content, ranges))
 
 
-def test_a_part_carries_no_file_that_was_embedded_in_the_whole(invoices: list[Document]):
+def test_cut_part_drops_embedded_files(invoices: list[Document]):
     assert [pdf.embedded_xml(part) for part in pdf.cut(write_hybrid(invoices[0]), [(1, 1)])] == [[]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["1", "a", "A-1", "a1.", "DE89"])
-def test_long_word_takes_time_in_proportion_to_its_length(part: str):
+def test_long_word_takes_linear_time(part: str):
     word = Word(part * (50_000 // len(part)), 110, 10, 500, 20)
     before = process_time()
     split([Page(600, 800, (Word("Rechnungsnummer:", 10, 10, 100, 20), word))])
-    assert process_time() - before < 10  # 0.1 s; before, 0.3 s for 4,000 letters, with the square
+    assert process_time() - before < 10  # takes 0.1 s; a quadratic search took 0.3 s for 4,000 letters

@@ -1,4 +1,4 @@
-"""The models of structured data: exact names, normal forms, refusals that never quote."""
+"""Structured data models: normalization, and errors that never quote input."""
 
 import pytest
 from pydantic import ValidationError
@@ -20,13 +20,13 @@ from counterfoil.errors import InvalidDocumentError
         ("2.5e-2", "0.025"),
     ],
 )
-def test_money_is_written_plainly_in_its_stated_precision(stated: str, normal: str):
+def test_amount_is_normalized_and_keeps_its_precision(stated: str, normal: str):
     record, _ = structure(DocumentType.INVOICE, {"invoice_number": "1", "total_net": stated})
     assert record.data()["total_net"] == normal
 
 
 @pytest.mark.parametrize("unreadable", ["1.190,00", "12 EUR", "NaN", "Infinity", "1e999999999", "--1", "١٢"])
-def test_what_is_no_decimal_number_is_refused_by_the_name_of_its_field(unreadable: str):
+def test_invalid_amount_is_rejected_by_field_name(unreadable: str):
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number") as refusal:
         structure(DocumentType.INVOICE, {"invoice_number": "1", "total_net": unreadable})
     assert unreadable not in str(refusal.value)
@@ -41,25 +41,25 @@ def test_what_is_no_decimal_number_is_refused_by_the_name_of_its_field(unreadabl
         ("2024-02-29T10:30:00", "2024-02-29"),
     ],
 )
-def test_a_date_is_the_day_that_it_names(stated: str, day: str):
+def test_date_is_reduced_to_its_day(stated: str, day: str):
     record, _ = structure(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": stated})
     assert record.data()["invoice_date"] == day
 
 
 @pytest.mark.parametrize("unreadable", ["2023-02-29", "29.02.2024", "2024-02", "0000-01-01", "yesterday"])
-def test_what_is_no_date_is_refused(unreadable: str):
+def test_invalid_date_is_rejected(unreadable: str):
     with pytest.raises(InvalidDocumentError, match="invoice_date is not a date"):
         structure(DocumentType.INVOICE, {"invoice_number": "1", "invoice_date": unreadable})
 
 
-def test_a_tax_rate_that_is_no_number_is_left_out_with_a_remark():
+def test_invalid_tax_rate_is_omitted_with_a_warning():
     lines = [{"position": "1", "tax_rate": "19"}, {"position": "2", "tax_rate": "19.00e"}]
     record, remarks = structure(DocumentType.INVOICE, {"invoice_number": "1", "line_items": lines})
     assert record.data()["line_items"] == [{"position": "1", "tax_rate": "19"}, {"position": "2"}]
-    assert remarks == ("line_items.1.tax_rate is not a decimal number and was left out.",)
+    assert remarks == ("line_items.1.tax_rate is not a decimal number and was omitted.",)
 
 
-def test_only_what_is_stated_comes_out():
+def test_empty_and_unknown_fields_are_dropped():
     record, _ = structure(
         DocumentType.INVOICE,
         {
@@ -73,12 +73,12 @@ def test_only_what_is_stated_comes_out():
 
 
 @pytest.mark.parametrize("document_type", [kind for kind in DocumentType if kind is not DocumentType.OTHER])
-def test_every_type_needs_its_own_number(document_type: DocumentType):
+def test_every_type_requires_its_number(document_type: DocumentType):
     with pytest.raises(InvalidDocumentError, match=rf"does not state its number \({ROLES[document_type].number}\)"):
         structure(document_type, {})
 
 
-def test_codes_name_the_field_and_not_the_line():
+def test_error_codes_name_field_without_line_number():
     codes = set()
     for line in range(2):
         lines = [{"quantity": "1"}, {"quantity": "1"}]
@@ -90,17 +90,17 @@ def test_codes_name_the_field_and_not_the_line():
 
 
 @pytest.mark.parametrize("document_type", list(ROLES))
-def test_the_fields_that_roles_name_are_fields_of_the_model(document_type: DocumentType):
+def test_role_fields_exist_in_the_model(document_type: DocumentType):
     roles = ROLES[document_type]
     assert {roles.number, roles.date, roles.seller, roles.buyer} <= set(MODELS[document_type].model_fields)
 
 
-def test_references_may_be_one_or_several():
+def test_reference_may_be_a_value_or_list():
     several = Invoice(invoice_number="1", po_reference=("A", "B"))
     assert several.data()["po_reference"] == ["A", "B"]
     assert Invoice.model_validate({"invoice_number": "1", "po_reference": "A"}).po_reference == "A"
 
 
-def test_records_do_not_change():
+def test_records_are_immutable():
     with pytest.raises(ValidationError):
         Party(name="Ober").name = "Nieder"  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Units have a code where it is certain, and of several codes that say the same one."""
+"""Known units have a code, and equivalent codes have one canonical form."""
 
 import pytest
 
@@ -22,17 +22,17 @@ from counterfoil.documents.units import canonical, code
         ("maanden", "MON"),
     ],
 )
-def test_a_unit_that_is_known_has_its_code(text: str, expected: str):
+def test_known_unit_has_a_code(text: str, expected: str):
     assert code(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "VPE 12", "Eiche", "12", "()", "ML", "dozen"])
-def test_other_words_have_none(text: str):
+def test_unknown_words_have_no_code(text: str):
     assert code(text) is None
 
 
 @pytest.mark.parametrize(
-    ("unit", "writings"),
+    ("unit", "spellings"),
     [
         ("C62", ["C62", "Stk", "Stk.", "pcs", "H87", "EA", "PCE", "XPP", "ST", "Unit(s)"]),
         ("XCT", ["Karton", "CT", "XCT", "ctn", "cartons"]),
@@ -45,15 +45,15 @@ def test_other_words_have_none(text: str):
         ("MIN", ["MIN", "min", "Minuten"]),
     ],
 )
-def test_writings_of_one_unit_are_one(unit: str, writings: list[str]):
-    assert {canonical(written) for written in writings} == {unit}
+def test_spellings_of_a_unit_share_one_code(unit: str, spellings: list[str]):
+    assert {canonical(written) for written in spellings} == {unit}
 
 
 @pytest.mark.parametrize("written", ["vpe 12", "LBR", "MWH", "XBC"])
-def test_what_has_no_other_writing_stays(written: str):
+def test_unit_without_equivalent_is_unchanged(written: str):
     assert canonical(written) == written.upper()
 
 
 @pytest.mark.parametrize("text", [None, "", "  "])
-def test_no_unit_is_none(text: str | None):
+def test_missing_unit_returns_none(text: str | None):
     assert canonical(text) is None

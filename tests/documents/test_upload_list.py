@@ -1,4 +1,4 @@
-"""Every upload has one state, which follows from the life cycles of its work."""
+"""Each upload has one state, derived from the status of its work items."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from counterfoil.documents.upload_list import Stage, State, Upload
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-Look = Callable[[], list[Upload]]
+ListUploads = Callable[[], list[Upload]]
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 @pytest.fixture
-def look(database: Database, tenant: UUID) -> Look:
-    """`look()` returns all uploads of the tenant."""
+def list_uploads(database: Database, tenant: UUID) -> ListUploads:
+    """`list_uploads()` returns all uploads of the tenant."""
 
-    def look() -> list[Upload]:
+    def list_uploads() -> list[Upload]:
         with database.tenant(tenant) as connection:
             return list(upload_list.page(connection, tenant, "acme", limit=10).uploads)
 
-    return look
+    return list_uploads
 
 
 def upload(admin: Connection, tenant_id: UUID | None, name: str = "Rechnung 1.xml", **columns: Any) -> UUID:
@@ -51,7 +51,7 @@ def upload(admin: Connection, tenant_id: UUID | None, name: str = "Rechnung 1.xm
 
 
 def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: UUID, **columns: Any) -> UUID:
-    """A document whose ingestion is begun."""
+    """Document with a pending ingestion."""
     document_id = make_document(tenant, **columns)
     admin.execute(
         "INSERT INTO ingestion_job (id, tenant_id, created_at) VALUES (%s, %s, %s)", [document_id, tenant, NOW]
@@ -70,16 +70,16 @@ def acquired(admin: Connection, make_document: Callable[..., UUID], tenant: UUID
         ({"status": "succeeded", "reason": "The tenant has it"}, State.SEEN_AGAIN, "The tenant has it"),
     ],
 )
-def test_an_upload_without_a_document(
+def test_upload_without_document_shows_acquisition_state(
     admin: Connection,
     tenant: UUID,
-    look: Look,
+    list_uploads: ListUploads,
     columns: dict[str, Any],
     state: State,
     note: str | None,
 ):
     upload(admin, tenant, **columns)
-    (found,) = look()
+    (found,) = list_uploads()
     assert (found.state, found.stage, found.note, found.file) == (state, Stage.ACQUISITION, note, "Rechnung 1.xml")
 
 
@@ -92,18 +92,18 @@ def test_an_upload_without_a_document(
         (None, "An unknown kind", State.KEPT),
     ],
 )
-def test_a_document_that_is_being_read(
+def test_unextracted_document_shows_ingestion_state(
     admin: Connection,
     tenant: UUID,
     make_document: Callable[..., UUID],
-    look: Look,
+    list_uploads: ListUploads,
     status: str | None,
     reason: str | None,
     state: State,
 ):
     document_id = acquired(admin, make_document, tenant)
     admin.execute("UPDATE ingestion_job SET status = %s, reason = %s", [status, reason])
-    (found,) = look()
+    (found,) = list_uploads()
     assert (found.state, found.stage, found.document_id) == (state, Stage.INGESTION, document_id)
     assert found.note == reason
 
@@ -118,11 +118,11 @@ def test_a_document_that_is_being_read(
         (None, State.KEPT),
     ],
 )
-def test_a_document_that_was_read(
+def test_extracted_document_shows_matching_state(
     admin: Connection,
     tenant: UUID,
     make_document: Callable[..., UUID],
-    look: Look,
+    list_uploads: ListUploads,
     status: str | None,
     state: State,
 ):
@@ -130,13 +130,15 @@ def test_a_document_that_was_read(
         admin, make_document, tenant, type="invoice", structured_data={"invoice_number": "RE-7"}, matching_status=status
     )
     admin.execute("UPDATE ingestion_job SET status = 'succeeded'")
-    (found,) = look()
+    (found,) = list_uploads()
     assert (found.state, found.stage, found.type, found.number) == (state, Stage.MATCHING, "invoice", "RE-7")
 
 
-def test_another_tenant_s_uploads_are_not_seen(admin: Connection, make_tenant: Callable[..., UUID], look: Look):
+def test_other_tenants_uploads_are_hidden(
+    admin: Connection, make_tenant: Callable[..., UUID], list_uploads: ListUploads
+):
     upload(admin, make_tenant("other"))
-    assert look() == []
+    assert list_uploads() == []
 
 
 def test_upload_without_a_tenant_is_unassigned(admin: Connection, database: Database):
@@ -147,14 +149,16 @@ def test_upload_without_a_tenant_is_unassigned(admin: Connection, database: Data
     assert after is None
 
 
-def test_mail_is_found_by_its_key_for_every_tenant(
+def test_mail_is_found_by_key_for_every_tenant(
     admin: Connection, database: Database, tenant: UUID, make_tenant: Callable[..., UUID]
 ):
     key = "inbox/1/mail.eml"
     upload(admin, None, key=key, status="pending")
     with database.delivery() as connection:
         assert upload_list.owners(connection, "b", [key]) == []
-        assert [one.state for one in upload_list.unassigned(connection, limit=2, key=key).uploads] == [State.WAITING]
+        assert [entry.state for entry in upload_list.unassigned(connection, limit=2, key=key).uploads] == [
+            State.WAITING
+        ]
 
     admin.execute("UPDATE acquisition_job SET status = 'succeeded', reason = 'Passed on to 2 tenants'")
     other = make_tenant("other")
@@ -167,11 +171,13 @@ def test_mail_is_found_by_its_key_for_every_tenant(
         assert upload_list.unassigned(connection, limit=2).uploads == []
 
 
-def test_erased_upload_is_neither_listed_nor_found(admin: Connection, database: Database, tenant: UUID, look: Look):
+def test_erased_upload_is_neither_listed_nor_found(
+    admin: Connection, database: Database, tenant: UUID, list_uploads: ListUploads
+):
     erased = "The file was erased."
     upload(admin, tenant, key="uploads/acme/1/a.xml", status=None, reason=erased)
     upload(admin, None, key="uploads/acme/1/a.xml", status=None, reason=erased)
-    assert look() == []
+    assert list_uploads() == []
     with database.delivery() as connection:
         assert upload_list.owners(connection, "b", ["uploads/acme/1/a.xml"]) == []
         assert upload_list.unassigned(connection, limit=1).uploads == []
@@ -180,14 +186,14 @@ def test_erased_upload_is_neither_listed_nor_found(admin: Connection, database: 
 def test_pages_follow_the_order_of_arrival(admin: Connection, database: Database, tenant: UUID):
     first, second = (upload(admin, tenant, created_at=NOW + timedelta(days=days)) for days in (0, 1))
     with database.tenant(tenant) as connection:
-        (one, after) = upload_list.page(connection, tenant, "acme", limit=1)
-        assert [upload.id for upload in one] == [first]
+        (uploads, after) = upload_list.page(connection, tenant, "acme", limit=1)
+        assert [upload.id for upload in uploads] == [first]
         (rest, end) = upload_list.page(connection, tenant, "acme", limit=1, after=after)
     assert ([upload.id for upload in rest], end) == ([second], None)
 
 
-def test_a_document_that_cannot_be_read_says_that_what_it_is_to_replace_stays(
-    look: Look, admin: Connection, make_document: Callable[..., UUID], tenant: UUID
+def test_failed_replacement_explains_that_original_stays(
+    list_uploads: ListUploads, admin: Connection, make_document: Callable[..., UUID], tenant: UUID
 ):
     old, new = make_document(tenant), acquired(admin, make_document, tenant)
     admin.execute("UPDATE ingestion_job SET status = 'failed', error = 'It is damaged.' WHERE id = %s", [new])
@@ -196,5 +202,5 @@ def test_a_document_that_cannot_be_read_says_that_what_it_is_to_replace_stays(
         "VALUES (%s, 'b', 'k', %s, 'ann', %s, %s)",
         [tenant, old, NOW, new],
     )
-    notes = {one.document_id: one.note for one in look()}
+    notes = {entry.document_id: entry.note for entry in list_uploads()}
     assert notes == {old: None, new: "It is damaged. The document that it is to replace stays until it has been read."}

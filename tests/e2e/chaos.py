@@ -1,4 +1,4 @@
-"""Chaos for a local cloud: worker processes and PostgreSQL end by SIGKILL, at random moments of a seed."""
+"""Random SIGKILLs of worker processes and PostgreSQL of a local cloud."""
 
 import gc
 import re
@@ -24,49 +24,51 @@ from tests.e2e.waiting import until
 from tests.llm.server import Server
 
 WORKERS = {"acquisition": 3, "ingestion": 4, "matching": 4, "dead_letters": 1, "watchdog": 1}
-"""Who is killed how often while documents come in, in proportion, as far as it is there."""
+"""Relative frequency of kills by worker."""
 _CLAIMED = {
     "acquisition": "SELECT count(*) FROM acquisition_job WHERE status = 'in-progress'",
     "ingestion": "SELECT count(*) FROM ingestion_job WHERE status = 'in-progress'",
     "matching": "SELECT count(*) FROM document WHERE matching_status = 'in-progress'",
     "tasks": "SELECT count(*) FROM task WHERE status = 'in-progress'",
 }
-_AMID = 0.75
-"""How often a kill waits for a moment at which the worker holds claims; else it comes at any moment."""
+_CLAIM_SHARE = 0.75
+"""Share of kills that wait until the worker holds claims."""
 _PAUSES = (0.1, 1.0)
-"""Seconds between two kills, at least and at most."""
+"""Minimum and maximum seconds between two kills."""
 _DOWN = (0.2, 1.5)
-"""Seconds for which PostgreSQL stays away."""
+"""Minimum and maximum downtime of PostgreSQL in seconds."""
 _PATIENCE = 5.0
-"""Seconds to wait for a process, and for such a moment."""
+"""Seconds to wait for a process or for claims."""
 _TIMEOUT = 20
-"""Seconds of each function."""
+"""Timeout of each function in seconds."""
 _VISIBILITY = 30
-"""Seconds until a message returns whose process was killed before it extended the visibility. Deployed: 120."""
-_SPOILT = re.compile(
+"""Visibility timeout in seconds. The deployed 120 would delay the messages of killed processes."""
+_EMULATOR_FAILURE = re.compile(
     r"Unexpected (ModuleNotFound|FileNotFound|Import)Error at (httpx|httpcore|h11|anyio|counterfoil\.llm)"
 )
 
 
-def is_spoilt(error: str) -> bool:
-    """Whether work failed since the emulator took the code away from the process that did it.
+def is_emulator_failure(error: str) -> bool:
+    """Return True if work failed because the emulator deleted the code of its process.
 
-    A process that is killed while it starts has the emulator clear up after all of its function, and one that is just
-    starting beside it lives on without the code that it has not loaded yet (tests/e2e/test_spoilt.py). Such an error is
-    unknown, and so final for a task. Usually there is none.
+    If a process is killed while it starts, the emulator deletes the code of its function. Another starting process of
+    the function then lacks the modules that it has not imported yet (tests/e2e/test_spoilt.py). The error is unknown,
+    and therefore final for a task. Usually it does not occur.
     """
-    return _SPOILT.match(error) is not None
+    return _EMULATOR_FAILURE.match(error) is not None
 
 
 @contextmanager
 def own_cloud(name: str, settings: Mapping[str, str], model: Server) -> Iterator[Cloud]:
-    """A cloud that nobody else uses, with these settings, whose language model this is."""
+    """A separate cloud with these settings and this language model."""
     with TemporaryDirectory(prefix=f"counterfoil-{name}-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
+        Path(folder).chmod(0o711)  # root's PostgreSQL runs as another user
         line = CommandLine(Path(folder).resolve() / "cloud")
-        told = {**settings, "LLM_URL": model.url_for("openai")}
+        variables = {**settings, "LLM_URL": model.url_for("openai")}
         try:
-            line.run("up", "--timeout", str(_TIMEOUT), *(f"--setting={name}={value}" for name, value in told.items()))
+            line.run(
+                "up", "--timeout", str(_TIMEOUT), *(f"--setting={name}={value}" for name, value in variables.items())
+            )
             cloud = Cloud.at(Place(line.folder))
             shorten_visibility(cloud)
             yield cloud
@@ -77,7 +79,7 @@ def own_cloud(name: str, settings: Mapping[str, str], model: Server) -> Iterator
 
 
 def shorten_visibility(cloud: Cloud) -> None:
-    """Let messages return sooner."""
+    """Set the visibility timeout of all queues to `_VISIBILITY`."""
     with closing(cloud.client("sqs")) as sqs:
         for name, url in cloud.outputs.items():
             if name.endswith("QueueUrl"):
@@ -86,47 +88,47 @@ def shorten_visibility(cloud: Cloud) -> None:
 
 @dataclass
 class Chaos:
-    """What kills, and what it has killed."""
+    """Kills processes and counts the kills."""
 
     cloud: Cloud
     random: Random
-    wanted: Mapping[str, int] = field(default_factory=lambda: WORKERS)
+    weights: Mapping[str, int] = field(default_factory=lambda: WORKERS)
     workers: Counter[str] = field(default_factory=Counter)
-    """Processes killed while they were alive, by worker."""
-    amid: int = 0
-    """Of these: while the worker held claims."""
+    """Kills of live processes by worker."""
+    during_claims: int = 0
+    """Kills of workers that held claims."""
     databases: int = 0
 
     def pause(self) -> None:
-        """Let some time pass."""
+        """Wait for a random time."""
         threading.Event().wait(self.random.uniform(*_PAUSES))
 
     def kill_worker(self) -> None:
-        """End one live process of a worker, drawn from those that there are, by its number."""
+        """Kill a live process of a random worker, chosen by weight."""
         while True:
-            (wanted,) = self.random.choices(list(self.wanted), list(self.wanted.values()))
-            worker, process = self.random.choice(self._there(wanted))
-            amid = worker in _CLAIMED and self.random.random() < _AMID and self._await_claims(worker)
+            (chosen,) = self.random.choices(list(self.weights), list(self.weights.values()))
+            worker, process = self.random.choice(self._live_processes(chosen))
+            during_claims = worker in _CLAIMED and self.random.random() < _CLAIM_SHARE and self._await_claims(worker)
             if processes.is_alive(process):
                 with suppress(psutil.NoSuchProcess):  # it ended after it was listed
                     process.kill()
-                    until(lambda: not processes.is_alive(process))  # noqa: B023 - looked at before the loop goes on
+                    until(lambda: not processes.is_alive(process))  # noqa: B023 - called within the iteration
                     self.workers[worker] += 1
-                    self.amid += amid
+                    self.during_claims += during_claims
                     return
 
-    def _there(self, worker: str) -> list[tuple[str, psutil.Process]]:
-        """The live processes of a worker, waited for a little; else those that there are."""
+    def _live_processes(self, worker: str) -> list[tuple[str, psutil.Process]]:
+        """Return live processes of a worker, or of all workers after `_PATIENCE`."""
         deadline = time.monotonic() + _PATIENCE
         while True:
-            found = list(live(self.cloud, self.wanted))
-            wanted = [one for one in found if one[0] == worker]
-            if wanted or (found and time.monotonic() > deadline):
-                return wanted or found
+            all_live = list(live(self.cloud, self.weights))
+            of_worker = [entry for entry in all_live if entry[0] == worker]
+            if of_worker or (all_live and time.monotonic() > deadline):
+                return of_worker or all_live
             threading.Event().wait(0.05)
 
     def _await_claims(self, worker: str) -> bool:
-        """Wait a little until this worker holds claims. Returns whether it does, at this moment."""
+        """Wait up to `_PATIENCE` until this worker holds claims. Return True if it does."""
         deadline = time.monotonic() + _PATIENCE
         with psycopg.connect(self.cloud.state.database_url, autocommit=True) as admin:
             while time.monotonic() < deadline:
@@ -136,7 +138,7 @@ class Chaos:
         return False
 
     def kill_database(self) -> None:
-        """End PostgreSQL with all its processes, and start it again on the same port."""
+        """Kill PostgreSQL with all its processes, and restart it on the same port."""
         place = PostgresServer(self.cloud.place.postgres)
         server = place.running()
         assert server is not None
@@ -148,7 +150,7 @@ class Chaos:
 
 
 def live(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, psutil.Process]]:
-    """The processes that are these functions of this cloud, each with its worker's name."""
+    """Yield the live processes of these workers, each with the name of its worker."""
     for process in processes.belonging_to(cloud.place.folder):
         with suppress(psutil.Error):
             command = process.cmdline()[1:]
@@ -159,16 +161,16 @@ def live(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[tuple[str, 
 
 @contextmanager
 def watched(cloud: Cloud, every: float = 1, worker: str = "Watchdog") -> Iterator[None]:
-    """Invoke the watchdog, or another scheduled function, every second instead of every minute."""
+    """Invoke the watchdog or another scheduled function every `every` seconds."""
     ended = threading.Event()
     functions, name = cloud.client("lambda"), cloud.outputs[f"{worker}FunctionName"]
 
-    def rounds() -> None:
+    def invoke_repeatedly() -> None:
         while not ended.wait(every):
-            with suppress(functions.exceptions.TooManyRequestsException):  # the schedule's own round goes on
+            with suppress(functions.exceptions.TooManyRequestsException):  # a scheduled run is in progress
                 functions.invoke(FunctionName=name, Payload="{}")
 
-    thread = threading.Thread(target=rounds, name=worker)
+    thread = threading.Thread(target=invoke_repeatedly, name=worker)
     thread.start()
     try:
         yield

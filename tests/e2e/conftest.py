@@ -1,4 +1,4 @@
-"""One local cloud for all end-to-end tests: folder, ports and database of its own, deployed by `cdk deploy`."""
+"""One local cloud for all end-to-end tests, with its own folder, ports and database."""
 
 import json
 import os
@@ -24,8 +24,8 @@ from tools.sample_generator import generate
 
 SignIn = Callable[..., dict[str, str]]
 COMMAND = Path(sys.executable).parent / "counterfoil"
-GIVEN = "COUNTERFOIL_E2E_CLOUD"
-"""Names the folder of a cloud that the tests are to use, and to leave as it is: for whoever writes them."""
+CLOUD_VARIABLE = "COUNTERFOIL_E2E_CLOUD"
+"""Environment variable with the folder of an existing cloud, which the tests leave running."""
 SEED = 1
 UP_SECONDS = 600
 """The first start on a machine fetches the wheels of the dependency layer."""
@@ -33,17 +33,17 @@ UP_SECONDS = 600
 
 @dataclass(frozen=True)
 class CommandLine:
-    """The installed command, for one cloud."""
+    """The installed command line for one cloud."""
 
     folder: Path
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start it, as a terminal would, and do not wait."""
+        """Start a command without waiting for its end."""
         command = [str(COMMAND), "--local", str(self.folder), *arguments]
         return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-        """Run it to its end, which must have this exit code."""
+        """Run a command to its end, and check its exit code."""
         command = [str(COMMAND), "--local", str(self.folder), *arguments]
         done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=UP_SECONDS)
         assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -52,12 +52,12 @@ class CommandLine:
 
 @pytest.fixture(scope="session")
 def command_line() -> Iterator[CommandLine]:
-    """The command for the tests' cloud, which is taken down at the end. One that was given stays."""
-    if there := os.environ.get(GIVEN):
-        yield CommandLine(Path(there).resolve())
+    """The command line for the test cloud, which is taken down at the end unless it existed."""
+    if existing := os.environ.get(CLOUD_VARIABLE):
+        yield CommandLine(Path(existing).resolve())
         return
     with tempfile.TemporaryDirectory(prefix="counterfoil-e2e-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)  # root's PostgreSQL runs as nobody
+        Path(folder).chmod(0o711)  # root's PostgreSQL runs as another user
         line = CommandLine(Path(folder).resolve() / "cloud")
         yield line
         line.run("down")
@@ -65,9 +65,9 @@ def command_line() -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="session")
 def cloud(command_line: CommandLine) -> Iterator[Cloud]:
-    """The tests' cloud, up."""
+    """The running test cloud."""
     deployed = json.loads(command_line.run("up", "--json").stdout)["deployed"]
-    assert deployed or GIVEN in os.environ
+    assert deployed or CLOUD_VARIABLE in os.environ
     cloud = Cloud.at(Place(command_line.folder))
     yield cloud
     cloud.database.close()
@@ -75,20 +75,20 @@ def cloud(command_line: CommandLine) -> Iterator[Cloud]:
 
 @pytest.fixture
 def admin(cloud: Cloud) -> Iterator[Connection]:
-    """A connection that sees every row: to look at what no role of the app may see as a whole."""
+    """A superuser connection, which sees the rows of all tenants."""
     with psycopg.connect(cloud.database_url("postgres"), autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def tenant(cloud: Cloud) -> Tenant:
-    """A tenant that no other test knows."""
+    """A new tenant for one test."""
     return add_tenant(cloud, f"t-{uuid4().hex[:12]}")[0]
 
 
 @pytest.fixture
 def ingest(cloud: Cloud, tenant: Tenant) -> Callable[..., list[Upload]]:
-    """`ingest(paths) -> outcomes`: uploads files for the tenant and waits for what becomes of them."""
+    """`ingest(paths)` uploads files for the tenant and returns their final outcomes."""
 
     def ingested(paths: Sequence[Path], seconds: float = 120) -> list[Upload]:
         return wait_for(cloud, list(upload(cloud, tenant, paths)), seconds)
@@ -98,7 +98,7 @@ def ingest(cloud: Cloud, tenant: Tenant) -> Callable[..., list[Upload]]:
 
 @pytest.fixture(scope="session")
 def run(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The sample of a seed, gone through."""
+    """A sample that the cloud has processed."""
     run = Run.prepared(cloud, generate(SEED), tmp_path_factory.mktemp("sample"))
     run.watch(seconds=300)
     return run
@@ -106,7 +106,7 @@ def run(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def sign_in(cloud: Cloud) -> SignIn:
-    """`sign_in(*groups)` makes a person in these groups, and the header that says who it is."""
+    """`sign_in(*groups)` creates a user in these groups and returns an authorization header."""
     people = cloud.client("cognito-idp")
     pool, client = cloud.outputs["UserPoolId"], cloud.outputs["UserPoolClientId"]
 

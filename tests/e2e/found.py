@@ -1,4 +1,4 @@
-"""What became of a tenant's documents, as nobody but the database's owner may see it; they go by their files' names."""
+"""Database contents about a tenant's documents, by file name. Requires a superuser."""
 
 from collections import Counter
 from contextlib import closing
@@ -20,7 +20,7 @@ SELECT 'acquisition', coalesce(max(attempts), 0) FROM acquisition_job WHERE tena
 UNION ALL SELECT 'ingestion', coalesce(max(attempts), 0) FROM ingestion_job WHERE tenant_id = %(tenant)s
 UNION ALL SELECT 'matching', coalesce(max(matching_attempts), 0) FROM document WHERE tenant_id = %(tenant)s
 """
-_BEGUN_AGAIN = """
+_RETRIED = """
 SELECT (SELECT count(*) FROM acquisition_job WHERE tenant_id = %(tenant)s AND attempts > 1)
      + (SELECT count(*) FROM ingestion_job WHERE tenant_id = %(tenant)s AND attempts > 1)
      + (SELECT count(*) FROM document WHERE tenant_id = %(tenant)s AND matching_attempts > 1)
@@ -39,7 +39,7 @@ UNION ALL SELECT 'ingestion ' || id, file_name FROM ingestion_job JOIN document 
 WHERE tenant_id = %(tenant)s AND status = 'failed'
 UNION ALL SELECT 'matching ' || id, file_name FROM document WHERE tenant_id = %(tenant)s AND matching_status = 'failed'
 """
-_LETTERS = """
+_DEAD_LETTERS = """
 SELECT worker || ' ' || work_id, dlq_reason, attempts FROM dead_letter WHERE tenant_id = %(tenant)s
 """
 _NOTIFIED = """
@@ -47,74 +47,74 @@ SELECT l.worker || ' ' || l.work_id FROM notification n JOIN dead_letter l USING
 WHERE n.tenant_id = %(tenant)s
 """
 
-ENDS = {
+FINAL_STATES = {
     ("failed", None, None),
     ("succeeded", "failed", None),
     ("succeeded", "succeeded", "failed"),
     ("succeeded", "succeeded", "succeeded"),
 }
-"""The states of acquisition, ingestion and matching together, where nothing is under way any more."""
+"""Final states of acquisition, ingestion and matching of an upload."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """Everything about the documents that an end may be judged by."""
+class Snapshot:
+    """Database contents that show how documents were processed."""
 
     states: Counter[tuple[str | None, ...]]
-    """Of acquisition, ingestion and matching together, how many uploads are in them."""
+    """Number of uploads by their states of acquisition, ingestion and matching."""
     documents: Counter[str]
     attempts: dict[str, int]
-    """The most that any piece of work had, by worker."""
-    begun_again: int
-    """Pieces of work that had more than one attempt."""
+    """Most attempts of a work item, by worker."""
+    retried_items: int
+    """Work items with more than one attempt."""
     edges: Counter[tuple[str, str, str]]
-    """With who decided them."""
+    """Pairs of file names, each with `decided_by`."""
     clusters: frozenset[frozenset[str]]
     failed: Counter[str]
-    """Work that has failed, by worker and id."""
-    spoilt: frozenset[str]
-    """The files of that work."""
-    letters: Counter[tuple[str, str, int]]
-    """Dead letters: of which work, why, after how many attempts."""
+    """Failed work items, as worker and id."""
+    failed_files: frozenset[str]
+    """Files of the failed work items."""
+    dead_letters: Counter[tuple[str, str, int]]
+    """Dead letters, as work item, reason and number of attempts."""
     notified: Counter[str]
     unsent: int
-    """Messages that are owed."""
+    """Messages in the outbox."""
 
     @property
     def ended(self) -> int:
-        """Uploads of which nothing is under way any more."""
-        return sum(self.states[end] for end in ENDS)
+        """Number of uploads in a final state."""
+        return sum(self.states[end] for end in FINAL_STATES)
 
 
-def look(cloud: Cloud, tenant: Tenant) -> Found:
-    """What there is now."""
+def read_snapshot(cloud: Cloud, tenant: Tenant) -> Snapshot:
+    """Read the current contents."""
     with psycopg.connect(cloud.state.database_url, connect_timeout=5) as admin:
 
         def rows(statement: str) -> list[Any]:
             return admin.execute(statement.encode(), {"tenant": tenant.id}).fetchall()
 
-        return Found(
+        return Snapshot(
             states=Counter(rows(_STATES)),
             documents=Counter(name for (name,) in rows("SELECT file_name FROM document WHERE tenant_id = %(tenant)s")),
             attempts=dict(rows(_ATTEMPTS)),
-            begun_again=rows(_BEGUN_AGAIN)[0][0],
+            retried_items=rows(_RETRIED)[0][0],
             edges=Counter(rows(_EDGES)),
             clusters=frozenset(frozenset(names) for (names,) in rows(_CLUSTERS)),
             failed=Counter(work for work, _ in rows(_FAILED)),
-            spoilt=frozenset(name for _, name in rows(_FAILED)),
-            letters=Counter(rows(_LETTERS)),
+            failed_files=frozenset(name for _, name in rows(_FAILED)),
+            dead_letters=Counter(rows(_DEAD_LETTERS)),
             notified=Counter(name for (name,) in rows(_NOTIFIED)),
             unsent=len(rows("SELECT 1 FROM outbox WHERE tenant_id = %(tenant)s AND sent_at IS NULL")),
         )
 
 
 def queued(cloud: Cloud) -> dict[str, int]:
-    """Messages in every queue that holds any, hidden and delayed ones too."""
-    found = {}
+    """Return the message counts of non-empty queues, including hidden and delayed messages."""
+    counts = {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     with closing(cloud.client("sqs")) as sqs:
         for name, url in cloud.outputs.items():
             if name.endswith("QueueUrl"):
                 attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-                found[name] = sum(int(number) for number in attributes.values())
-    return {name: number for name, number in found.items() if number}
+                counts[name] = sum(int(number) for number in attributes.values())
+    return {name: number for name, number in counts.items() if number}

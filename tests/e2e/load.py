@@ -1,7 +1,7 @@
-"""Documents with known matches for the tests under load. Some of the matches need a judge.
+"""Documents with known matches for load tests. Some matches require the LLM judge.
 
-`make test` runs the tests under load for 30 seconds each, `make soak` for COUNTERFOIL_SOAK_SECONDS. Both check the
-same; only the amount of load differs.
+`make test` runs the load tests for 30 seconds each, `make soak` for COUNTERFOIL_SOAK_SECONDS. Both run the same checks
+under a different load.
 """
 
 import json
@@ -24,17 +24,17 @@ from tools.sample_generator.ubl import write_ubl
 M = TypeVar("M", bound=BaseModel)
 
 LOAD_SECONDS = int(os.environ.get("COUNTERFOIL_SOAK_SECONDS") or 30)
-"""Approximate duration of the load of each test on two quiet cores. Tests derive counts from it, and no time limit."""
-PLAIN, DOUBTFUL = LOAD_SECONDS, LOAD_SECONDS // 5
-"""Deals of an order and the invoice that names it; and of two orders alike and an invoice that names neither."""
-_TELLING = 3
-"""Lines by which an order is like no other one but its twin."""
-DOCUMENTS = 2 * PLAIN + 3 * DOUBTFUL
+"""Approximate duration of each load test on two quiet cores. It determines counts, but no timeouts."""
+PLAIN, AMBIGUOUS = LOAD_SECONDS, LOAD_SECONDS // 5
+"""Number of deals with an order and its invoice, and of deals with twin orders and an invoice without a reference."""
+_MIN_LINES = 3
+"""Line items that distinguish an order from every order except its twin."""
+DOCUMENTS = 2 * PLAIN + 3 * AMBIGUOUS
 
 
 @dataclass(frozen=True)
 class File:
-    """A document as it is uploaded."""
+    """A document to upload."""
 
     name: str
     kind: str
@@ -42,48 +42,48 @@ class File:
 
 
 @dataclass(frozen=True)
-class Truth:
-    """What must come of the files, which go by their names. An edge says who decides it."""
+class GroundTruth:
+    """Expected edges and clusters, by file name. An edge includes `decided_by`."""
 
     edges: frozenset[tuple[str, str, str]]
     clusters: frozenset[frozenset[str]]
     deals: frozenset[frozenset[str]]
-    """The files that could be told to belong together, twins of orders among them."""
+    """Files of each deal, including the twin of an order."""
 
-    def without(self, spoilt: Collection[str]) -> "Truth":
-        """The truth about the deals of which no file is among these."""
-        deals = {deal for deal in self.deals if deal.isdisjoint(spoilt)}
-        kept = {name for deal in deals for name in deal}
-        return Truth(
-            frozenset(edge for edge in self.edges if edge[0] in kept),
-            frozenset(cluster for cluster in self.clusters if cluster <= kept),
+    def without(self, failed_files: Collection[str]) -> "GroundTruth":
+        """Return the ground truth of the deals without any of these files."""
+        deals = {deal for deal in self.deals if deal.isdisjoint(failed_files)}
+        names = {name for deal in deals for name in deal}
+        return GroundTruth(
+            frozenset(edge for edge in self.edges if edge[0] in names),
+            frozenset(cluster for cluster in self.clusters if cluster <= names),
             frozenset(deals),
         )
 
 
-def load(seed: int) -> tuple[list[File], Truth]:
-    """The files in a random order, and what must come of them."""
+def load(seed: int) -> tuple[list[File], GroundTruth]:
+    """Return the files in random order, and their ground truth."""
     files: list[File] = []
     edges: set[tuple[str, str, str]] = set()
-    deals_: set[frozenset[str]] = set()
-    made = deals(seed, 10 * (PLAIN + DOUBTFUL))
+    all_deals: set[frozenset[str]] = set()
+    made = deals(seed, 10 * (PLAIN + AMBIGUOUS))
     for order, invoice in islice(made, PLAIN):
         pair = [_file(order), _file(invoice)]
         edges.add((*_named(pair), "rules"))
-        deals_.add(frozenset(_named(pair)))
+        all_deals.add(frozenset(_named(pair)))
         files += pair
-    for order, invoice in islice((deal for deal in made if len(deal[0].lines) >= _TELLING), DOUBTFUL):
+    for order, invoice in islice((deal for deal in made if len(deal[0].lines) >= _MIN_LINES), AMBIGUOUS):
         lines = tuple(replace(line, po_line=None) for line in invoice.lines)
         pair = [_file(order), _file(replace(invoice, references={}, lines=lines))]
         twin = _file(replace(order, number=f"9{order.number}"))
         edges.add((*_named(pair), "llm"))
-        deals_.add(frozenset((*_named(pair), twin.name)))
+        all_deals.add(frozenset((*_named(pair), twin.name)))
         files += [*pair, twin]
     joined = {frozenset((first, second)) for first, second, _ in edges}
     alone = {file.name for file in files} - {name for pair in joined for name in pair}
     Random(seed).shuffle(files)
     clusters = joined | {frozenset((name,)) for name in alone}
-    return files, Truth(frozenset(edges), frozenset(clusters), frozenset(deals_))
+    return files, GroundTruth(frozenset(edges), frozenset(clusters), frozenset(all_deals))
 
 
 def _named(pair: Sequence[File]) -> tuple[str, str]:
@@ -96,13 +96,13 @@ def _file(document: Document) -> File:
 
 
 def answer(question: str) -> str:
-    """What the judge of this load says: of each group the candidate of which most articles come in the same quantity.
+    """Choose the candidate with the most equal quantities in each group.
 
-    Of two alike it is the one with the lower number, in whatever order they are offered.
+    Of two equal candidates, choose the one with the lower number, in any order of the candidates.
     """
-    found = re.search(r"<case>\n(.*)\n</case>", question, re.DOTALL)
-    assert found is not None
-    case = json.loads(found[1])
+    match = re.search(r"<case>\n(.*)\n</case>", question, re.DOTALL)
+    assert match is not None
+    case = json.loads(match[1])
     billed = _goods(case["document"])
 
     def rank(candidate: dict[str, Any]) -> tuple[int, str]:
@@ -110,17 +110,17 @@ def answer(question: str) -> str:
 
     chosen = [min(group["candidates"], key=rank) for group in case["groups"]]
     reasoning = "It is about the same goods."
-    matches = [{"candidate": one["candidate"], "confidence": "high", "reasoning": reasoning} for one in chosen]
+    matches = [{"candidate": choice["candidate"], "confidence": "high", "reasoning": reasoning} for choice in chosen]
     return json.dumps({"matches": matches})
 
 
-def _goods(told: dict[str, Any]) -> set[tuple[str, str]]:
-    lines = told["says"]["line_items"]
+def _goods(document: dict[str, Any]) -> set[tuple[str, str]]:
+    lines = document["says"]["line_items"]
     return {(line["article_number"], line["quantity"]) for line in lines if "article_number" in line}
 
 
 class Model:
-    """The judge in this process, and always well."""
+    """An LLM judge in this process that never fails."""
 
     def ask(
         self,
@@ -128,5 +128,5 @@ class Model:
         answer_: type[M],
         _deadline: Deadline,
     ) -> Answered[M]:
-        """An answer in this form."""
+        """Return an answer of this type."""
         return Answered(answer_.model_validate_json(answer(question.user)))

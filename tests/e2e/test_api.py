@@ -1,4 +1,4 @@
-"""The API behind its gateway: a token, a form and the document that a file becomes; a task and its result."""
+"""The API behind its gateway: uploads by form, and tasks with their results."""
 
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,15 @@ from tools.demo.sample_run import Run
 pytestmark = pytest.mark.e2e
 
 PATIENCE = 60
-"""Seconds for an answer: the first one waits for a process to start, on a machine that others use too."""
+"""Timeout in seconds. The first request waits for a process to start on a busy machine."""
 
 
 def post(url: str, **request: Any) -> httpx.Response:
-    """Ask by POST, with patience."""
+    """Send a POST request with a long timeout."""
     return httpx.post(url, timeout=PATIENCE, **request)
 
 
-def test_a_file_posted_with_a_form_becomes_a_document(
+def test_file_posted_with_a_form_becomes_a_document(
     cloud: Cloud, sign_in: SignIn, tenant: Tenant, run: Run, tmp_path: Path
 ) -> None:
     file = next(file for file in run.sample.files if file.truth.type == "invoice" and file.truth.state == "succeeded")
@@ -43,7 +43,7 @@ def test_a_file_posted_with_a_form_becomes_a_document(
     assert (outcome.state, outcome.file) == (State.SUCCEEDED, wanted["file_name"])
 
 
-def test_a_form_takes_neither_another_key_nor_more_bytes(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_form_refuses_other_keys_and_larger_files(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("operator", f"tenant:{tenant.slug}")
     wanted = {"tenant": tenant.slug, "file_name": "a.xml"}
     form = post(f"{cloud.api_url}/api/uploads", json=wanted, headers=token).json()
@@ -56,7 +56,7 @@ def test_a_form_takes_neither_another_key_nor_more_bytes(cloud: Cloud, sign_in: 
     assert (empty.status_code, too_large.status_code) == (400, 400)
 
 
-def test_without_a_token_or_a_role_nobody_gets_a_form(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_upload_form_requires_token_and_role(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     wanted = {"tenant": tenant.slug, "file_name": "a.xml"}
     url = f"{cloud.api_url}/api/uploads"
     token = sign_in("operator", f"tenant:{tenant.slug}")["Authorization"]
@@ -68,22 +68,22 @@ def test_without_a_token_or_a_role_nobody_gets_a_form(cloud: Cloud, sign_in: Sig
     assert post(url, json=wanted, headers=sign_in("viewer", f"tenant:{tenant.slug}")).status_code == 403
 
 
-def test_a_task_handed_in_twice_under_a_key_is_carried_out_once(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
+def test_task_with_repeated_key_runs_once(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("operator", f"tenant:{tenant.slug}")
     url = f"{cloud.api_url}/api/tasks"
-    order = {"task_type": "echo", "payload": {"text": "grüß", "much": "x" * 150_000}, "idempotency_key": uuid4().hex}
+    body = {"task_type": "echo", "payload": {"text": "grüß", "much": "x" * 150_000}, "idempotency_key": uuid4().hex}
 
-    first, again = (post(url, json=order, headers=token) for _ in range(2))
+    first, again = (post(url, json=body, headers=token) for _ in range(2))
 
     assert (first.status_code, again.status_code) == (202, 200), (first.text, again.text)
     assert again.json()["job_id"] == first.json()["job_id"]
 
     def ended() -> Any:
-        found = httpx.get(f"{url}/{first.json()['job_id']}", headers=token, timeout=PATIENCE).json()
-        return found if found["status"] not in {"pending", "in-progress"} else None
+        current = httpx.get(f"{url}/{first.json()['job_id']}", headers=token, timeout=PATIENCE).json()
+        return current if current["status"] not in {"pending", "in-progress"} else None
 
     task = until(ended)
-    assert (task["status"], task["result"]) == ("succeeded", order["payload"])
-    assert [(one["number"], one["outcome"]) for one in task["timeline"]] == [(1, "succeeded")]
-    assert post(url, json=order | {"payload": {}}, headers=token).status_code == 409
+    assert (task["status"], task["result"]) == ("succeeded", body["payload"])
+    assert [(attempt["number"], attempt["outcome"]) for attempt in task["timeline"]] == [(1, "succeeded")]
+    assert post(url, json=body | {"payload": {}}, headers=token).status_code == 409
     assert post(f"{url}/{task['job_id']}/cancel", headers=token).status_code == 409

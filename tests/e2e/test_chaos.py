@@ -1,8 +1,8 @@
-"""Whatever is killed, and whenever: every accepted document ends once, and right.
+"""Every accepted document ends once and correctly, despite SIGKILLs.
 
-Functions' processes and PostgreSQL end by SIGKILL while documents come in, and one in five calls of the language model
-fails. COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses; the rest depends on the machine. `make soak` does
-the same with more documents and more kills.
+Worker processes and PostgreSQL are killed while documents arrive, and one in five calls of the language model fails.
+COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. The rest depends on the machine. `make soak` uses more
+documents and more kills.
 """
 
 import json
@@ -27,10 +27,10 @@ from counterfoil.documents.extraction import extract
 from counterfoil.documents.matching import Judge
 from functions.migrate.runner import apply
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import Paper
+from tests.documents.matching.papers import SampleDocument as Paper
 from tests.e2e.chaos import Chaos, own_cloud, watched
-from tests.e2e.found import Found, look, queued
-from tests.e2e.load import DOCUMENTS, DOUBTFUL, LOAD_SECONDS, File, Model, Truth, answer, load
+from tests.e2e.found import Snapshot, queued, read_snapshot
+from tests.e2e.load import AMBIGUOUS, DOCUMENTS, LOAD_SECONDS, File, GroundTruth, Model, answer, load
 from tests.e2e.verdict import faults
 from tests.e2e.waiting import until
 from tests.llm.server import Request, Server
@@ -38,20 +38,20 @@ from tools.evaluation.command import MIGRATIONS
 
 pytestmark = [
     pytest.mark.e2e,
-    # A connection whose other end was killed in the middle of an answer is closed by nobody but the collector.
+    # Only the garbage collector closes a connection whose other end was killed during a response.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
 LOAD = 1
-"""Which documents. Their truth is checked against a calm, and need not be checked for every seed of kills."""
+"""Seed of the documents. It is fixed, because their ground truth is checked only once, without kills."""
 WORKER_KILLS = max(9, LOAD_SECONDS // 5)
 DATABASE_KILLS = WORKER_KILLS // 4
 BACKLOG = DOCUMENTS // 5
-"""Documents that are there before the first kill, so that there is always work to be hit."""
+"""Documents uploaded before the first kill, so that kills always interrupt work."""
 FAILING = 0.2
-SPOILT_AT_MOST = DOCUMENTS // 20
-"""Documents that three real failures in a row may end, with what hangs on them. Usually there are none."""
+MAX_FAILED = DOCUMENTS // 20
+"""Limit of documents that may fail after three failures in a row. Usually none fails."""
 ANSWER_SECONDS = 0.3
 SETTINGS = {
     "RETRY_REDELIVER_DELAYS_SECONDS": "[2, 4]",
@@ -72,7 +72,7 @@ SECONDS = 300
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:
-    """The language model: it judges as the truth has it, where it answers at all, and takes its time."""
+    """A slow language model that fails at times and otherwise answers as expected."""
 
     def answered(request: Request) -> str:
         Event().wait(ANSWER_SECONDS)
@@ -84,18 +84,18 @@ def model() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def cloud(model: Server) -> Iterator[Cloud]:
-    """A cloud of its own, whose app waits for seconds where it waits for minutes elsewhere."""
+    """A separate cloud with delays of seconds instead of minutes."""
     with own_cloud("chaos", SETTINGS, model) as cloud:
         yield cloud
 
 
 @pytest.fixture(scope="module")
-def loaded() -> tuple[Sequence[File], Truth]:
-    """The documents, and what must come of them."""
+def loaded() -> tuple[Sequence[File], GroundTruth]:
+    """The documents and their ground truth."""
     return load(LOAD)
 
 
-def test_the_truth_is_what_matching_comes_to_in_a_calm(loaded: tuple[Sequence[File], Truth]):
+def test_matching_without_kills_equals_ground_truth(loaded: tuple[Sequence[File], GroundTruth]):
     files, truth = loaded
     with temporary_server() as server:
         url = server.create_database("calm")
@@ -103,18 +103,19 @@ def test_the_truth_is_what_matching_comes_to_in_a_calm(loaded: tuple[Sequence[Fi
         worker = server.url("calm", "counterfoil_worker")
         with psycopg.connect(url, autocommit=True) as admin, closing(Database(worker)) as database:
             judge = Judge(Model(), "scripted", lambda: NOW, Deadline(lambda: 60))
-            office = Office(database, admin, [_paper(*numbered) for numbered in enumerate(files)], lambda: judge)
+            office = Office(database, admin, [_to_document(*numbered) for numbered in enumerate(files)], lambda: judge)
             office.match_all()
             names = {position: file.name for position, file in enumerate(files)}
             links = {tuple(sorted((names[a], names[b]))) for a, b in office.links()}
             clusters = office.clusters()
     assert links == {(first, second) for first, second, _ in truth.edges}
     assert truth.clusters == {
-        frozenset(names[position] for position, of in enumerate(clusters) if of == cluster) for cluster in set(clusters)
+        frozenset(names[position] for position, assigned in enumerate(clusters) if assigned == cluster)
+        for cluster in set(clusters)
     }
 
 
-def _paper(place: int, file: File) -> Paper:
+def _to_document(place: int, file: File) -> Paper:
     data = extract(file.content).structured_data
     assert data is not None
     return Paper(file.kind, data, NOW + timedelta(seconds=place))
@@ -127,8 +128,8 @@ def upload(cloud: Cloud, tenant: Tenant, files: Sequence[File]) -> None:
             s3.put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=key, Body=file.content)
 
 
-def test_in_chaos_every_document_ends_once_and_right(
-    cloud: Cloud, model: Server, loaded: tuple[Sequence[File], Truth], capsys: pytest.CaptureFixture[str]
+def test_documents_end_once_despite_kills(
+    cloud: Cloud, model: Server, loaded: tuple[Sequence[File], GroundTruth], capsys: pytest.CaptureFixture[str]
 ):
     files, truth = loaded
     tenant, _ = add_tenant(cloud, f"chaos-{uuid4().hex[:8]}")
@@ -145,32 +146,32 @@ def test_in_chaos_every_document_ends_once_and_right(
             if kill % 4 == 0:
                 chaos.kill_database()
         storm = time.monotonic() - began
-        with suppress(AssertionError):  # the verdict tells what has not ended by then
-            until(lambda: look(cloud, tenant).ended == DOCUMENTS, SECONDS)
-            until(lambda: not queued(cloud) and not look(cloud, tenant).unsent, SECONDS)
-    found, left = look(cloud, tenant), queued(cloud)
+        with suppress(AssertionError):  # `faults` reports unfinished documents
+            until(lambda: read_snapshot(cloud, tenant).ended == DOCUMENTS, SECONDS)
+            until(lambda: not queued(cloud) and not read_snapshot(cloud, tenant).unsent, SECONDS)
+    snapshot, left = read_snapshot(cloud, tenant), queued(cloud)
     with capsys.disabled():
-        print(json.dumps(_figures(found, chaos, model, storm, time.monotonic() - began)))  # noqa: T201
-    assert faults(found, [file.name for file in files], truth, spoilt_at_most=SPOILT_AT_MOST) == []
+        print(json.dumps(_figures(snapshot, chaos, model, storm, time.monotonic() - began)))  # noqa: T201
+    assert faults(snapshot, [file.name for file in files], truth, max_failed=MAX_FAILED) == []
     assert left == {}
     assert chaos.workers.total() == WORKER_KILLS >= 9
     assert chaos.databases >= DATABASE_KILLS >= 2
-    assert chaos.amid >= WORKER_KILLS // 6 >= 1
-    assert found.begun_again >= 1
-    assert len(model.requests) >= DOUBTFUL
+    assert chaos.during_claims >= WORKER_KILLS // 6 >= 1
+    assert snapshot.retried_items >= 1
+    assert len(model.requests) >= AMBIGUOUS
 
 
-def _figures(found: Found, chaos: Chaos, model: Server, storm: float, seconds: float) -> dict[str, object]:
+def _figures(snapshot: Snapshot, chaos: Chaos, model: Server, storm: float, seconds: float) -> dict[str, object]:
     return {
         "seed": SEED,
         "storm_seconds": round(storm, 1),
         "seconds": round(seconds, 1),
         "worker_kills": dict(chaos.workers),
-        "kills_amid_claims": chaos.amid,
+        "kills_amid_claims": chaos.during_claims,
         "database_kills": chaos.databases,
         "llm_calls": len(model.requests),
-        "states": {" ".join(map(str, states)): count for states, count in found.states.items()},
-        "attempts_at_most": found.attempts,
-        "begun_again": found.begun_again,
-        "dead_letters": found.letters.total(),
+        "states": {" ".join(map(str, states)): count for states, count in snapshot.states.items()},
+        "attempts_at_most": snapshot.attempts,
+        "retried_items": snapshot.retried_items,
+        "dead_letters": snapshot.dead_letters.total(),
     }

@@ -1,4 +1,4 @@
-"""The local cloud itself: up, up again, interrupted, refused."""
+"""The local cloud: repeated, interrupted and refused starts."""
 
 import json
 import signal
@@ -20,18 +20,18 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def other(tmp_path: Path) -> CommandLine:
-    """The command for a cloud that does not exist."""
+    """The command line for a cloud that does not exist."""
     return CommandLine(tmp_path / "other")
 
 
-def test_a_second_up_deploys_nothing_and_leaves_every_process(cloud: Cloud, command_line: CommandLine):
+def test_second_up_changes_nothing(cloud: Cloud, command_line: CommandLine):
     before = {process.pid for process in processes.belonging_to(cloud.place.folder)}
     again = json.loads(command_line.run("up", "--json").stdout)
     assert (again["started"], again["deployed"]) == (False, False)
     assert again["emulator_pid"] in before
 
 
-def test_status_tells_where_everything_is(cloud: Cloud, command_line: CommandLine):
+def test_status_shows_endpoint_and_queues(cloud: Cloud, command_line: CommandLine):
     status = json.loads(command_line.run("status", "--json").stdout)
     assert status["up"]
     assert status["endpoint"] == cloud.state.emulator.endpoint
@@ -53,7 +53,7 @@ def test_an_interrupted_up_leaves_no_process(other: CommandLine, sent: signal.Si
     assert not place.folder.exists()
 
 
-def test_what_a_killed_up_has_left_is_found_and_ended(other: CommandLine):
+def test_down_ends_processes_of_a_killed_up(other: CommandLine):
     place = Place(other.folder)
     starting = other.start("up")
     until(lambda: processes.belonging_to(place.folder, [processes.Part.DEPLOYMENT]))
@@ -65,7 +65,7 @@ def test_what_a_killed_up_has_left_is_found_and_ended(other: CommandLine):
     assert not place.folder.exists()
 
 
-def test_a_port_in_use_is_refused_with_the_way_out(other: CommandLine):
+def test_port_in_use_is_refused_with_advice(other: CommandLine):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         refused = other.run("up", "--port", str(port), code=3)
@@ -74,7 +74,7 @@ def test_a_port_in_use_is_refused_with_the_way_out(other: CommandLine):
     assert processes.belonging_to(other.folder) == []
 
 
-def test_without_a_cloud_commands_say_how_to_get_one(other: CommandLine):
+def test_commands_without_a_cloud_suggest_up(other: CommandLine):
     for command in (["documents"], ["clusters"], ["tenants", "list"], ["ingest", "README.md", "--tenant", "acme"]):
         refused = other.run(*command, code=3)
         assert "counterfoil up" in refused.stderr
@@ -99,7 +99,7 @@ def test_policies_are_enforced(cloud: Cloud):
         s3.list_objects_v2(Bucket=cloud.outputs["UploadsBucketName"])
 
 
-def test_functions_find_nothing_but_their_layers(cloud: Cloud):
+def test_functions_use_only_their_layers(cloud: Cloud):
     python = cloud.place.runtime / "bin" / "python"
     running = [
         process.cmdline()[0] for process in processes.belonging_to(cloud.place.folder, [processes.Part.EMULATOR])

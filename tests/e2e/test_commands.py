@@ -1,6 +1,6 @@
-"""Commands for dead letters and queues go over HTTP: here, and as in a deployment.
+"""Commands for dead letters and queues over HTTP, locally and as in a deployment.
 
-The commands themselves are tested in tests/cli, with the API in the same process.
+The commands are tested in tests/cli, with the API in the same process.
 """
 
 import json
@@ -28,30 +28,30 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def letters(ingest: Callable[..., list[Upload]], tmp_path: Path) -> None:
-    """Two letters of the tenant: files that nobody can read."""
+def dead_letters(ingest: Callable[..., list[Upload]], tmp_path: Path) -> None:
+    """Two unreadable files of the tenant, which become dead letters."""
     files = [tmp_path / f"{number}.pdf" for number in range(2)]
     for file in files:
         file.write_bytes(b"%PDF-1.4 " + uuid4().bytes)
     assert {outcome.state for outcome in ingest(files)} == {State.FAILED}
 
 
-@pytest.mark.usefixtures("letters")
+@pytest.mark.usefixtures("dead_letters")
 def test_dead_letters_are_closed_and_exported(
     cloud: Cloud, command_line: CommandLine, tenant: Tenant, tmp_path: Path
 ) -> None:
     of_tenant = ("--tenant", tenant.slug)
-    first, second = (letter["job_id"] for letter in told(command_line, "list", *of_tenant))
+    first, second = (dead_letter["job_id"] for dead_letter in dlq(command_line, "list", *of_tenant))
 
-    settled = told(command_line, "resolve", first[-12:], "--reason", "It was sent again", "--by", "Kim Ö.")
-    assert (settled["job_id"], settled["status"]) == (first, "resolved")
+    closed = dlq(command_line, "resolve", first[-12:], "--reason", "It was sent again", "--by", "Kim Ö.")
+    assert (closed["job_id"], closed["status"]) == (first, "resolved")
 
     with watched(cloud, worker="Bulk"):
-        done = told(command_line, "bulk-ignore", second[-12:], "--reason", "A trial", "--yes")
+        done = dlq(command_line, "bulk-ignore", second[-12:], "--reason", "A trial", "--yes")
     assert (done["state"], done["done"]) == ("done", 1)
 
     file = tmp_path / "letters.csv"
-    assert told(command_line, "export", str(file), *of_tenant)["letters"] == 2
+    assert dlq(command_line, "export", str(file), *of_tenant)["letters"] == 2
     assert first in file.read_text()
     shown = command_line.run("dlq", "audit", *of_tenant).stdout
     assert all(word in shown for word in ("Kim Ö.", "resolved", "bulk-ignore", "exported")), shown
@@ -66,10 +66,8 @@ def test_a_queue_is_paused_and_resumed(command_line: CommandLine, cloud: Cloud) 
     assert mappings(cloud) == {"Enabled"}
 
 
-@pytest.mark.usefixtures("letters")
-def test_with_an_address_and_a_token_a_command_may_what_the_token_allows(
-    cloud: Cloud, sign_in: SignIn, tenant: Tenant
-) -> None:
+@pytest.mark.usefixtures("dead_letters")
+def test_token_limits_the_rights_of_a_command(cloud: Cloud, sign_in: SignIn, tenant: Tenant) -> None:
     token = sign_in("viewer", f"tenant:{tenant.slug}")["Authorization"].removeprefix("Bearer ")
 
     def run(*words: str, with_token: str = token) -> "subprocess.CompletedProcess[str]":
@@ -80,7 +78,7 @@ def test_with_an_address_and_a_token_a_command_may_what_the_token_allows(
         )
 
     listed = json.loads(run("dlq", "list", "--json").stdout)
-    assert {letter["tenant"] for letter in listed} == {tenant.slug}
+    assert {dead_letter["tenant"] for dead_letter in listed} == {tenant.slug}
     refused = run("dlq", "resolve", listed[0]["job_id"][-12:], "--reason", "x")
     assert (refused.returncode, "requires the operator role" in refused.stderr) == (2, True)
     forged = run("dlq", "list", with_token=f"{token[:-8]}AAAAAAAA")
@@ -106,10 +104,10 @@ def test_a_person_signs_in_and_out(cloud: Cloud, tenant: Tenant, tmp_path: Path)
     assert (login.returncode, output) == (0, f"Signed in to {cloud.api_url} as {person.email}.\n")
 
     listed = run([str(COMMAND), "tenants", "list", "--json"])
-    assert [one["slug"] for one in json.loads(listed.stdout)] == [tenant.slug]
+    assert [item["slug"] for item in json.loads(listed.stdout)] == [tenant.slug]
     assert "Deleted the login" in run([str(COMMAND), "logout"]).stdout
 
 
-def told(command_line: CommandLine, *words: str) -> Any:
-    """What `counterfoil dlq ... --json` prints."""
+def dlq(command_line: CommandLine, *words: str) -> Any:
+    """Run `counterfoil dlq ... --json`, and return its output."""
     return json.loads(command_line.run("dlq", *words, "--json").stdout)

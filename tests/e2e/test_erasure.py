@@ -90,11 +90,11 @@ def rows_left(admin: Connection, tenant: Tenant) -> dict[str, int]:
         """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
            WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
     ).fetchall()
-    found = {}
+    counts = {}
     for (table,) in sorted(tables):
         count = SQL("SELECT count(*) FROM {} WHERE tenant_id = %s").format(Identifier(table))
-        ((found[table],),) = admin.execute(count, [tenant.id]).fetchall()
-    return found
+        ((counts[table],),) = admin.execute(count, [tenant.id]).fetchall()
+    return counts
 
 
 def missing_rows(admin: Connection, tenant: Tenant) -> set[str]:
@@ -107,13 +107,13 @@ def mentions(admin: Connection, *texts: str) -> dict[str, int]:
     tables = admin.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')"
     ).fetchall()
-    found = {}
+    counts = {}
     for (table,) in tables:
         count = SQL("SELECT count(*) FROM {} AS t WHERE t::text LIKE ANY(%s)").format(Identifier(table))
         ((number,),) = admin.execute(count, [[f"%{text}%" for text in texts]]).fetchall()
         if number:
-            found[table] = number
-    return found
+            counts[table] = number
+    return counts
 
 
 def versions(cloud: Cloud, prefix: str) -> int:
@@ -140,11 +140,11 @@ def fill(cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folde
     }
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    letter = folder / "letter.eml"
-    letter.write_bytes(
+    mail_path = folder / "letter.eml"
+    mail_path.write_bytes(
         received(mail(("a.pdf", PDF), to=f"in@{tenant.slug}.example"), delivered_to=f"in@{tenant.slug}.example")
     )
-    (mailed,) = upload(cloud, None, [letter])
+    (mailed,) = upload(cloud, None, [mail_path])
     token = sign_in("operator", f"tenant:{tenant.slug}")
     for payload in ({"say": "hello"}, {"text": "x" * 120_000}):
         task = {"task_type": "echo", "payload": payload}

@@ -1,7 +1,7 @@
 """A day's offers, repeated while processes are killed at every step.
 
-The message of killed work is lost, too, as in `test_recovery`: the watchdog has to notice. `make soak` repeats the day
-more often.
+As in `test_recovery`, the messages of killed work are lost as well, so the watchdog must resend them. `make soak`
+repeats the day more often.
 """
 
 import json
@@ -23,20 +23,20 @@ from counterfoil.offers.schedule import Rules, of_date
 from counterfoil.webhooks.destinations import NewDestination
 from tests.e2e.chaos import watched
 from tests.e2e.load import LOAD_SECONDS
-from tests.e2e.test_recovery import WAITING_WORKERS, kill, told
+from tests.e2e.test_recovery import WAITING_WORKERS, kill, reconfigured
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
 DAY = datetime.now(UTC).date()
-"""No older one: the watchdog forgets."""
+"""Today, because the watchdog deletes older offers."""
 ZONES = {"Europe/Berlin": 180, "Asia/Kathmandu": 120}
-"""How many people live in each."""
+"""Number of users by time zone."""
 SHARD_USERS = 60
 SHARDS = 5
 RULES = Rules(offers=5, candidates=1000, most_offered=None, repeat_days=30)
 STEPS = ("offer_shard", "offer_pool", "profile_block", "matchmaking_jobs", "offers", "output_job")
-"""What a worker needs in its turn: whoever holds it has the worker wait at this step."""
+"""Tables in the order in which a worker needs them. A lock on one of them stops the worker there."""
 DAYS = max(len(STEPS), LOAD_SECONDS // 7)
 _PEOPLE = """
 INSERT INTO profile (user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age, latitude,
@@ -56,7 +56,7 @@ WITH pool AS (DELETE FROM offer_pool WHERE tenant_id = %(tenant)s), jobs AS (
 
 @contextmanager
 def paused(cloud: Cloud) -> Iterator[None]:
-    """Neither of the worker's queues is polled during the block."""
+    """Stop polling both queues of the worker during the block."""
     functions = cloud.client("lambda")
     mappings = [cloud.outputs["OffersMappingId"], cloud.outputs["OffersRetryMappingId"]]
     for mapping in mappings:
@@ -70,9 +70,10 @@ def paused(cloud: Cloud) -> Iterator[None]:
 
 @contextmanager
 def unscheduled(cloud: Cloud) -> Iterator[None]:
-    """The schedule pins no pools during the block.
+    """Disable the schedule, which pins pools, during the block.
 
-    Before 9:00 in a zone it would make the offers of the day before, which the later repetitions then exclude.
+    Before 9:00 in a time zone, it would create the offers of the previous day. Later repetitions would exclude those
+    candidates.
     """
     functions, name = cloud.client("lambda"), cloud.outputs["OffersSchedulerFunctionName"]
     functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
@@ -85,7 +86,7 @@ def unscheduled(cloud: Cloud) -> Iterator[None]:
 
 
 def pin(cloud: Cloud, tenant: Tenant) -> None:
-    """Queue the day anew, whatever became of it before."""
+    """Delete the results of the day, and queue the day again."""
     with psycopg.connect(cloud.database_url("postgres")) as owner:
         owner.execute(_FORGET, {"tenant": tenant.id})
     sends = []
@@ -99,12 +100,12 @@ def pin(cloud: Cloud, tenant: Tenant) -> None:
         cloud.client("sqs").send_message(QueueUrl=cloud.outputs["OffersQueueUrl"], MessageBody=body)
 
 
-def made(admin: Connection, tenant: Tenant) -> dict[UUID, tuple[Any, ...]]:
-    """All of the day's offers by user, as bytes, with the digests of what they were made of."""
-    found = admin.execute(
+def results(admin: Connection, tenant: Tenant) -> dict[UUID, tuple[Any, ...]]:
+    """Return the day's offers as text by user, with the digests of their inputs."""
+    rows = admin.execute(
         "SELECT user_id, status, offers::text, inputs_hash FROM matchmaking_jobs WHERE tenant_id = %s", [tenant.id]
     )
-    return {row[0]: row[1:] for row in found}
+    return {row[0]: row[1:] for row in rows}
 
 
 @pytest.fixture
@@ -120,13 +121,13 @@ def test_day_repeated_while_processes_are_killed_is_identical(
     add_tenant(cloud, tenant.slug, new_destinations=[NewDestination("app", "s3", "app", ["offers"])])
     killed, days = 0, []
     with unscheduled(cloud), ExitStack() as settings:
-        settings.enter_context(told(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"))
+        settings.enter_context(reconfigured(cloud, "offers", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"))
         settings.enter_context(
-            told(cloud, "watchdog", WATCHDOG_RESEND_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1")
+            reconfigured(cloud, "watchdog", WATCHDOG_RESEND_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1")
         )
         for step in islice(cycle(STEPS), DAYS):
             killed += replay(cloud, tenant, admin, step)
-            days.append(made(admin, tenant))
+            days.append(results(admin, tenant))
 
     assert killed >= DAYS
     assert [len(day) for day in days] == [people] * DAYS
@@ -137,13 +138,13 @@ def test_day_repeated_while_processes_are_killed_is_identical(
     assert admin.execute("SELECT count(*) FROM offers WHERE tenant_id = %s", [tenant.id]).fetchone() == (offers,)
     assert offers > 4 * people
     assert admin.execute("SELECT count(*) FROM dead_letter WHERE tenant_id = %s", [tenant.id]).fetchone() == (0,)
-    events = until(lambda: told_of(cloud, tenant))
+    events = until(lambda: delivered_events(cloud, tenant))
     assert {event["data"]["timezone"] for event in events} == set(ZONES)
     assert sum(event["data"]["completed"] for event in events) == people
 
 
 def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
-    """Make the day, and kill who is making it when it comes to a step. Returns how many processes were killed."""
+    """Repeat the day, and kill the workers at a step. Return the number of killed processes."""
     with psycopg.connect(cloud.database_url("postgres")) as blocker:
         with paused(cloud):
             pin(cloud, tenant)
@@ -160,9 +161,9 @@ def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
     return killed
 
 
-def told_of(cloud: Cloud, tenant: Tenant) -> list[Any]:
-    """What the destination was told, once all of it is there."""
+def delivered_events(cloud: Cloud, tenant: Tenant) -> list[Any]:
+    """Return the events at the destination, or an empty list until all have arrived."""
     s3, bucket = cloud.client("s3"), cloud.outputs["UploadsBucketName"]
-    found = s3.list_objects_v2(Bucket=bucket, Prefix=f"exports/{tenant.slug}/app/offers/").get("Contents", [])
-    events = [json.loads(s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read()) for one in found]
+    objects = s3.list_objects_v2(Bucket=bucket, Prefix=f"exports/{tenant.slug}/app/offers/").get("Contents", [])
+    events = [json.loads(s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()) for item in objects]
     return events if len(events) == SHARDS else []

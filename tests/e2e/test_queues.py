@@ -1,4 +1,4 @@
-"""A queue is paused over HTTP, keeps what comes in, and is read again when it is resumed."""
+"""A queue is paused over HTTP, keeps its messages, and delivers them when resumed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,51 +21,51 @@ REASON = {"reason": "Its model is being exchanged"}
 
 @pytest.fixture
 def admin_token(cloud: Cloud, sign_in: SignIn) -> Iterator[dict[str, str]]:
-    """Somebody who may pause queues. In the end, none is paused."""
+    """Token of an admin of all tenants. Resumes the queue at the end."""
     token = sign_in("admin", "tenant:*")
     yield token
-    state = look(cloud, token)
+    state = queue_state(cloud, token)
     if state["is_paused"]:
         resumed = switch(cloud, token, "resume", state["version"])
         assert resumed.status_code == 200, resumed.text
 
 
-def look(cloud: Cloud, token: dict[str, str], worker: str = "tasks") -> dict[str, Any]:
-    """What the overview tells of a queue."""
+def queue_state(cloud: Cloud, token: dict[str, str], worker: str = "tasks") -> dict[str, Any]:
+    """Return the state of a queue in the overview."""
     answer = httpx.get(f"{cloud.api_url}/api/admin/queues", headers=token, timeout=PATIENCE)
     assert answer.status_code == 200, answer.text
-    (found,) = [queue for queue in answer.json()["queues"] if queue["worker"] == worker]
-    return dict(found)
+    (match,) = [queue for queue in answer.json()["queues"] if queue["worker"] == worker]
+    return dict(match)
 
 
-def switch(cloud: Cloud, token: dict[str, str], what: str, version: int) -> httpx.Response:
+def switch(cloud: Cloud, token: dict[str, str], action: str, version: int) -> httpx.Response:
     return post(
-        f"{cloud.api_url}/api/admin/queues/tasks/{what}", json=REASON, headers=token | {"If-Match": f'"{version}"'}
+        f"{cloud.api_url}/api/admin/queues/tasks/{action}", json=REASON, headers=token | {"If-Match": f'"{version}"'}
     )
 
 
 def mappings(cloud: Cloud) -> set[str]:
-    """The states of the mappings of tasks."""
-    found = cloud.client("lambda").list_event_source_mappings(FunctionName=cloud.outputs["TasksFunctionName"])
-    return {mapping["State"] for mapping in found["EventSourceMappings"]}
+    """Return the states of the event source mappings of tasks."""
+    response = cloud.client("lambda").list_event_source_mappings(FunctionName=cloud.outputs["TasksFunctionName"])
+    return {mapping["State"] for mapping in response["EventSourceMappings"]}
 
 
-def test_a_task_waits_while_its_queue_is_paused_and_is_carried_out_when_it_is_resumed(
+def test_paused_queue_delays_tasks_until_resumed(
     cloud: Cloud, sign_in: SignIn, admin_token: dict[str, str], tenant: Tenant, admin: Connection
 ) -> None:
     operator = sign_in("operator", f"tenant:{tenant.slug}")
     tasks = f"{cloud.api_url}/api/tasks"
     assert switch(cloud, operator, "pause", 0).status_code == 403
-    before = look(cloud, admin_token)
+    before = queue_state(cloud, admin_token)
 
     paused = switch(cloud, admin_token, "pause", before["version"])
 
     assert paused.status_code == 200, paused.text
     assert (paused.json()["in_effect"], mappings(cloud)) == (True, {"Disabled"})
-    handed_in = post(tasks, json={"task_type": "echo", "payload": {"say": "hello"}}, headers=operator)
-    job = f"{tasks}/{handed_in.json()['job_id']}"
-    until(lambda: look(cloud, admin_token)["approximate_visible"])
-    state = look(cloud, admin_token)
+    submitted = post(tasks, json={"task_type": "echo", "payload": {"say": "hello"}}, headers=operator)
+    job = f"{tasks}/{submitted.json()['job_id']}"
+    until(lambda: queue_state(cloud, admin_token)["approximate_visible"])
+    state = queue_state(cloud, admin_token)
     assert state["paused"]["reason"] == REASON["reason"]
     assert (state["running"], state["approximate_in_flight"]) == (0, 0)
     banner = httpx.get(f"{cloud.api_url}/api/admin/queues/paused", headers=operator, timeout=PATIENCE).json()
@@ -82,8 +82,8 @@ def test_a_task_waits_while_its_queue_is_paused_and_is_carried_out_when_it_is_re
     assert trail[-2:] == [("queue-paused", ["tasks"]), ("queue-resumed", ["tasks"])]
 
 
-def test_the_watchdog_disables_what_somebody_enables_past_a_pause(cloud: Cloud, admin_token: dict[str, str]) -> None:
-    switch(cloud, admin_token, "pause", look(cloud, admin_token)["version"])
+def test_watchdog_disables_mapping_of_a_paused_queue(cloud: Cloud, admin_token: dict[str, str]) -> None:
+    switch(cloud, admin_token, "pause", queue_state(cloud, admin_token)["version"])
     aws_lambda = cloud.client("lambda")
 
     aws_lambda.update_event_source_mapping(UUID=cloud.outputs["TasksMappingId"], Enabled=True)
@@ -94,5 +94,5 @@ def test_the_watchdog_disables_what_somebody_enables_past_a_pause(cloud: Cloud, 
 
 def _succeeded(admin: Connection) -> int:
     row = admin.execute("SELECT sum(succeeded) FROM queue_minute WHERE worker = 'tasks' AND tenant_id IS NULL")
-    ((found,),) = row.fetchall()
-    return int(found or 0)
+    ((count,),) = row.fetchall()
+    return int(count or 0)

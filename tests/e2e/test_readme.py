@@ -28,23 +28,23 @@ EXAMPLES = [
     for line in (ROOT / "README.md").read_text().split("`counterfoil --help`")[1].split("```")[1].strip().splitlines()
 ]
 ELSEWHERE = {
-    "counterfoil down": "it would take the cloud from the other tests; the fixture runs it at the end",
+    "counterfoil down": "it would stop the cloud of the other tests; the fixture runs it at the end",
     "counterfoil chat --scripted": "it deploys the cloud with another model; tests/cli/test_chat.py",
     "counterfoil replay": "tests/e2e/test_replay.py",
     "counterfoil simulate": "tests/tools/simulation",
 }
-"""Examples that this test leaves to others, and why."""
+"""Examples that this test skips, with the reason or the test that runs them."""
 CASE = "billed at another price"
 
 
 class Newcomer:
-    """A user who types the examples in a folder with the files that they name."""
+    """A user who runs the examples in a folder with the files that they name."""
 
     def __init__(self, cloud: Cloud, folder: Path, place: Path) -> None:
         self.cloud, self.folder, self.place = cloud, folder, place
         cases = generate_cases(1, "invoices@acme.example")
         (case,) = (case for case in cases.cases if case.title == CASE)
-        (sent,) = (mail for name, mail in cases.mails() if name == f"{case.papers[-1].document.number}.eml")
+        (sent,) = (mail for name, mail in cases.mails() if name == f"{case.documents[-1].document.number}.eml")
         (folder / "invoices").mkdir()
         for part in message_from_bytes(sent, policy=default).iter_attachments():
             name, content = str(part.get_filename()), part.get_content()
@@ -57,7 +57,7 @@ class Newcomer:
         (folder / "invoice.eml").write_bytes(bytes(mail))
 
     def types(self, example: str) -> str:
-        """Run an example to its end, with the ids of this cloud. Returns standard output and error."""
+        """Run an example with the ids of this cloud. Return standard output and error."""
         _, *words = shlex.split(example)
         words = [self._id(words) if word == "4f1c" else word.replace("~", str(self.folder)) for word in words]
         done = subprocess.run(
@@ -76,12 +76,12 @@ class Newcomer:
         (tenant,) = chosen(self.cloud, "acme")
 
         def first(statement: str) -> Callable[[], Any]:
-            def look() -> Any:
+            def query() -> Any:
                 with self.cloud.database.tenant(tenant.id) as connection:
                     row = connection.execute(statement.encode()).fetchone()
                 return None if row is None else str(row[0])
 
-            return look
+            return query
 
         if words[0] == "clusters":
             id_ = until(
@@ -105,5 +105,5 @@ def test_readme_examples_run_in_order(cloud: Cloud, command_line: CommandLine, t
     command_line.run("tenants", "destinations", "acme", "--remove", "erp")
 
 
-def test_left_out_examples_are_in_the_readme() -> None:
+def test_skipped_examples_are_in_the_readme() -> None:
     assert set(ELSEWHERE) <= set(EXAMPLES)

@@ -1,7 +1,7 @@
-"""A function's process is killed in the middle of its work; nothing is lost, and nothing is done twice.
+"""Work of a killed process is completed exactly once.
 
-The message of killed work comes back when its visibility ends, after five minutes at the least. The tests do not wait
-for that: they purge the queue, which loses the message as well, and the watchdog has to notice.
+The message of killed work returns after its visibility timeout of at least five minutes. Instead of waiting, the tests
+purge the queue, so the message is lost as well. The watchdog must then send it again.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ SELECT pid FROM pg_stat_activity WHERE usename = 'counterfoil_worker' AND wait_e
 
 
 @contextmanager
-def told(cloud: Cloud, worker: str, **settings: str) -> Iterator[None]:
-    """A worker with other settings, for as long as the block takes."""
+def reconfigured(cloud: Cloud, worker: str, **settings: str) -> Iterator[None]:
+    """Change the settings of a worker during the block."""
     functions = cloud.client("lambda")
     name = cloud.outputs[f"{worker.capitalize()}FunctionName"]
     before = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
@@ -43,7 +43,7 @@ def told(cloud: Cloud, worker: str, **settings: str) -> Iterator[None]:
 
 
 def kill(cloud: Cloud, worker: str) -> int:
-    """End every process of a worker at once, as the system does when memory runs out. Returns how many there were."""
+    """Kill every process of a worker, as the OOM killer does. Return their number."""
     killed = 0
     for process in processes.belonging_to(cloud.place.folder):
         with suppress(psutil.NoSuchProcess):  # it ended after it was listed
@@ -56,7 +56,7 @@ def kill(cloud: Cloud, worker: str) -> int:
 
 @contextmanager
 def paused(cloud: Cloud, worker: str) -> Iterator[None]:
-    """A worker whose queue is not polled during the block."""
+    """Stop polling the queue of a worker during the block."""
     functions, mapping = cloud.client("lambda"), cloud.outputs[f"{worker.capitalize()}MappingId"]
     functions.update_event_source_mapping(UUID=mapping, Enabled=False)
     try:
@@ -77,47 +77,47 @@ def test_uploads_without_events_are_acquired(cloud: Cloud, run: Run, tenant: Ten
         sqs.purge_queue(QueueUrl=queue)
     assert list(uploads.of_tenant(cloud, tenant)) == []
 
-    with told(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"):
+    with reconfigured(cloud, "watchdog", WATCHDOG_UPLOAD_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"):
 
         def acquired() -> list[Upload]:
             admin.execute("DELETE FROM upload_listing")  # a scheduled run may have listed with the default settings
             cloud.client("lambda").invoke(FunctionName=cloud.outputs["WatchdogFunctionName"], Payload="{}")
-            return [one for one in uploads.of_tenant(cloud, tenant) if one.state.is_final]
+            return [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final]
 
-        found = until(lambda: done if len(done := acquired()) == len(paths) else [])
-    assert {outcome.state for outcome in found} == {State.SUCCEEDED}
+        outcomes = until(lambda: done if len(done := acquired()) == len(paths) else [])
+    assert {outcome.state for outcome in outcomes} == {State.SUCCEEDED}
 
 
 def depth(cloud: Cloud, queue: str) -> int:
-    """Messages in a queue."""
+    """Return the number of visible messages in a queue."""
     names = ["ApproximateNumberOfMessages"]
     answer = cloud.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)
     return int(answer["Attributes"][names[0]])
 
 
-def test_work_whose_process_is_killed_and_whose_message_is_lost_is_done_by_another(
+def test_killed_work_with_lost_message_is_completed(
     cloud: Cloud, run: Run, tenant: Tenant, admin: Connection, tmp_path: Path
 ):
     file = next(file for file in run.sample.files if file.truth.type == "invoice" and file.truth.state == "succeeded")
     path = tmp_path / file.name
     path.write_bytes(file.content)
     with (
-        told(cloud, "ingestion", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"),
-        told(cloud, "watchdog", WATCHDOG_RESEND_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"),
+        reconfigured(cloud, "ingestion", LEASE_SECONDS="2", HEARTBEAT_SECONDS="0.5"),
+        reconfigured(cloud, "watchdog", WATCHDOG_RESEND_AFTER_SECONDS="1", WATCHDOG_UNSENT_AFTER_SECONDS="1"),
     ):
         with psycopg.connect(cloud.database_url("postgres")) as blocker:
             with paused(cloud, "ingestion"):
                 list(upload(cloud, tenant, [path]))
-                until(lambda: [one for one in uploads.of_tenant(cloud, tenant) if one.stage is Stage.INGESTION])
+                until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.stage is Stage.INGESTION])
                 blocker.execute("LOCK TABLE document IN SHARE ROW EXCLUSIVE MODE")
-            # The attempt has begun and has read the file; what it read it cannot write.
+            # The attempt has read the file, and the lock blocks its write.
             until(lambda: admin.execute(WAITING_WORKERS).fetchall())
             with paused(cloud, "ingestion"):
                 assert kill(cloud, "ingestion")
                 cloud.client("sqs").purge_queue(QueueUrl=cloud.outputs["IngestionQueueUrl"])
 
         with watched(cloud):
-            (outcome,) = until(lambda: [one for one in uploads.of_tenant(cloud, tenant) if one.state.is_final])
+            (outcome,) = until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final])
     assert outcome.state is State.SUCCEEDED
     attempts = admin.execute("SELECT attempts FROM ingestion_job WHERE tenant_id = %s", [tenant.id]).fetchall()
     assert attempts == [(2,)]

@@ -1,4 +1,4 @@
-"""Commands work with an address and a token alone, where neither PostgreSQL nor AWS can be reached."""
+"""Commands require only an address and a token, not PostgreSQL or AWS."""
 
 import json
 import os
@@ -71,21 +71,21 @@ def case(tmp_path: Path) -> Path:
     return folder
 
 
-def test_tenant_is_set_up_and_its_documents_are_processed(run: Run, case: Path) -> None:
+def test_tenant_is_set_up_and_documents_processed(run: Run, case: Path) -> None:
     slug = f"t-{uuid4().hex[:12]}"
     added = run("tenants", "add", slug, "--address", f"in@{slug}.example", "--s3", "files=monthly/in")
     assert (added["is_new"], added["addresses"]) == (True, [f"in@{slug}.example"])
-    assert [one["name"] for one in run("tenants", "destinations", slug)] == ["files"]
+    assert [item["name"] for item in run("tenants", "destinations", slug)] == ["files"]
     run("tenants", "tolerances", slug, "--set", "price", "--within", "3%")
-    assert {one["key"] for one in run("tenants", "tolerances", slug) if one["upper_percent"] == "3"} == {"price"}
+    assert {item["key"] for item in run("tenants", "tolerances", slug) if item["upper_percent"] == "3"} == {"price"}
 
     uploaded = run("ingest", str(case), "--tenant", slug, "--wait")
     assert len(uploaded) == len(list(case.iterdir())) > 1
-    assert {one["state"] for one in uploaded} == {"succeeded"}
-    assert {one["id"] for one in run("documents", "--tenant", slug)} == {one["id"] for one in uploaded}
+    assert {item["state"] for item in uploaded} == {"succeeded"}
+    assert {item["id"] for item in run("documents", "--tenant", slug)} == {item["id"] for item in uploaded}
     (cluster,) = until(lambda: run("clusters", "--tenant", slug, "--status", "all"))
     shown = run("clusters", "show", cluster["id"][-8:])
-    assert {one["id"] for one in shown["documents"]} == {one["document_id"] for one in uploaded}
+    assert {item["id"] for item in shown["documents"]} == {item["document_id"] for item in uploaded}
     assert run("review", "--tenant", slug) == []
     assert run("dlq", "list", "--tenant", slug) == []
 

@@ -1,4 +1,4 @@
-"""The replay on the deployed app, which restores all settings, also when it is interrupted.
+"""`counterfoil replay` on the deployed app restores all settings, even when interrupted.
 
 `make soak` replays more invoices.
 """
@@ -21,7 +21,7 @@ OPTIONS = ("--gate", "3", "--work-seconds", "1.5", "--visibility", "3")
 
 
 def deployed(cloud: Cloud) -> dict[str, Any]:
-    """All that a replay changes."""
+    """Return all settings that a replay changes."""
     functions, name = cloud.client("lambda"), cloud.outputs["IngestionFunctionName"]
     mapping = functions.get_event_source_mapping(UUID=cloud.outputs["IngestionMappingId"])
     queue = cloud.client("sqs").get_queue_attributes(
@@ -37,17 +37,17 @@ def deployed(cloud: Cloud) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def replayed(cloud: Cloud, command_line: CommandLine) -> dict[str, Any]:
-    """A whole replay, and what was deployed before and after it.
+    """Report of a complete replay, and the settings before and after it.
 
-    It comes before the one that is interrupted, whatever the order of the tests: that one leaves work in the queue,
-    which a replay wants for itself, for as long as the leases of what it was at.
+    It must run before the interrupted replay, in any order of the tests. The interrupted replay leaves work in the
+    queue until its leases expire, and a replay requires an empty queue.
     """
     before = deployed(cloud)
     report = json.loads(command_line.run("replay", "--invoices", str(INVOICES), *OPTIONS, "--json").stdout)
     return {"before": before, "report": report, "after": deployed(cloud)}
 
 
-def test_with_a_visibility_shorter_than_the_queue_nothing_is_lost_or_done_twice(replayed: dict[str, Any]):
+def test_short_visibility_timeout_neither_loses_nor_repeats_work(replayed: dict[str, Any]):
     report = replayed["report"]
     wrong = [check for run in report["runs"] for check in run["checks"] if not check["holds"]]
     assert (report["all_hold"], wrong) == (True, [])
@@ -57,7 +57,7 @@ def test_with_a_visibility_shorter_than_the_queue_nothing_is_lost_or_done_twice(
 
 
 @pytest.mark.usefixtures("replayed")
-def test_an_interrupted_replay_puts_everything_back(cloud: Cloud, command_line: CommandLine):
+def test_interrupted_replay_restores_settings(cloud: Cloud, command_line: CommandLine):
     before = deployed(cloud)
     replay = command_line.start("replay", *OPTIONS)
     until(lambda: deployed(cloud)["visibility"] == "3", 120)

@@ -1,4 +1,4 @@
-"""What the emulator spoils when a process is killed while it starts: it is told apart from what the app does."""
+"""The emulator deletes the code of a starting process when another one is killed."""
 
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from ministack.core import lambda_runtime
 from ministack.core.lambda_runtime import Worker
 
 from counterfoil.errors import sentence
-from tests.e2e.chaos import is_spoilt
+from tests.e2e.chaos import is_emulator_failure
 
 FILES = {
     "main.py": "def handle(event, context):\n    import late\n    return late.SAID",
@@ -20,7 +20,7 @@ FILES = {
 
 
 def worker() -> Worker:
-    """A process of a function as the emulator keeps it, that has not been started."""
+    """Return an emulator worker that has not been started."""
     code = BytesIO()
     with ZipFile(code, "w") as files:
         for name, content in FILES.items():
@@ -32,31 +32,31 @@ def worker() -> Worker:
 
 @pytest.fixture
 def starting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
-    begun: list[subprocess.Popen[str]] = []
+    started: list[subprocess.Popen[str]] = []
 
-    class Remembered(subprocess.Popen[str]):
-        def __init__(self, *given: Any, **how: Any) -> None:
-            super().__init__(*given, **how)
-            begun.append(self)
+    class Recorded(subprocess.Popen[str]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            started.append(self)
 
-    monkeypatch.setattr(subprocess, "Popen", Remembered)
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
     made = worker()
     yield made
     made.kill()
-    for process in begun:  # the emulator leaves their pipes to the collector
+    for process in started:  # the emulator does not close their pipes
         with process:
             process.kill()
 
 
-def test_a_process_that_starts_loads_its_code_when_it_needs_it(starting: Worker) -> None:
+def test_process_imports_code_lazily(starting: Worker) -> None:
     assert starting.invoke({}, "1")["result"] == "loaded"
 
 
-def test_clearing_up_after_another_takes_the_code_from_a_process_that_is_starting(starting: Worker) -> None:
-    """Should it not any more, nothing is spoilt any more, and `is_spoilt` may go."""
+def test_cleanup_deletes_code_of_a_starting_process(starting: Worker) -> None:
+    """If this fails, the emulator is fixed, and `is_emulator_failure` can be deleted."""
 
     class Dying:
-        """Takes its time to end: as long as the other takes to start."""
+        """A process that ends only after the other one has started."""
 
         def poll(self) -> None:
             return None
@@ -71,13 +71,13 @@ def test_clearing_up_after_another_takes_the_code_from_a_process_that_is_startin
 
     lambda_runtime.kill_workers([starting, other])
 
-    assert starting._proc.poll() is None  # it lives
+    assert starting._proc.poll() is None  # it is still running
     answer = starting.invoke({}, "1")
     assert (answer["status"], "late" in answer["error"]) == ("error", True)
 
 
 @pytest.mark.parametrize(
-    ("place", "missing", "is_so"),
+    ("module", "statement", "expected"),
     [
         ("httpcore._sync", "import nowhere_at_all", True),
         ("counterfoil.llm.client", "import nowhere_at_all", True),
@@ -87,7 +87,7 @@ def test_clearing_up_after_another_takes_the_code_from_a_process_that_is_startin
         ("counterfoil.tasks.chat", "import nowhere_at_all", False),
     ],
 )
-def test_only_code_that_is_not_there_any_more_is_the_emulators_doing(place: str, missing: str, is_so: bool) -> None:
-    with pytest.raises(Exception) as failed:  # noqa: PT011  # whichever it is
-        exec(missing, {"__name__": place})  # our own text
-    assert is_spoilt(sentence(failed.value)) is is_so
+def test_only_missing_code_is_an_emulator_failure(module: str, statement: str, expected: bool) -> None:
+    with pytest.raises(Exception) as failed:  # noqa: PT011  # any exception
+        exec(statement, {"__name__": module})  # only text of this test
+    assert is_emulator_failure(sentence(failed.value)) is expected

@@ -1,7 +1,7 @@
-"""Conversations on the local cloud: with a model that fails and workers that are killed, each answer once and in order.
+"""Conversations with a failing model and killed workers: one answer per message, in order.
 
-COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses; the rest depends on the machine. `make soak` does the same
-with more messages and more kills.
+COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. The rest depends on the machine. `make soak` uses more
+messages and more kills.
 """
 
 import json
@@ -28,27 +28,27 @@ from counterfoil.db import Connection, Database
 from counterfoil.delivery.outbox import Outbox
 from counterfoil.tasks import store
 from counterfoil.tasks.chat import CHAT_COMPLETION
-from tests.e2e.chaos import Chaos, is_spoilt, own_cloud, watched
+from tests.e2e.chaos import Chaos, is_emulator_failure, own_cloud, watched
 from tests.e2e.load import LOAD_SECONDS
 from tests.e2e.waiting import until
 from tests.llm.server import Failure, Request, Server, Step
 
 pytestmark = [
     pytest.mark.e2e,
-    # A connection whose other end was killed in the middle of an answer is closed by nobody but the collector.
+    # Only the garbage collector closes a connection whose other end was killed during a response.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
 TASKS = 10 * (LOAD_SECONDS // 4)
 MESSAGES = 10
-"""Of one session."""
+"""Messages per session."""
 KILLS = max(6, TASKS // 50)
 FAILING = 0.2
-"""Of the messages: their first try fails with all its calls. And of the other calls as many."""
+"""Share of messages whose first attempt fails in all its calls, and of other calls that fail."""
 ANSWER_SECONDS = 0.05
 BASE, FACTOR, JITTER = 1, 2, 1
-"""Seconds, of the policy of tasks as it is unless somebody sets it otherwise."""
+"""Default retry policy of tasks, in seconds."""
 SETTINGS = {
     "LEASE_SECONDS": "15",
     "HEARTBEAT_SECONDS": "3",
@@ -60,42 +60,42 @@ SETTINGS = {
     "LLM_API_KEY": "none",
     "LLM_RETRY_BASE_SECONDS": "0.05",
     "CHAT_QUESTIONS_PER_DAY": "1000000",
-    "BREAKER_FAILURES": "1000",  # what is to be seen here is the policy of the tasks
+    "BREAKER_FAILURES": "1000",  # this test covers the retry policy, not the breaker
 }
 SECONDS = 300
 """Timeout for everything to end after the last kill."""
 
 
-SPOILT_AT_MOST = max(20, TASKS // 50)
-"""Messages of processes that the emulator takes the code away from. Usually there are none."""
-WRITTEN_LATER = 0.5
-"""Seconds by which the end of a try is written down after its wait was reckoned, on a machine that is busy."""
+MAX_EMULATOR_FAILURES = max(20, TASKS // 50)
+"""Limit of tasks that fail because the emulator deleted their code. Usually none fails."""
+WRITE_DELAY = 0.5
+"""Seconds on a busy machine between the calculation of a retry delay and the end of the attempt."""
 
 
 class Model(Server):
-    """Answers a message with itself, where it answers at all; remembers the answers that it was shown with it."""
+    """Repeats each message as its answer, and records the earlier answers of each request."""
 
     def __init__(self) -> None:
         super().__init__(otherwise=lambda request: f"Re: {request.user}")
         self.random = Random(SEED)
         self.shown: list[tuple[str, list[str]]] = []
-        self.left: dict[str, int] = {}
-        self._held = Lock()
+        self.failures_left: dict[str, int] = {}
+        self._lock = Lock()
 
     def next(self, request: Request) -> Step:
-        with self._held:
-            said = [text for role, text in request.said if role == "assistant"]
-            self.shown.append((request.user, said))
-            left = self.left.setdefault(request.user, 3 if self.random.random() < FAILING else 0)
-            self.left[request.user] = left - 1
-            fails = left > 0 or self.random.random() < FAILING
+        with self._lock:
+            previous = [text for role, text in request.said if role == "assistant"]
+            self.shown.append((request.user, previous))
+            failures_left = self.failures_left.setdefault(request.user, 3 if self.random.random() < FAILING else 0)
+            self.failures_left[request.user] = failures_left - 1
+            fails = failures_left > 0 or self.random.random() < FAILING
         Event().wait(ANSWER_SECONDS)
         return self.random.choice([Failure(429), Failure(503), Failure(529)]) if fails else super().next(request)
 
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Model]:
-    """The language model."""
+    """The scripted language model."""
     model = Model()
     with model:
         yield model
@@ -103,14 +103,14 @@ def model() -> Iterator[Model]:
 
 @pytest.fixture(scope="module")
 def cloud(model: Model) -> Iterator[Cloud]:
-    """A cloud of its own, whose leases are short."""
+    """A separate cloud with short leases."""
     with own_cloud("tasks", SETTINGS, model) as cloud:
         yield cloud
 
 
 @pytest.fixture
 def outbox(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox]:
-    """Sends what is owed to the cloud's queues."""
+    """An outbox that sends to the cloud's queues."""
     for name, value in cloud.state.emulator.environment.items():
         monkeypatch.setenv(name, value)
     aws.client.cache_clear()
@@ -120,74 +120,74 @@ def outbox(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox]:
     aws.client.cache_clear()
 
 
-class Talk:
-    """What users say, each in sessions of his own, as fast as it is taken."""
+class Chat:
+    """Submits messages of several users and sessions without pauses."""
 
     def __init__(self, cloud: Cloud, tenant: Tenant, outbox: Outbox) -> None:
         self.cloud, self.tenant, self.outbox = cloud, tenant, outbox
-        self.said: dict[UUID, list[tuple[UUID, str]]] = {}
-        """The messages of each session: their jobs and texts, in their order."""
+        self.submitted: dict[UUID, list[tuple[UUID, str]]] = {}
+        """Messages of each session in order, as task id and text."""
 
     def session(self, number: int) -> None:
-        """Say all that is said in one session."""
+        """Submit all messages of one session."""
         kind = CHAT_COMPLETION
         assert kind is not None
         session: UUID | None = None
         for place in range(MESSAGES):
             text = f"message {place} of session {number}"
             payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
-            order = store.order(kind, payload, user_id=f"user {number}")
-            done = store.submit(self.cloud.database, self.tenant.id, order, datetime.now(UTC), bucket=None)
+            request = store.order(kind, payload, user_id=f"user {number}")
+            done = store.submit(self.cloud.database, self.tenant.id, request, datetime.now(UTC), bucket=None)
             session = session or done.task.job_id
-            self.said.setdefault(session, []).append((done.task.job_id, text))
+            self.submitted.setdefault(session, []).append((done.task.job_id, text))
             self.outbox.send(done.sends)
 
-    def faults(self, admin: Connection, spoilt: set[UUID]) -> Counter[str]:
-        """What is wrong with the transcripts, in words, each with how many sessions it is wrong with.
+    def faults(self, admin: Connection, emulator_failures: set[UUID]) -> Counter[str]:
+        """Count the sessions with each kind of fault.
 
-        What has failed, as far as it may, has no answer, and those after it have theirs.
+        Tasks in `emulator_failures` have no answer. Later messages of the session are answered.
         """
-        found: Counter[str] = Counter()
-        for session, said in self.said.items():
+        counts: Counter[str] = Counter()
+        for session, submitted in self.submitted.items():
             rows = admin.execute(
                 "SELECT number, role, job_id, content FROM chat_message WHERE session_id = %s ORDER BY number",
                 [session],
             ).fetchall()
-            asked = [(job, content) for _, role, job, content in rows if role == "user"]
+            questions = [(job, content) for _, role, job, content in rows if role == "user"]
             answers = [(job, content) for _, role, job, content in rows if role == "assistant"]
-            found["There is a gap"] += [row[0] for row in rows] != list(range(1, len(rows) + 1))
-            found["Messages are not in the order in which they were said"] += asked != said
-            wanted = [(job, f"Re: {text}") for job, text in said if job not in spoilt]
-            found["Not every message has its answer, once and in order"] += answers != wanted
-        return +found
+            counts["Numbers have a gap"] += [row[0] for row in rows] != list(range(1, len(rows) + 1))
+            counts["Messages are out of order"] += questions != submitted
+            expected = [(job, f"Re: {text}") for job, text in submitted if job not in emulator_failures]
+            counts["Answers are missing, repeated or out of order"] += answers != expected
+        return +counts
 
-    def shown_wrongly(self, shown: list[tuple[str, list[str]]], spoilt: set[UUID]) -> list[str]:
-        """Messages with which the model was shown something else than what was answered before."""
+    def wrong_contexts(self, shown: list[tuple[str, list[str]]], emulator_failures: set[UUID]) -> list[str]:
+        """Return messages whose request did not contain exactly the earlier answers."""
         before = {
-            text: [f"Re: {earlier}" for job, earlier in said[:place] if job not in spoilt]
-            for said in self.said.values()
-            for place, (_, text) in enumerate(said)
+            text: [f"Re: {earlier}" for job, earlier in submitted[:place] if job not in emulator_failures]
+            for submitted in self.submitted.values()
+            for place, (_, text) in enumerate(submitted)
         }
         return [text for text, answers in shown if before[text] != answers]
 
 
-def waiting(cloud: Cloud) -> dict[str, int]:
-    """Messages that can be received, or were, in every queue that holds any.
+def pending_messages(cloud: Cloud) -> dict[str, int]:
+    """Return the numbers of visible and in-flight messages of non-empty queues.
 
-    Those that are delayed are left out: a task that was woken needs its own no more, and drops it when it comes.
+    Delayed messages are excluded, because a woken task no longer needs its delayed message and drops it.
     """
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     with closing(cloud.client("sqs")) as sqs:
-        found = {
+        counts = {
             name: sum(map(int, sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"].values()))
             for name, url in cloud.outputs.items()
             if name.endswith("QueueUrl")
         }
-    return {name: number for name, number in found.items() if number}
+    return {name: number for name, number in counts.items() if number}
 
 
-def live(admin: Connection, tenant: Tenant) -> int:
-    """Tasks that are not over."""
+def unfinished(admin: Connection, tenant: Tenant) -> int:
+    """Return the number of unfinished tasks."""
     row = admin.execute(
         "SELECT count(*) FROM task WHERE tenant_id = %s AND status IN ('pending', 'in-progress')", [tenant.id]
     ).fetchone()
@@ -195,63 +195,63 @@ def live(admin: Connection, tenant: Tenant) -> int:
     return int(row[0])
 
 
-def test_every_message_is_answered_once_and_in_order_while_the_model_fails_and_workers_die(
+def test_messages_are_answered_once_despite_failures(
     cloud: Cloud, model: Model, outbox: Outbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tenant, _ = add_tenant(cloud, f"chat-{uuid4().hex[:8]}")
-    talk, chaos = Talk(cloud, tenant, outbox), Chaos(cloud, Random(SEED), {"tasks": 1})
+    chat, chaos = Chat(cloud, tenant, outbox), Chaos(cloud, Random(SEED), {"tasks": 1})
     began = time.monotonic()
     with watched(cloud, every=3), psycopg.connect(cloud.database_url("postgres"), autocommit=True) as admin:
         with ThreadPoolExecutor(4) as users:
-            list(users.map(talk.session, range(TASKS // MESSAGES)))
-        said = time.monotonic() - began
+            list(users.map(chat.session, range(TASKS // MESSAGES)))
+        submitted = time.monotonic() - began
         for kill in range(KILLS):
-            # Each after some more have ended: a process that is only starting holds nothing that could be lost.
+            # Wait until more tasks have ended, because a starting process holds no work that could be lost.
             left = TASKS - (kill + 1) * TASKS // (KILLS + 2)
-            until(lambda: live(admin, tenant) <= left, SECONDS)  # noqa: B023 - looked at before the loop goes on
+            until(lambda: unfinished(admin, tenant) <= left, SECONDS)  # noqa: B023 - called within the iteration
             chaos.kill_worker()
         storm = time.monotonic() - began
-        with suppress(AssertionError):  # the verdict tells what has not ended by then
-            until(lambda: not live(admin, tenant), SECONDS)
+        with suppress(AssertionError):  # the checks below report unfinished tasks
+            until(lambda: not unfinished(admin, tenant), SECONDS)
         ended = time.monotonic() - began
         with suppress(AssertionError):
-            until(lambda: not waiting(cloud), 150)
+            until(lambda: not pending_messages(cloud), 150)
         waits = Waits.of(admin, tenant)
         states = admin.execute("SELECT status, count(*) FROM task GROUP BY 1").fetchall()
         failed = admin.execute("SELECT id, error FROM task WHERE status = 'failed'").fetchall()
         figures = {
             "seed": SEED,
             "tasks": TASKS,
-            "seconds": {"said": round(said, 1), "storm": round(storm, 1), "ended": round(ended, 1)},
+            "seconds": {"submitted": round(submitted, 1), "storm": round(storm, 1), "ended": round(ended, 1)},
             "worker_kills": chaos.workers.total(),
-            "kills_amid_claims": chaos.amid,
+            "kills_amid_claims": chaos.during_claims,
             "llm_calls": len(model.shown),
             "states": {str(status): count for status, count in states},
             **waits.figures,
         }
         with capsys.disabled():
             print("\n" + json.dumps(figures))  # noqa: T201
-        spoilt = {id_ for id_, error in failed if is_spoilt(error)}
-        assert len(spoilt) == len(failed) <= SPOILT_AT_MOST
+        emulator_failures = {id_ for id_, error in failed if is_emulator_failure(error)}
+        assert len(emulator_failures) == len(failed) <= MAX_EMULATOR_FAILURES
         assert {status for status, _ in states} <= {"succeeded", "failed"}
-        assert talk.faults(admin, spoilt) == {}
-    assert talk.shown_wrongly(model.shown, spoilt) == []
-    assert waiting(cloud) == {}
+        assert chat.faults(admin, emulator_failures) == {}
+    assert chat.wrong_contexts(model.shown, emulator_failures) == []
+    assert pending_messages(cloud) == {}
     assert chaos.workers.total() == KILLS >= 6
-    assert chaos.amid >= KILLS // 3 >= 2
+    assert chaos.during_claims >= KILLS // 3 >= 2
     waits.check()
 
 
 class Waits:
-    """How long failed tries waited for the next one: as their rows have it, and as it was."""
+    """Delays before retries, as scheduled and as measured."""
 
     def __init__(self, rows: list[tuple[int, float, float]]) -> None:
         self.rows = rows
 
     @classmethod
     def of(cls, admin: Connection, tenant: Tenant) -> "Waits":
-        """Of each failed try: its number, the wait that was set, and the time until the next try of the same task."""
-        found = admin.execute(
+        """Read the number, scheduled delay and measured delay of each failed attempt."""
+        attempts = admin.execute(
             """
             SELECT number, extract(epoch FROM next_attempt_at - ended_at), extract(epoch FROM next_began - ended_at)
             FROM (SELECT *, lead(began_at) OVER (PARTITION BY work_id ORDER BY ended_at) AS next_began
@@ -260,25 +260,25 @@ class Waits:
             """,
             [tenant.id],
         ).fetchall()
-        return cls([(number, float(due), float(was)) for number, due, was in found])
+        return cls([(number, float(due), float(actual)) for number, due, actual in attempts])
 
     @property
     def figures(self) -> dict[str, object]:
-        """For the report."""
-        late = sorted(was - due for _, due, was in self.rows)
+        """Statistics for the report."""
+        late = sorted(actual - due for _, due, actual in self.rows)
         by_number = {number: [due for n, due, _ in self.rows if n == number] for number, _, _ in self.rows}
         return {
             "retries": len(self.rows),
             "waits_set": {
-                number: [round(min(of), 2), round(mean(of), 2), round(max(of), 2), len(of)]
-                for number, of in sorted(by_number.items())
+                number: [round(min(delays), 2), round(mean(delays), 2), round(max(delays), 2), len(delays)]
+                for number, delays in sorted(by_number.items())
             },
             "later_than_set": [round(value, 2) for value in (late[0], *quantiles(late, n=20)[::18], late[-1])],
         }
 
     def check(self) -> None:
-        """Each wait follows the policy, and no retry began sooner than SQS's whole second allows."""
+        """Check that delays follow the policy. SQS may shorten them by up to a second."""
         assert len(self.rows) >= FAILING * TASKS / 4
-        for number, due, was in self.rows:
-            assert BASE * FACTOR**number - WRITTEN_LATER < due < BASE * FACTOR**number + JITTER
-            assert was > due - 1
+        for number, due, actual in self.rows:
+            assert BASE * FACTOR**number - WRITE_DELAY < due < BASE * FACTOR**number + JITTER
+            assert actual > due - 1

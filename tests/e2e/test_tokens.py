@@ -1,4 +1,4 @@
-"""Tokens that are not sound, sent to the gateway itself: it opens no route to them, and nothing is done."""
+"""The gateway rejects invalid tokens on every route, without side effects."""
 
 import base64
 import hashlib
@@ -23,15 +23,15 @@ from tests.e2e.waiting import until
 pytestmark = pytest.mark.e2e
 
 PATIENCE = 60
-"""Seconds for an answer: the first one waits for a process to start."""
-GONE = str(uuid4())
+"""Timeout in seconds. The first request waits for a process to start."""
+UNKNOWN_ID = str(uuid4())
 Names = Mapping[str, Any]
 Make = Callable[[Names, Names, str], str]
-"""Makes a token of a sound one's header, claims and text."""
+"""Creates a token from header, claims and text of a valid one."""
 
 
 def requests(slug: str) -> list[tuple[str, str, Any]]:
-    """Method, path and body: looking and changing, sound but for the token."""
+    """Return method, path and body of requests that are valid except for their token."""
     return [
         ("GET", "/api/openapi.json", None),
         ("GET", f"/api/tasks?tenant={slug}", None),
@@ -41,14 +41,14 @@ def requests(slug: str) -> list[tuple[str, str, Any]]:
         ("POST", "/api/tasks", {"tenant": slug, "task_type": "echo", "payload": {}}),
         ("POST", "/api/uploads", {"tenant": slug, "file_name": "a.xml"}),
         ("POST", "/api/admin/dlq/bulk-ignore", {"filter": {"tenant": slug}, "reason": "A trial"}),
-        ("PATCH", f"/api/admin/dlq/{GONE}/payload", {"payload": {}}),
+        ("PATCH", f"/api/admin/dlq/{UNKNOWN_ID}/payload", {"payload": {}}),
         ("DELETE", f"/api/admin/dlq/purge?tenant={slug}&before_date=2020-01-01T00:00:00Z&status=ignored", None),
     ]
 
 
 @pytest.fixture
 def admin_of_all(cloud: Cloud) -> Person:
-    """Somebody who may do everything."""
+    """An admin of every tenant."""
     return make_person(cloud, f"{uuid4().hex}@example.com", ["admin", "tenant:*"])
 
 
@@ -63,7 +63,7 @@ def token_of(cloud: Cloud, person: Person) -> str:
 
 
 def statuses(cloud: Cloud, slug: str, token: str) -> dict[tuple[str, str], int]:
-    """How each request is answered under a token."""
+    """Return the status of each request with this token."""
     headers = {"Authorization": f"Bearer {token}", "If-Match": '"1"'}
     with httpx.Client(base_url=cloud.api_url, headers=headers, timeout=PATIENCE) as client:
         return {
@@ -71,8 +71,8 @@ def statuses(cloud: Cloud, slug: str, token: str) -> dict[tuple[str, str], int]:
         }
 
 
-def made(admin: Connection, tenant: Tenant) -> object:
-    """What there would be of the requests."""
+def created_rows(admin: Connection, tenant: Tenant) -> object:
+    """Count the rows that the requests would create."""
     counts = (
         "SELECT (SELECT count(*) FROM task WHERE tenant_id = %(id)s),"
         " (SELECT count(*) FROM operation WHERE tenant_id = %(id)s),"
@@ -91,16 +91,16 @@ def decoded(part: str) -> Any:
 
 
 def signed(header: Names, claims: Names, sign: Callable[[bytes], bytes]) -> str:
-    told = f"{encoded(header)}.{encoded(claims)}"
-    return f"{told}.{encoded(sign(told.encode()))}"
+    content = f"{encoded(header)}.{encoded(claims)}"
+    return f"{content}.{encoded(sign(content.encode()))}"
 
 
-STRANGER = rsa.generate_private_key(65537, 2048)
-MODULUS = STRANGER.public_key().public_numbers().n.to_bytes(256)
+FOREIGN_KEY = rsa.generate_private_key(65537, 2048)
+MODULUS = FOREIGN_KEY.public_key().public_numbers().n.to_bytes(256)
 
 
-def by_stranger(text: bytes) -> bytes:
-    return STRANGER.sign(text, padding.PKCS1v15(), hashes.SHA256())
+def by_foreign_key(text: bytes) -> bytes:
+    return FOREIGN_KEY.sign(text, padding.PKCS1v15(), hashes.SHA256())
 
 
 def without_signature(_: bytes) -> bytes:
@@ -112,54 +112,54 @@ def by_secret(text: bytes) -> bytes:
 
 
 FORGED: dict[str, Make] = {
-    "signed by another key": lambda header, claims, _: signed(header, claims, by_stranger),
+    "signed by another key": lambda header, claims, _: signed(header, claims, by_foreign_key),
     "signed by another key under another name": lambda header, claims, _: signed(
-        {**header, "kid": "ours"}, claims, by_stranger
+        {**header, "kid": "ours"}, claims, by_foreign_key
     ),
-    "signed by a key that it brings along": lambda header, claims, _: signed(
+    "signed by a key in its header": lambda header, claims, _: signed(
         {**header, "jwk": {"kty": "RSA", "n": encoded(MODULUS), "e": "AQAB"}},
         claims,
-        by_stranger,
+        by_foreign_key,
     ),
     "of alg none": lambda _, claims, __: signed({"alg": "none", "typ": "JWT"}, claims, without_signature),
     "of alg none with the key's name": lambda header, claims, _: signed(
         {**header, "alg": "none"}, claims, without_signature
     ),
-    "of alg none with a sound one's signature": lambda header, claims, sound: (
-        f"{encoded({**header, 'alg': 'none'})}.{encoded(claims)}.{sound.rpartition('.')[2]}"
+    "of alg none with a valid signature": lambda header, claims, valid: (
+        f"{encoded({**header, 'alg': 'none'})}.{encoded(claims)}.{valid.rpartition('.')[2]}"
     ),
     "signed with a secret": lambda header, claims, _: signed({**header, "alg": "HS256"}, claims, by_secret),
-    "said for longer than it was signed for": lambda header, claims, sound: (
-        f"{encoded(header)}.{encoded({**claims, 'exp': claims['exp'] + 3600})}.{sound.rpartition('.')[2]}"
+    "extended after it was signed": lambda header, claims, valid: (
+        f"{encoded(header)}.{encoded({**claims, 'exp': claims['exp'] + 3600})}.{valid.rpartition('.')[2]}"
     ),
-    "cut off": lambda _, __, sound: sound.rpartition(".")[0],
+    "cut off": lambda _, __, valid: valid.rpartition(".")[0],
     "none at all": lambda _, __, ___: "x",
 }
 
 
-def test_forged_tokens_open_nothing(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: Person) -> None:
-    sound = token_of(cloud, admin_of_all)
-    header, claims = (decoded(part) for part in sound.split(".")[:2])
-    before = made(admin, tenant)
+def test_forged_tokens_are_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: Person) -> None:
+    valid = token_of(cloud, admin_of_all)
+    header, claims = (decoded(part) for part in valid.split(".")[:2])
+    before = created_rows(admin, tenant)
 
     opened = {
         (forged, *request): status
         for forged, make in FORGED.items()
-        for request, status in statuses(cloud, tenant.slug, make(header, claims, sound)).items()
+        for request, status in statuses(cloud, tenant.slug, make(header, claims, valid)).items()
         if status != 401
     }
 
     assert opened == {}
-    assert made(admin, tenant) == before
-    allowed = statuses(cloud, tenant.slug, sound)  # the requests are those of somebody who may
-    assert {status for (_, path), status in allowed.items() if GONE not in path} <= {200, 201, 202}, allowed
-    assert [status for (_, path), status in allowed.items() if GONE in path] == [404]
-    assert made(admin, tenant) != before
+    assert created_rows(admin, tenant) == before
+    allowed = statuses(cloud, tenant.slug, valid)  # the same requests with a valid token
+    assert {status for (_, path), status in allowed.items() if UNKNOWN_ID not in path} <= {200, 201, 202}, allowed
+    assert [status for (_, path), status in allowed.items() if UNKNOWN_ID in path] == [404]
+    assert created_rows(admin, tenant) != before
 
 
 @pytest.fixture
 def short_lived(cloud: Cloud) -> Iterator[None]:
-    """Tokens that hold for some seconds; after the test for an hour, as before."""
+    """Tokens expire after 5 seconds during the test, and after an hour otherwise."""
     client = {"UserPoolId": cloud.outputs["UserPoolId"], "ClientId": cloud.outputs["UserPoolClientId"]}
     validity = partial(
         cloud.client("cognito-idp").update_user_pool_client, **client, TokenValidityUnits={"IdToken": "seconds"}
@@ -170,12 +170,10 @@ def short_lived(cloud: Cloud) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("short_lived")
-def test_a_sound_token_opens_nothing_once_it_has_expired(
-    cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: Person
-) -> None:
+def test_expired_token_is_rejected(cloud: Cloud, admin: Connection, tenant: Tenant, admin_of_all: Person) -> None:
     token = token_of(cloud, admin_of_all)
     url, headers = f"{cloud.api_url}/api/admin/queues/paused", {"Authorization": f"Bearer {token}"}
-    before = made(admin, tenant)
+    before = created_rows(admin, tenant)
 
     def status() -> int:
         return httpx.get(url, headers=headers, timeout=PATIENCE).status_code
@@ -183,4 +181,4 @@ def test_a_sound_token_opens_nothing_once_it_has_expired(
     assert status() == 200
     until(lambda: status() == 401)
     assert set(statuses(cloud, tenant.slug, token).values()) == {401}
-    assert made(admin, tenant) == before
+    assert created_rows(admin, tenant) == before

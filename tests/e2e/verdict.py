@@ -1,78 +1,78 @@
-"""The verdict on what became of documents: what is wrong with it, if each was to end once and right."""
+"""Faults of processed documents, of which each must end once and correctly."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from tests.e2e.found import ENDS, Found
-from tests.e2e.load import Truth
+from tests.e2e.found import FINAL_STATES, Snapshot
+from tests.e2e.load import GroundTruth
 
 ATTEMPTS = 3
-"""Tries of any piece of work, at most; and of any that has failed, exactly."""
+"""Maximum attempts of a work item. A failed one must have used all of them."""
 FAILURE = "max_retries_exceeded"
-"""Why work may end in failure where nothing is wrong with the documents."""
+"""Accepted reason of a failed work item."""
 
 
-def faults(found: Found, uploaded: Collection[str], truth: Truth, *, spoilt_at_most: int) -> list[str]:
-    """What is wrong, a sentence each; nothing, if all have ended, none is lost, none was done twice, and all is right.
+def faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
+    """Return the faults as sentences: unfinished, lost, repeated and wrong documents.
 
-    `uploaded` are the files' names. Up to `spoilt_at_most` of them may have failed, each after three tries and told
-    once; what could be told to belong together with one of these is not looked at.
+    `uploaded` are the names of the files. Up to `max_failed` of them may have failed, each after three attempts and
+    with one notification. Deals with a failed file are not checked.
     """
     return [
-        *_unfinished(found, uploaded),
-        *_lost_and_doubled(found, uploaded),
-        *_wrongly_failed(found, spoilt_at_most),
-        *_wrongly_matched(found, truth.without(found.spoilt)),
+        *_unfinished(snapshot, uploaded),
+        *_lost_and_doubled(snapshot, uploaded),
+        *_wrongly_failed(snapshot, max_failed),
+        *_wrongly_matched(snapshot, truth.without(snapshot.failed_files)),
     ]
 
 
-def _unfinished(found: Found, uploaded: Collection[str]) -> Iterator[str]:
-    for states, count in found.states.items():
-        if states not in ENDS:
-            yield f"{count} uploads have not ended, their states are {states}."
-    if found.states.total() != len(uploaded):
-        yield f"There are states of {found.states.total()} uploads, and there were {len(uploaded)}."
-    if found.unsent:
-        yield f"{found.unsent} messages are still owed."
+def _unfinished(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
+    for states, count in snapshot.states.items():
+        if states not in FINAL_STATES:
+            yield f"{count} uploads are not in a final state: {states}."
+    if snapshot.states.total() != len(uploaded):
+        yield f"{snapshot.states.total()} of {len(uploaded)} uploads have states."
+    if snapshot.unsent:
+        yield f"{snapshot.unsent} messages are still in the outbox."
 
 
-def _lost_and_doubled(found: Found, uploaded: Collection[str]) -> Iterator[str]:
+def _lost_and_doubled(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
     names = Counter(uploaded)
-    for name in sorted((names - found.documents).keys() - found.spoilt):
+    for name in sorted((names - snapshot.documents).keys() - snapshot.failed_files):
         yield f"{name} is lost."
-    for name in sorted(found.documents - names):
-        yield f"{name} is there {found.documents[name]} times."
+    for name in sorted(snapshot.documents - names):
+        yield f"{name} is stored {snapshot.documents[name]} times."
 
 
-def _wrongly_failed(found: Found, spoilt_at_most: int) -> Iterator[str]:
-    for worker, most in found.attempts.items():
+def _wrongly_failed(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
+    for worker, most in snapshot.attempts.items():
         if most > ATTEMPTS:
-            yield f"Something was tried {most} times by {worker}."
-    for work, count in found.failed.items():
-        if found.letters[work, FAILURE, ATTEMPTS] != count:
-            yield f"{work} has failed, and has no dead letter of {ATTEMPTS} tries."
-        if found.notified[work] != count:
-            yield f"{work} has failed, and {found.notified[work]} notifications tell of it."
-    for letter, count in found.letters.items():
-        if letter[0] not in found.failed or letter[1:] != (FAILURE, ATTEMPTS) or count > 1:
-            yield f"{count} dead letters are wrong: {letter}."
-    for work in found.notified.keys() - found.failed.keys():
-        yield f"{work} has not failed, and a notification tells that it has."
-    if len(found.spoilt) > spoilt_at_most:
-        yield f"{len(found.spoilt)} documents have failed, more than {spoilt_at_most}."
+            yield f"{worker} made {most} attempts at one work item."
+    for work, count in snapshot.failed.items():
+        if snapshot.dead_letters[work, FAILURE, ATTEMPTS] != count:
+            yield f"{work} has failed without a dead letter of {ATTEMPTS} attempts."
+        if snapshot.notified[work] != count:
+            yield f"{work} has failed with {snapshot.notified[work]} notifications."
+    for dead_letter, count in snapshot.dead_letters.items():
+        if dead_letter[0] not in snapshot.failed or dead_letter[1:] != (FAILURE, ATTEMPTS) or count > 1:
+            yield f"{count} dead letters are wrong: {dead_letter}."
+    for work in snapshot.notified.keys() - snapshot.failed.keys():
+        yield f"{work} has a notification but has not failed."
+    if len(snapshot.failed_files) > max_failed:
+        yield f"{len(snapshot.failed_files)} documents have failed, more than {max_failed}."
 
 
-def _wrongly_matched(found: Found, expected: Truth) -> Iterator[str]:
-    """What is wrong with the documents that `expected` is about; an edge or cluster counts where it touches them."""
-    kept = {name for deal in expected.deals for name in deal}
-    edges = Counter({edge: count for edge, count in found.edges.items() if not kept.isdisjoint(edge[:2])})
-    wanted = Counter(expected.edges)
-    for edge in sorted((wanted - edges).keys()):
-        yield f"There is no edge {edge}."
-    for edge in sorted((edges - wanted).keys()):
-        yield f"There is an edge too many: {edge}."
-    clusters = {cluster for cluster in found.clusters if not kept.isdisjoint(cluster)}
+def _wrongly_matched(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
+    """Yield faults of edges and clusters with documents of `expected`."""
+    names = {name for deal in expected.deals for name in deal}
+    edges = Counter({edge: count for edge, count in snapshot.edges.items() if not names.isdisjoint(edge[:2])})
+    expected_edges = Counter(expected.edges)
+    for edge in sorted((expected_edges - edges).keys()):
+        yield f"The edge {edge} is missing."
+    for edge in sorted((edges - expected_edges).keys()):
+        yield f"The edge {edge} is not expected."
+    clusters = {cluster for cluster in snapshot.clusters if not names.isdisjoint(cluster)}
     for cluster in sorted(map(sorted, clusters ^ expected.clusters)):
         yield f"The cluster {cluster} is {'missing' if frozenset(cluster) in expected.clusters else 'wrong'}."
     if {decided_by for _, _, decided_by in expected.edges} != {"rules", "llm"}:
-        yield "Too few are left to judge by: nothing that the rules decide, or nothing that the model does."
+        yield "Inconclusive: the remaining edges lack a decision of the rules or of the model."

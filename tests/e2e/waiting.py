@@ -1,4 +1,4 @@
-"""Waiting for what other processes do: looks again and again, and gives up with what it saw last."""
+"""Poll for the effects of other processes, with a timeout."""
 
 import threading
 import time
@@ -10,10 +10,10 @@ T = TypeVar("T")
 _PAUSE = threading.Event()
 
 
-def until(look: Callable[[], T], seconds: float = 60) -> T:
-    """Return what `look` sees as soon as it is true in a boolean sense."""
+def until(read: Callable[[], T], seconds: float = 60) -> T:
+    """Return the first true value that `read` returns."""
     deadline = time.monotonic() + seconds
-    while not (seen := look()):
-        assert time.monotonic() < deadline, f"after {seconds} s still {seen!r}"
+    while not (value := read()):
+        assert time.monotonic() < deadline, f"after {seconds} s still {value!r}"
         _PAUSE.wait(0.05)
-    return seen
+    return value

@@ -20,7 +20,7 @@ from counterfoil.webhooks.destinations import NewDestination, enqueue
 from functions.document_output.work import Ways, deliver
 from tests.delivery.harness import Clock, Context, event, make_consumer, record, rows
 from tests.factories import make_document
-from tools.demo.receiver import Inbox, Receiver
+from tools.demo.webhook_receiver import Inbox, Receiver
 
 FAILURES = 3
 NAME = "hooks.example.com"

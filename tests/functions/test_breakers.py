@@ -243,7 +243,7 @@ def test_a_round_that_is_about_to_end_reports_and_leaves_the_rest_to_the_next_on
 
 def test_without_the_database_nothing_is_known_and_nothing_done(world: World, lambda_: FakeLambda) -> None:
     world.service_fails()
-    world.breakers.process.away = DatabaseUnavailableError("away")
+    world.breakers.process.failure = DatabaseUnavailableError("away")
     with pytest.raises(DatabaseUnavailableError):
         world.minute()
     assert lambda_.calls == []
@@ -340,7 +340,7 @@ def test_destinations_of_tenants_that_are_away_are_counted_and_raise_no_alarm_ab
     assert world.pauses.run().open == ["destination:1", "destination:2", LLM]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["breaker"] for line in lines if "BreakerOpen" in line] == [LLM]
-    assert [line["DestinationsAway"] for line in lines if "DestinationsAway" in line] == [[2.0]]
+    assert [line["DestinationsUnavailable"] for line in lines if "DestinationsUnavailable" in line] == [[2.0]]
 
 
 # The decision

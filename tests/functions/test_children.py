@@ -47,7 +47,7 @@ def test_each_part_becomes_a_document_with_a_file_and_an_ingestion_of_its_own(
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
     assert (parent["type"], parent["structured_data"], parent["matching_status"]) == ("other", None, None)
-    assert parent["matching_reason"] == "The file holds 3 documents, which were taken apart."
+    assert parent["matching_reason"] == "The file holds 3 documents, which were separated."
     assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), (2, 2), (3, 3)]
     assert [child["file_name"] for child in children] == [f"Sammelrechnung {n}-{n}.pdf" for n in (1, 2, 3)]
     assert [child["key"] for child in children] == [
@@ -152,7 +152,7 @@ def test_a_cover_page_is_kept_and_nobody_is_asked_to_read_it(pipeline: Pipeline,
     pipeline.upload("uploads/acme/all.pdf", made.content)
     assert pipeline.ingest() == DONE
     parent, children = documents(admin)
-    assert parent["matching_reason"] == "The file holds 3 documents and a cover page, which were taken apart."
+    assert parent["matching_reason"] == "The file holds 3 documents and a cover page, which were separated."
     assert [(child["first_page"], child["last_page"]) for child in children] == [(1, 1), *made.ranges]
     cover = children[0]
     assert (cover["type"], cover["method"], cover["structured_data"]) == ("other", "none", None)
@@ -191,4 +191,4 @@ def test_a_file_in_doubt_stays_whole_and_says_why(pipeline: Pipeline, admin: Con
     assert (children, parent["structured_data"], parent["type"]) == ([], None, "other")
     (job,) = rows(admin, "ingestion_job")
     assert job["status"] is None
-    assert job["reason"].startswith("The file may hold several documents, and it is unclear whether one begins")
+    assert job["reason"].startswith("The file may contain several documents, and it is unclear whether one starts")

@@ -141,7 +141,7 @@ def test_what_could_not_be_settled_is_counted_by_worker_and_what_only_waits_is_n
     assert len(kept(dead_letters.handle(event(*batch), Context()))) == 3
 
     measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(line["worker"], line["Kept"]) for line in measured if "Kept" in line] == [
+    assert [(line["worker"], line["DlqRetained"]) for line in measured if "DlqRetained" in line] == [
         ("matching", [1.0]),
         ("unknown", [1.0]),
     ]

@@ -185,7 +185,7 @@ def test_a_cluster_that_changes_while_it_is_computed_is_computed_again(desk: Des
     assert len(desk.compute(sends[:1], slow)) == 1  # reported: the newer revision's message is another one
     row = desk.found(first)
     assert (row["status"], row["revision"], row["outcome"], row["result"]) == ("pending", 2, None, None)
-    assert counted == {Metric.STALE: 1}
+    assert counted == {Metric.STALE_CLAIMS: 1}
     desk.clock.pass_(seconds=5)
     assert desk.compute([*sends[:1], *later], receives=2) == []
     assert (counted[Metric.SUPERSEDED], counted[Metric.SUCCEEDED], desk.found(first)["outcome"]) == (1, 1, "exception")

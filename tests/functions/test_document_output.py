@@ -20,7 +20,7 @@ from tests.delivery.harness import Clock, FakeSqs, rows
 from tests.faulty import answering
 from tests.functions.output_world import NAME, World, receiving
 from tests.llm.server import Raw, Request, Server
-from tools.demo.receiver import is_genuine
+from tools.demo.webhook_receiver import is_genuine
 
 ACKNOWLEDGED: dict[str, list[Any]] = {"batchItemFailures": []}
 REFUSALS = [301, 302, 307, 400, 401, 403, 404, 409, 410, 413, 422, 451]
@@ -152,7 +152,7 @@ def test_a_receiver_that_asks_for_a_longer_wait_gets_it(asked: str, seconds: flo
 
 def test_a_reset_connection_is_tried_again(world: World):
     with answering() as receiver:
-        receiver.said = None
+        receiver.response = None
         world.webhook(f"http://127.0.0.1:{receiver.port}")
         world.result()
         world.run()

@@ -153,7 +153,7 @@ def test_a_bundle_is_told_when_it_is_taken_apart_and_its_parts_when_they_are_mat
 ):
     pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     pipeline.ingest()
-    bundle = [("ingestion", "succeeded", "The file holds 3 documents, which were taken apart.", 1)]
+    bundle = [("ingestion", "succeeded", "The file holds 3 documents, which were separated.", 1)]
     assert states(admin) == bundle
     pipeline.ingest()
     assert states(admin) == bundle

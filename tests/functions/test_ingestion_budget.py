@@ -47,7 +47,9 @@ def test_what_the_model_read_before_stands(desk: Desk):
     assert desk.ingest() == DONE
     after, job = desk.document(id_), desk.job(id_)
     assert (after["structured_data"], after["method"]) == (before["structured_data"], "model")
-    assert job["reason"].startswith("What was read of it before stands. This time: The language model was not asked: ")
+    assert job["reason"].startswith(
+        "The previous extraction is unchanged. This time: The language model was not asked: "
+    )
     assert job["reason"].count("was not asked") == 1
 
 

@@ -321,7 +321,7 @@ def test_the_same_file_in_another_mail_is_seen_again(mailbox: Mailbox, admin: Co
         (
             received(mail(("note.txt", b"Dear all"), ("empty.pdf", b""))),
             "no_documents",
-            "'note.txt': It is of a kind that is no",
+            "'note.txt': The file type is not supported",
         ),
         (received(mail(("a.pdf", PDF)), spam="FAIL"), "spam", "classified the mail as spam"),
         (received(mail(("a.pdf", PDF)), virus="FAIL"), "virus", "found a virus"),

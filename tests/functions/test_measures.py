@@ -114,11 +114,11 @@ def test_a_message_counts_as_unsent_when_it_is_due_for_longer_than_its_writer_ne
     enqueue(admin, KINDS["matching"], [(later.work_id, send.tenant_id, 1, 0)], clock() + timedelta(hours=1), clock())
 
     clock.pass_(seconds=59)
-    assert measured()[Metric.UNSENT_OUTBOX] == 0
+    assert measured()[Metric.OUTBOX_OVERDUE] == 0
     clock.pass_(seconds=1)
-    assert measured()[Metric.UNSENT_OUTBOX] == 1
+    assert measured()[Metric.OUTBOX_OVERDUE] == 1
     admin.execute("UPDATE outbox SET sent_at = %s WHERE id = %s", [clock(), send.id])
-    assert measured()[Metric.UNSENT_OUTBOX] == 0
+    assert measured()[Metric.OUTBOX_OVERDUE] == 0
 
 
 def letter(admin: Connection, tenant_id: UUID, worker: str, *, at: object, status: str = "pending") -> None:
@@ -141,7 +141,7 @@ def test_dead_letters_count_while_they_are_pending(
         letter(admin, tenant, "matching", at=clock() - timedelta(hours=1), status=status)
     letter(admin, tenant, "ingestion", at=clock())
 
-    assert measured()[Metric.UNSETTLED_DEAD_LETTERS] == 2
+    assert measured()[Metric.PENDING_DEAD_LETTERS] == 2
 
 
 def test_dead_letters_of_a_missed_minute_are_measured(

@@ -142,7 +142,7 @@ def test_a_pool_that_fails_stops_no_other_and_is_told_at_the_end(
 
     assert {zone for zone, _ in office.pools()} == {"Asia/Tokyo", "Europe/Lisbon"}
     (metrics,) = emitted(capsys.readouterr().out)
-    assert (metrics["PoolsPinned"], metrics["PoolsLeft"]) == ([2.0], [1.0])
+    assert (metrics["PoolsPinned"], metrics["PoolsNotPinned"]) == ([2.0], [1.0])
     assert [entry.message for entry in caplog.records if entry.levelname == "ERROR"] == ["Daily offers are not queued"]
     assert "4711" not in str([vars(entry) for entry in caplog.records])
     monkeypatch.setattr(pinning, "pin", pin)
@@ -304,10 +304,10 @@ def test_a_run_adds_who_is_late_as_long_as_the_date_has_not_expired(office: Offi
             {"date": "2016-01-05", "timezone": "Europe/Berlin"},
             "2016-01-05 is more than 7 days ago in Europe/Berlin: it is 2026-01-05 there",
         ),
-        ({"date": "2026-01-05", "timezone": "Europe/Berlni"}, "There is no time zone 'Europe/Berlni'"),
-        ({"date": "2026-01-05", "timezone": "UTC", "tenant": "nobody"}, "There is no tenant 'nobody'"),
+        ({"date": "2026-01-05", "timezone": "Europe/Berlni"}, "Unknown time zone 'Europe/Berlni'"),
+        ({"date": "2026-01-05", "timezone": "UTC", "tenant": "nobody"}, "Unknown tenant 'nobody'"),
         ({"date": "2026-02-30", "timezone": "UTC"}, "date is wrong: Input should be a valid date"),
-        ({"timezone": "Europe/Berlni"}, "There is"),
+        ({"timezone": "Europe/Berlni"}, "Unknown time zone"),
         ({"date": "2026-01-05"}, "timezone is wrong: Field required"),
         ({"date": "2026-01-05", "timezone": "UTC", "tenants": "acme"}, "tenants is wrong: Extra inputs"),
         ({"date": "2026-01-05", "timezone": "UTC", "by": ""}, "by is wrong: String should have at least 1 character"),
@@ -332,7 +332,7 @@ def test_without_tenants_there_is_nothing_to_run(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     office = Office(admin, database, {})
-    with pytest.raises(RefusedError, match=r"^There are no tenants yet$"):
+    with pytest.raises(RefusedError, match=r"^No tenant exists$"):
         office.run(date="2026-01-05", timezone="UTC")
 
 

@@ -16,7 +16,7 @@ from tests.delivery.harness import Clock, rows
 from tests.functions.output_world import FAILURES, World
 from tests.functions.test_document_output import ACKNOWLEDGED, in_seconds, server, world
 from tests.llm.server import Raw, Server
-from tools.demo.receiver import is_genuine
+from tools.demo.webhook_receiver import is_genuine
 
 __all__ = ["server", "world"]
 

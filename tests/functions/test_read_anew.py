@@ -95,7 +95,7 @@ def test_what_only_a_model_could_read_stands_where_it_is_read_anew_without_one(d
     assert {name for name in changed if not name.startswith("matching_")} == set()
     assert before["structured_data"] is not None
     assert job["status"] == "succeeded"
-    assert job["reason"].startswith("What was read of it before stands. This time: ")
+    assert job["reason"].startswith("The previous extraction is unchanged. This time: ")
     assert (after["matching_status"], after["matching_revision"]) == ("pending", before["matching_revision"] + 1)
     matched(desk.database, desk.tenant_id, desk.clock, read)
     assert len(rows(desk.admin, "document_match")) == 1
@@ -127,7 +127,7 @@ def test_what_was_recognised_stands_where_it_is_read_anew_without_recognition(de
         desk.again(read)
         assert desk.ingest(model=False, ocr=False) == DONE
         assert desk.document(read)["structured_data"] == before["structured_data"]
-        assert desk.job(read)["reason"].startswith("What was read of it before stands. This time: ")
+        assert desk.job(read)["reason"].startswith("The previous extraction is unchanged. This time: ")
 
 
 def test_a_document_that_is_read_anew_as_one_of_no_kind_that_is_matched_leaves_its_case(

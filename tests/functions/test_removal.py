@@ -18,7 +18,7 @@ from counterfoil.documents import removal
 from functions.ingestion.work import ingest
 from functions.matching.work import match
 from tests.delivery.harness import Clock, Context, event, record, rows, settings
-from tests.documents.matching.papers import Paper, invoice, order
+from tests.documents.matching.papers import SampleDocument, invoice, order
 from tests.factories import NOW
 from tests.functions.test_children import BUNDLE, INVOICES
 from tests.functions.test_documents import BUCKET, QUEUES, Pipeline, pipeline
@@ -76,10 +76,10 @@ def remove(database: Database, tenant_id: UUID, document_id: UUID, clock: Clock)
 @pytest.fixture
 def papers(
     make_document: Callable[..., UUID], admin: Connection, tenant_id: UUID
-) -> Callable[[Paper], tuple[UUID, Message]]:
+) -> Callable[[SampleDocument], tuple[UUID, Message]]:
     """`papers(paper)`: a document that waits for its match, and its message."""
 
-    def make(paper: Paper) -> tuple[UUID, Message]:
+    def make(paper: SampleDocument) -> tuple[UUID, Message]:
         id_ = make_document(tenant_id, paper.data, type=paper.kind, matching_status="pending", matching_revision=1)
         return id_, Message(work_id=id_, revision=1, send_number=0)
 

@@ -14,7 +14,7 @@ from functions.diagnostics.work import diagnose
 from tests.delivery.harness import Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_document
 from tests.functions.output_world import World, receiving
-from tools.demo.receiver import Receiver
+from tools.demo.webhook_receiver import Receiver
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
 DIAGNOSTICS = {"name": "diagnostics", "timeout": 60, "permits": 2, "start_margin": 20}

@@ -199,7 +199,7 @@ def test_what_is_counted_is_written_as_metrics_of_nobody(
         "OffersCompleted": [0.0],
         "OffersPending": [0.0],
         "OffersFailed": [3.0],
-        "OffersLate": [0.0],
+        "OffersOverdue": [0.0],
         "OffersIncompletePercent": [0.0],
         "DuplicateOffers": [0.0],
     }

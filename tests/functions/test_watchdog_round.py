@@ -171,8 +171,8 @@ def test_queues_that_never_answer_stop_nothing_but_the_sending(
 
     assert list(done) == ["notifications", "recovery", "measures", "breakers", "purge"]
     assert done["recovery"]["sent"] == 0
-    measured = [line for line in emitted(capsys.readouterr().out) if "UnsentOutbox" in line]
-    assert {line["worker"]: line["UnsentOutbox"] for line in measured}["matching"] == [1.0]
+    measured = [line for line in emitted(capsys.readouterr().out) if "OutboxOverdue" in line]
+    assert {line["worker"]: line["OutboxOverdue"] for line in measured}["matching"] == [1.0]
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""Every parser that reads foreign bytes, fed with bytes that a fuzzer makes up."""
+"""Fuzzing of every parser that reads untrusted bytes."""

@@ -1,7 +1,7 @@
-"""`python -m tests.fuzz [TARGET ...]`: coverage-guided fuzzing by Atheris (libFuzzer), a process for each parser.
+"""Coverage-guided fuzzing with Atheris (libFuzzer), one process per parser.
 
-A crash, an input that takes longer than 10 s and more than 512 MB end a process with an error. The input is kept in
-`build/fuzz/TARGET/`, and `python -m tests.fuzz TARGET --input FILE` reads it again.
+A crash, an input over 10 s, or memory over 512 MB fails the process and stores the input in `build/fuzz/TARGET/`.
+`python -m tests.fuzz TARGET --input FILE` replays it.
 """
 
 import argparse
@@ -16,23 +16,23 @@ FOLDER = Path("build") / "fuzz"
 
 
 def main() -> int:
-    """Fuzz every target that is named, or all; returns how many failed."""
+    """Fuzz the named targets, or all. Return 1 if any of them failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
-    parser.add_argument("--seconds", type=int, default=600, help="for each target")
-    parser.add_argument("--runs", type=int, help="inputs for each target, in the place of a time")
-    parser.add_argument("--input", type=Path, help="read this file once")
+    parser.add_argument("--seconds", type=int, default=600, help="seconds per target")
+    parser.add_argument("--runs", type=int, help="inputs per target, instead of a time")
+    parser.add_argument("--input", type=Path, help="replay this file")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.here:
-        fuzz(asked.targets[0], asked.seconds, asked.runs)
-    if asked.input:
+    options = parser.parse_args()
+    if options.here:
+        fuzz(options.targets[0], options.seconds, options.runs)
+    if options.input:
         from tests.fuzz.targets import TARGETS
 
-        TARGETS[asked.targets[0]].feed(asked.input.read_bytes())
+        TARGETS[options.targets[0]].feed(options.input.read_bytes())
         return 0
-    failed = [name for name in asked.targets or _names() if _process(name, asked.seconds, asked.runs) != 0]
-    sys.stdout.write(f"failed: {', '.join(failed)}\n" if failed else "no crash, no hang, no excess of memory\n")
+    failed = [name for name in options.targets or _names() if _process(name, options.seconds, options.runs) != 0]
+    sys.stdout.write(f"failed: {', '.join(failed)}\n" if failed else "no crash, no timeout, no excessive memory use\n")
     return min(len(failed), 1)
 
 
@@ -50,8 +50,8 @@ def _process(name: str, seconds: int, runs: int | None) -> int:
 
 
 def fuzz(name: str, seconds: int, runs: int | None) -> None:
-    """Fuzz in this process, which libFuzzer ends."""
-    import atheris  # for Linux on x86-64 alone
+    """Fuzz in this process, which libFuzzer exits."""
+    import atheris  # available only for Linux on x86-64
 
     with atheris.instrument_imports(include=["counterfoil", "pypdf", "email", "zipfile"]):
         from tests.fuzz import targets
@@ -72,7 +72,7 @@ def fuzz(name: str, seconds: int, runs: int | None) -> None:
 
     def once(content: bytes) -> None:
         if target.feed(content) == "":
-            raise AssertionError("a refusal without a sentence")
+            raise AssertionError("rejected without a message")
 
     atheris.Setup([sys.argv[0], *flags, str(corpus)], once)
     atheris.Fuzz()

@@ -1,7 +1,6 @@
-"""The parsers that read foreign bytes: how each is called, what it may raise, and files that it begins with.
+"""Parsers of untrusted bytes: how to call each, expected errors, and seed files.
 
-What a parser raises beyond our own refusals is a crash. Importing this module imports every parser, so that a fuzzer
-can instrument them first.
+Any other exception is a crash. Importing this module imports every parser, so that a fuzzer can instrument them first.
 """
 
 import io
@@ -37,19 +36,19 @@ REFUSALS = (InvalidDocumentError, InvalidMessageError, NewerSchemaError, Invalid
 
 @dataclass(frozen=True)
 class Target:
-    """One parser."""
+    """A parser under test."""
 
     read: Callable[[bytes], object]
     seeds: Callable[[], Iterator[bytes]]
-    """Good files, which the fuzzer changes."""
+    """Valid files for the fuzzer to mutate."""
     longest: int = 32 * 1024
-    """Bytes of an input. Longer ones find little more, and slowly."""
+    """Maximum input size in bytes. Longer inputs are slow and find little more."""
 
     def feed(self, content: bytes) -> str | None:
-        """Read `content`, which may be refused in our own words: returns these, or None where it was read.
+        """Parse `content`. Return the error message if it was rejected, else None.
 
         Raises:
-            Exception: the parser has a mistake.
+            Exception: the parser has a bug.
         """
         try:
             self.read(content)
@@ -58,7 +57,7 @@ class Target:
         return None
 
 
-# -- files that are good --------------------------------------------------------------------------------------------
+# -- seed files -------------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -106,7 +105,7 @@ def _images() -> Iterator[bytes]:
 
 
 def _drawn() -> Iterator[bytes]:
-    """Pages of the samples as `_pages_of` reads them."""
+    """Yield pages of the samples in the format of `_pages_of`."""
     for content in list(_of(FileKind.PDF))[:6]:
         lines = []
         for page in pages(content):
@@ -116,7 +115,7 @@ def _drawn() -> Iterator[bytes]:
 
 
 def _pages_of(content: bytes) -> list[Page]:
-    """Bytes as pages: a line for a word, `left top right bottom text`, and an empty line between two pages."""
+    """Parse pages: a line `left top right bottom text` per word, an empty line between pages."""
     read = []
     for part in content.decode(errors="replace").split("\n\n")[:20]:
         words = []
@@ -182,7 +181,7 @@ def _image(content: bytes) -> None:
 def _split(content: bytes) -> None:
     read = _pages_of(content)
     found = [number for part in split(read).parts for number in range(part.pages.first, part.pages.last + 1)]
-    assert found == list(range(1, len(read) + 1)), "a page is lost, or in two parts"
+    assert found == list(range(1, len(read) + 1)), "a page is missing or in two parts"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Each parser on good files that were damaged: short runs of what `make fuzz` does for longer, and old finds."""
+"""Short runs of `make fuzz`: each parser on damaged files, and earlier findings."""
 
 import subprocess
 import sys
@@ -14,14 +14,14 @@ from tests.fuzz.targets import TARGETS, Target
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 SLOWEST = 10.0
-"""Seconds of the processor's time: a busy machine makes nothing slower by them."""
+"""CPU seconds, so that a busy machine makes no difference."""
 
 names = pytest.mark.parametrize("name", TARGETS)
 
 
 @st.composite
 def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
-    """A good file after a few of a fuzzer's changes: bytes overwritten, cut out, doubled, put in."""
+    """Draw a valid file with bytes overwritten, removed, repeated or inserted."""
     content = bytearray(draw(st.sampled_from(seeds)))
     for _ in range(draw(st.integers(1, 8))):
         at = draw(st.integers(0, len(content)))
@@ -41,41 +41,41 @@ def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
 
 
 @names
-def test_good_files_are_read(name: str) -> None:
+def test_seed_files_are_read(name: str) -> None:
     seeds = list(TARGETS[name].seeds())
 
     assert seeds
     for seed in seeds:
-        assert TARGETS[name].feed(seed) != "", "a refusal without a sentence"
+        assert TARGETS[name].feed(seed) != "", "rejected without a message"
 
 
 @names
-def test_damaged_files_are_read_or_refused_in_our_own_words(name: str) -> None:
-    # A failure prints what brings it back.
+def test_damaged_files_raise_only_known_errors(name: str) -> None:
+    # `print_blob` prints how to reproduce a failure.
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None, print_blob=True)
     @given(damaged(list(TARGETS[name].seeds())))
-    def try_(content: bytes) -> None:
+    def feed(content: bytes) -> None:
         started = time.process_time()
-        assert TARGETS[name].feed(content) != "", "a refusal without a sentence"
+        assert TARGETS[name].feed(content) != "", "rejected without a message"
         assert time.process_time() - started < SLOWEST
 
-    try_()
+    feed()
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_once_broke_a_parser_breaks_it_no_more(path: Path) -> None:
-    assert TARGETS[path.parent.name].feed(path.read_bytes()) != "", "a refusal without a sentence"
+def test_earlier_crashes_are_fixed(path: Path) -> None:
+    assert TARGETS[path.parent.name].feed(path.read_bytes()) != "", "rejected without a message"
 
 
-def test_a_parser_that_raises_what_is_not_ours_is_a_find() -> None:
+def test_unknown_error_is_a_finding() -> None:
     broken = Target(lambda content: content.decode("ascii"), lambda: iter([b"x"]))
 
     with pytest.raises(UnicodeDecodeError):
         broken.feed(b"\xff")
 
 
-@pytest.mark.skipif(find_spec("atheris") is None, reason="Atheris is for Linux on x86-64 alone")
-def test_the_fuzzer_runs_and_keeps_what_breaks_a_parser(tmp_path: Path) -> None:
+@pytest.mark.skipif(find_spec("atheris") is None, reason="Atheris requires Linux on x86-64")
+def test_fuzzer_stores_the_crashing_input(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text(
         "import tests.fuzz.__main__ as fuzz, tests.fuzz.targets as targets\n"
@@ -91,6 +91,6 @@ def test_the_fuzzer_runs_and_keeps_what_breaks_a_parser(tmp_path: Path) -> None:
 
     assert done.returncode != 0
     assert b"ValueError: found" in done.stdout + done.stderr
-    kept = {path.name.split("-")[0]: path for path in (tmp_path / "build" / "fuzz" / "broken").iterdir()}
-    assert kept.keys() == {"corpus", "crash"}, done.stderr
-    assert kept["crash"].read_bytes()[:1] == b"%"
+    stored = {path.name.split("-")[0]: path for path in (tmp_path / "build" / "fuzz" / "broken").iterdir()}
+    assert stored.keys() == {"corpus", "crash"}, done.stderr
+    assert stored["crash"].read_bytes()[:1] == b"%"

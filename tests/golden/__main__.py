@@ -1,4 +1,4 @@
-"""Writes the current golden values: `python -m tests.golden`."""
+"""Write the current golden values: `python -m tests.golden`."""
 
 import json
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.golden import values
 
-needs_data = pytest.mark.skipif(not values.FILES, reason="the corpora are not beside the repository")
+needs_data = pytest.mark.skipif(not values.FILES, reason="the corpora are not next to the repository")
 
 
 def test_stored_ids_and_hashes_are_unchanged() -> None:

@@ -1,7 +1,7 @@
 """Values that must not change by accident.
 
 Stored ids and hashes, the API description, extraction and matching results. `python -m tests.golden` writes them.
-A commit that changes one says why.
+A commit that changes one explains why.
 """
 
 import hashlib
@@ -44,19 +44,21 @@ Values = Mapping[str, Any]
 
 
 def digest(value: object) -> str:
-    """SHA-256 of a value's canonical JSON, 12 digits."""
+    """Return the first 12 hex digits of the SHA-256 of canonical JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def identities() -> Values:
-    """Ids and hashes under which rows are stored."""
+    """Return ids and hashes of stored rows."""
     failure = Failure("unknown_tenant", "UnknownTenantError", "No tenant 'acme' for 3 files", 3, "acquisition")
-    letter = DeadLetter(_ID, None, "acquisition", None, {}, 3, failure, _AT)
+    dead_letter = DeadLetter(_ID, None, "acquisition", None, {}, 3, failure, _AT)
     return {
         "job_namespace": str(JOB_NAMESPACE),
         **{f"dead_letter_job_id.{worker}": str(kind.job_id(_ID)) for worker, kind in KINDS.items()},
-        "dead_letter_fingerprint": letter.fingerprint,
-        "dead_letter_fingerprint_of_code": replace(letter, failure=replace(failure, code="unknown_tenant")).fingerprint,
+        "dead_letter_fingerprint": dead_letter.fingerprint,
+        "dead_letter_fingerprint_of_code": replace(
+            dead_letter, failure=replace(failure, code="unknown_tenant")
+        ).fingerprint,
         "upload_job_id": str(Upload("bucket", "uploads/acme/a.pdf", "1", 1).job_id),
         "mail_job_id": str(job_of_tenant(_ID, _ID)),
         "output_job_id": str(job_id(_ID, "document", _ID)),
@@ -68,7 +70,7 @@ def identities() -> Values:
 
 
 def openapi() -> Values:
-    """The API's description, a digest for each operation and schema."""
+    """Return a digest of each API operation and schema."""
     described = document()
     operations = {
         f"{method.upper()} {path}": digest(operation)
@@ -80,22 +82,22 @@ def openapi() -> Values:
 
 
 def extraction() -> Iterator[tuple[str, Values]]:
-    """For each file of the corpora, a digest of each field, read with its XML and from its pages alone."""
+    """Yield field digests of each corpus file, with its XML and from its pages only."""
     for file in FILES:
         content = file.read_bytes()
         found: dict[str, str] = {}
         for name, text_only in (("exact", False), ("pages", True)) if file.suffix == ".pdf" else (("exact", False),):
             read = asdict(extract(content, text_only=text_only))
-            del read["unread"], read["split"]  # without OCR, and of one document each
+            del read["unread"], read["split"]  # the files need no OCR and no splitting
             fields = {**(read.pop("structured_data") or {}), **read}
             found |= {f"{name}.{field}": digest(value) for field, value in fields.items()}
         yield str(file.relative_to(DATA)), found
 
 
 def matching(name: str) -> Values:
-    """Edges, clusters and evidence of a labeled set."""
-    labelled = read_set(DATA / name)
-    order = sorted(labelled.documents, key=lambda document: (document.received_at, document.id))
+    """Return digests of edges, clusters and evidence of a labeled set."""
+    labeled = read_set(DATA / name)
+    order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))
     matched = match(order, Checklist())
     return {
         "edges": len(matched.edges),
@@ -108,6 +110,6 @@ def matching(name: str) -> Values:
 
 
 def read(name: str) -> Values:
-    """The stored values of one kind."""
+    """Return the stored values of one kind."""
     values: Values = json.loads((FOLDER / f"{name}.json").read_text())
     return values

@@ -1,7 +1,7 @@
-"""Evaluates alarms of a template on made-up series, as CloudWatch documents it.
+"""Evaluate alarms of a template on synthetic series, as CloudWatch documents it.
 
-Every missing period is treated as the alarm says. CloudWatch looks back further in some cases, so that it ignores more
-gaps than this does.
+Every missing period is treated according to TreatMissingData. CloudWatch itself ignores more gaps, because it
+sometimes looks back further.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,8 @@ _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-def goes_off(alarm: Mapping[str, Any], series: Series) -> list[bool]:
-    """Return the alarm's state at the end of each minute; nothing was sampled before the first."""
+def alarm_states(alarm: Mapping[str, Any], series: Series) -> list[bool]:
+    """Return the alarm's state at the end of each minute, without samples before the first."""
     minutes = max(len(samples) for samples in series.values())
     return [_state(alarm, series, minute) for minute in range(1, minutes + 1)]
 
@@ -53,26 +53,26 @@ def _value(alarm: Mapping[str, Any], series: Series, start: int, end: int) -> fl
             values[part["Id"]] = _statistic(stat["Metric"], stat["Stat"], series, start, end)
     try:
         result: float | None = eval(expression, {"FILL": _fill, "IF": _if, "SUM": _sum, **values})
-    except (TypeError, ZeroDivisionError):  # arithmetic with a missing data point has none
+    except (TypeError, ZeroDivisionError):  # arithmetic with a missing data point has no result
         return None
     return result
 
 
 def _statistic(metric: Mapping[str, Any], statistic: str, series: Series, start: int, end: int) -> float | None:
-    worker = "".join(one["Value"] for one in metric.get("Dimensions", ()))
+    worker = "".join(dimension["Value"] for dimension in metric.get("Dimensions", ()))
     samples = series.get((metric["MetricName"], worker), ())[max(0, start) : max(0, end)]
-    found = [sample for sample in samples if sample is not None]
-    return float(_STATISTICS[statistic](found)) if found else None
+    present = [sample for sample in samples if sample is not None]
+    return float(_STATISTICS[statistic](present)) if present else None
 
 
 def _fill(value: float | None, missing: float) -> float:
     return missing if value is None else value
 
 
-def _if(condition: bool, value: float | None, otherwise: float | None) -> float | None:  # as CloudWatch
+def _if(condition: bool, value: float | None, otherwise: float | None) -> float | None:  # as in CloudWatch
     return value if condition else otherwise
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return sum(found) if found else None
+    present = [value for value in values if value is not None]
+    return sum(present) if present else None

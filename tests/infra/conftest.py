@@ -1,4 +1,4 @@
-"""The synthesised app: once for AWS, once for the local cloud, with an empty layer in the place of the dependencies."""
+"""Synthesized apps for AWS and the local cloud, with an empty dependency layer."""
 
 import zipfile
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.packaging import Package
-from tests.infra.synthesis import Synthesis, Template, synthesise
+from tests.infra.synthesis import Synthesis, Template, synthesize
 
 LOCAL = {
     "stage": "local",
@@ -25,12 +25,12 @@ def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Package:
 
 @pytest.fixture(scope="session")
 def aws(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    return synthesise(tmp_path_factory.mktemp("aws"), {}, dependencies)
+    return synthesize(tmp_path_factory.mktemp("aws"), {}, dependencies)
 
 
 @pytest.fixture(scope="session")
 def local(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    return synthesise(tmp_path_factory.mktemp("local"), LOCAL, dependencies)
+    return synthesize(tmp_path_factory.mktemp("local"), LOCAL, dependencies)
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def emulated(local: Synthesis) -> Template:
 
 
 def deployed(folder: Path) -> dict[str, bytes]:
-    """Templates, assets and the list of assets. The rest says how the synthesis went."""
+    """Return templates, assets and asset manifests, without files about the synthesis itself."""
     kinds = ("*.template.json", "*.assets.json", "asset.*", "asset.*/**/*")
     files = {path for kind in kinds for path in folder.glob(kind) if path.is_file()}
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

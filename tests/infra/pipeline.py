@@ -1,4 +1,4 @@
-"""Where the pipeline's template says what of a row of the table: for tests that walk it row by row."""
+"""Lookups in the pipeline's template for a row of the worker table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,16 +27,16 @@ def queues_feeding(row: Row) -> set[str]:
     return set(queues_of(mappings(WORKERS, row)))
 
 
-def queues_of(found: Sequence[Row]) -> list[str]:
-    """The queues that messages to these workers are in: a queue for retries comes behind its worker's."""
-    suffixes = {row.name: ("", "-retry") if row.has_retry_queue else ("",) for row in found}
-    return [f"{row.resource_name}{suffix}" for row in found for suffix in suffixes[row.name]]
+def queues_of(workers: Sequence[Row]) -> list[str]:
+    """Return the queues of these workers, each followed by its retry queue."""
+    suffixes = {row.name: ("", "-retry") if row.has_retry_queue else ("",) for row in workers}
+    return [f"{row.resource_name}{suffix}" for row in workers for suffix in suffixes[row.name]]
 
 
 def mappings_of_queues(template: Template) -> dict[str, str]:
-    """The logical id of the mapping of each queue of a worker; none of a dead-letter queue."""
-    found = {
+    """Return the logical id of each worker queue's mapping, without dead-letter queues."""
+    ids = {
         template.resolved(mapping["EventSourceArn"]): id_
         for id_, mapping in template.resources("AWS::Lambda::EventSourceMapping").items()
     }
-    return {name: id_ for name, id_ in found.items() if not name.endswith("-dlq")}
+    return {name: id_ for name, id_ in ids.items() if not name.endswith("-dlq")}

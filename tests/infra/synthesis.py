@@ -1,4 +1,4 @@
-"""Synthesized templates, with references resolved to the names of the table."""
+"""Synthesized templates, with references resolved to resource names."""
 
 import json
 import os
@@ -15,8 +15,8 @@ FAST: dict[str, Any] = {"aws:cdk:bundling-stacks": []}
 NAMES = ("QueueName", "FunctionName", "LogGroupName", "TopicName", "BucketName", "RuleSetName")
 
 
-def synthesise(folder: Path, context: Mapping[str, Any], dependencies: Package) -> "Synthesis":
-    """Synthesise the app into `folder`, without CDK's own validation, which cfn-lint does better."""
+def synthesize(folder: Path, context: Mapping[str, Any], dependencies: Package) -> "Synthesis":
+    """Synthesize the app into `folder`, without CDK's validation because cfn-lint covers it."""
     from infra.__main__ import build, new_app
 
     os.environ["CDK_VALIDATION"] = "false"
@@ -37,7 +37,7 @@ class Synthesis:
 
     @property
     def app(self) -> "Template":
-        """State and pipeline as one template, whose imports are references."""
+        """State and pipeline stacks as one template, with imports replaced by references."""
         documents = [json.loads(path.read_text()) for path in sorted(self.folder.glob("counterfoil-*.template.json"))]
         exports = {
             output["Export"]["Name"]: output["Value"]
@@ -46,7 +46,7 @@ class Synthesis:
             if "Export" in output
         }
         parts = [
-            json.loads(path.read_text(), object_hook=lambda found: _imported(found, exports)) for path in self._app()
+            json.loads(path.read_text(), object_hook=lambda node: _imported(node, exports)) for path in self._app()
         ]
         return Template({kind: {**parts[0][kind], **parts[-1][kind]} for kind in ("Resources", "Outputs")})
 
@@ -66,7 +66,7 @@ class Template:
     document: dict[str, Any]
 
     def resources(self, type_: str) -> dict[str, dict[str, Any]]:
-        """Properties by logical id of the resources of a type."""
+        """Return the properties of all resources of a type, by logical id."""
         return {
             id_: resource.get("Properties", {})
             for id_, resource in self.document["Resources"].items()
@@ -74,16 +74,16 @@ class Template:
         }
 
     def the(self, type_: str) -> dict[str, Any]:
-        """The properties of the only resource of a type."""
+        """Return the properties of the only resource of a type."""
         (only,) = self.resources(type_).values()
         return only
 
     def named(self, type_: str, name: str) -> dict[str, Any]:
-        """The properties of the resource with this physical name."""
+        """Return the properties of the resource with this physical name."""
         return self.document["Resources"][self.id_of(type_, name)]["Properties"]  # type: ignore[no-any-return]
 
     def id_of(self, type_: str, name: str) -> str:
-        (id_,) = [id_ for id_, found in self.resources(type_).items() if name in self._names(found)]
+        (id_,) = [id_ for id_, properties in self.resources(type_).items() if name in self._names(properties)]
         return id_
 
     @staticmethod
@@ -91,7 +91,7 @@ class Template:
         return [properties.get(key) for key in NAMES]
 
     def resolved(self, value: Any) -> Any:
-        """The value with Ref, Fn::GetAtt, Fn::Join and imports written as text: a named resource by its name."""
+        """Replace Ref, Fn::GetAtt, Fn::Join and imports with text, preferably names."""
         if isinstance(value, list):
             return [self.resolved(item) for item in value]
         if not isinstance(value, dict):
@@ -106,8 +106,8 @@ class Template:
                 text = separator.join(str(self.resolved(part)) for part in parts)
             case {"Fn::ImportValue": str(export)}:
                 text = export
-            case {"Fn::Select": [index, {"Fn::Split": [_, what]}]}:
-                text = f"part {index} of {self.resolved(what)}"
+            case {"Fn::Select": [index, {"Fn::Split": [_, source]}]}:
+                text = f"part {index} of {self.resolved(source)}"
         return {key: self.resolved(item) for key, item in value.items()} if text is None else text
 
     def _name(self, id_: str) -> str:
@@ -119,14 +119,14 @@ class Template:
         return self.role(function["Role"])
 
     def role(self, reference: dict[str, Any]) -> dict[str, Any]:
-        """The properties of a role, with the policies that are attached to it among its own."""
+        """Return the properties of a role, including its attached policies."""
         id_ = reference["Fn::GetAtt"][0]
         role = self.document["Resources"][id_]["Properties"]
         attached = [policy for policy in self.resources("AWS::IAM::Policy").values() if {"Ref": id_} in policy["Roles"]]
         return {**role, "Policies": [*role.get("Policies", ()), *attached]}
 
     def statements(self, role: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-        """Effect, action and resource of everything in the inline policies of a role."""
+        """Yield effect, action and resource of each statement in a role's inline policies."""
         for policy in role["Policies"]:
             for statement in policy["PolicyDocument"]["Statement"]:
                 for action in aslist(statement["Action"]):
@@ -134,13 +134,13 @@ class Template:
                         yield statement["Effect"], action, self.resolved(resource)
 
 
-def _imported(found: dict[str, Any], exports: Mapping[str, Any]) -> Any:
-    return exports.get(str(found["Fn::ImportValue"]), found) if found.keys() == {"Fn::ImportValue"} else found
+def _imported(node: dict[str, Any], exports: Mapping[str, Any]) -> Any:
+    return exports.get(str(node["Fn::ImportValue"]), node) if node.keys() == {"Fn::ImportValue"} else node
 
 
 def aslist(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-if __name__ == "__main__":  # for the test that synthesises in a process of its own
-    synthesise(Path(sys.argv[1]), {}, Package(Path(sys.argv[2]), sys.argv[3]))
+if __name__ == "__main__":  # for the test that synthesizes in a separate process
+    synthesize(Path(sys.argv[1]), {}, Package(Path(sys.argv[2]), sys.argv[3]))

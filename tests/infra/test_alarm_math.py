@@ -1,10 +1,10 @@
-"""Alarms go off on the series that they are for, and on no others."""
+"""Alarms fire on their intended series only."""
 
 from typing import Any
 
 import pytest
 
-from tests.infra.cloudwatch import Series, goes_off
+from tests.infra.cloudwatch import Series, alarm_states
 from tests.infra.synthesis import Template
 
 
@@ -18,20 +18,20 @@ def alarm(template: Template, name: str) -> dict[str, Any]:
 
 
 def dead_letters(per_second: list[float | None]) -> Series:
-    """Samples of the watchdog while work items are dead-lettered at these rates; None: a missed run."""
+    """Return watchdog samples of these dead letter rates. None is a missed run."""
     return {("DeadLetterRate", ""): per_second}
 
 
-def test_missed_watchdog_runs_do_not_hide_the_dead_letter_rate(pipeline: Template):
+def test_dead_letter_rate_alarm_survives_missed_watchdog_runs(pipeline: Template):
     rates = [None if minute % 8 == 3 else 0.25 for minute in range(30)]
 
-    assert goes_off(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[-1]
+    assert alarm_states(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[-1]
 
 
-def test_missed_watchdog_runs_do_not_hide_dead_letters_of_a_minute(pipeline: Template):
+def test_per_minute_alarm_survives_missed_watchdog_runs(pipeline: Template):
     samples: Series = {("DeadLettersPerMinute", ""): [0.0] * 10 + [None, 12.0]}
 
-    assert goes_off(alarm(pipeline, "dead-letters-per-minute"), samples)[-1]
+    assert alarm_states(alarm(pipeline, "dead-letter-spike"), samples)[-1]
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def test_missed_watchdog_runs_do_not_hide_dead_letters_of_a_minute(pipeline: Tem
     ids=["at the threshold", "a burst of four minutes", "interrupted", "no data"],
 )
 def test_lower_dead_letter_rates_are_silent(pipeline: Template, rates: list[float | None]):
-    assert not any(goes_off(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[10:])
+    assert not any(alarm_states(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[10:])
 
 
 @pytest.mark.parametrize("name", ["waiting-for-retry", "oldest-pending", "queue-depth"])
-def test_missed_watchdog_runs_do_not_hide_waiting_work(pipeline: Template, name: str):
+def test_backlog_alarms_survive_missed_watchdog_runs(pipeline: Template, name: str):
     found = alarm(pipeline, f"matching-{name}")
     samples = [None if minute % 4 == 0 else 5000.0 for minute in range(30)]
 
-    assert goes_off(found, {(found["MetricName"], "matching"): samples})[-1]
+    assert alarm_states(found, {(found["MetricName"], "matching"): samples})[-1]
 
 
 @pytest.mark.parametrize(
@@ -68,23 +68,25 @@ def test_failure_rate_needs_a_minimum_volume(
 ):
     series = {("Failed", "matching"): [failed], ("Succeeded", "matching"): [succeeded]}
 
-    assert goes_off(alarm(pipeline, "matching-failure-rate"), series) == [is_raised]
+    assert alarm_states(alarm(pipeline, "matching-failure-rate"), series) == [is_raised]
 
 
 def pages(template: Template, name: str, series: Series) -> list[bool]:
-    """Return the minutes at whose end an alarm notifies."""
+    """Return for each minute whether the alarm notifies at its end."""
     composites = {one["AlarmName"]: one for one in template.resources("AWS::CloudWatch::CompositeAlarm").values()}
-    raised = goes_off(alarm(template, name), series)
+    raised = alarm_states(alarm(template, name), series)
     composite = composites.get(f"counterfoil-{name}-after-grace")
     if composite is None:
         return raised
     suppressor = template.document["Resources"][composite["ActionsSuppressor"]["Fn::GetAtt"][0]]["Properties"]
-    return [is_raised and not is_off for is_raised, is_off in zip(raised, goes_off(suppressor, series), strict=True)]
+    return [
+        is_raised and not is_off for is_raised, is_off in zip(raised, alarm_states(suppressor, series), strict=True)
+    ]
 
 
 SILENT = [
-    ("unsent-outbox", "UnsentOutbox", 15, 4),
-    ("unpinned-offers", "PoolsLeft", 120, 61),
+    ("outbox-overdue", "OutboxOverdue", 15, 4),
+    ("offers-not-scheduled", "PoolsNotPinned", 120, 61),
 ]
 
 
@@ -98,7 +100,7 @@ def test_silence_after_a_deployment_has_a_grace_period(
     assert not any(silent[:grace])
     assert all(silent[grace:])
 
-    every = 1 if name == "unsent-outbox" else 60
+    every = 1 if name == "outbox-overdue" else 60
     measured = [0.0 if minute >= first and (minute - first) % every == 0 else None for minute in range(len(deployed))]
     assert not any(pages(pipeline, name, {("Deployments", ""): deployed, (metric, ""): measured}))
 
@@ -120,20 +122,22 @@ def test_silence_without_a_deployment_is_raised(
         ("failed-offers", "OffersFailed", 0, 1),
         ("incomplete-offers", "OffersIncompletePercent", 0.1, 0.11),
         ("offers-duration", "OffersUserSeconds", 30, 31),
-        ("late-offers", "OffersLate", 0, 1),
+        ("offers-overdue", "OffersOverdue", 0, 1),
         ("uploads-without-event", "UploadsWithoutEvent", 0, 1),
     ],
 )
-def test_alarms_about_a_single_value(pipeline: Template, name: str, metric: str, silent: float, loud: float):
-    assert not any(goes_off(alarm(pipeline, name), {(metric, ""): [silent] * 10}))
-    assert goes_off(alarm(pipeline, name), {(metric, ""): [loud] * 10})[-1]
+def test_single_value_alarms_fire_above_their_threshold(
+    pipeline: Template, name: str, metric: str, silent: float, loud: float
+):
+    assert not any(alarm_states(alarm(pipeline, name), {(metric, ""): [silent] * 10}))
+    assert alarm_states(alarm(pipeline, name), {(metric, ""): [loud] * 10})[-1]
 
 
-def test_outdated_upload_listing_is_raised_until_the_next_one(pipeline: Template):
+def test_outdated_upload_listing_alarms_until_the_next_listing(pipeline: Template):
     day = 86_400.0
     ages = [0.0, day, day + 60, None, day + 180, 0.0, None, None]
 
-    raised = goes_off(alarm(pipeline, "upload-listing"), {("UploadListingSeconds", ""): ages})
+    raised = alarm_states(alarm(pipeline, "upload-listing"), {("UploadListingSeconds", ""): ages})
 
     assert raised == [False, False, True, False, True, False, False, False]
 
@@ -142,11 +146,11 @@ def test_unattempted_returns_are_raised_for_five_minutes(pipeline: Template):
     returns = [None] * 5 + [1.0] + [None] * 9
     attempted: Series = {("ReturnedUnattempted", "matching"): [1.0] * len(returns)}
 
-    raised = goes_off(alarm(pipeline, "returned-unattempted"), {("ReturnedUnattempted", ""): returns, **attempted})
+    raised = alarm_states(alarm(pipeline, "returned-unattempted"), {("ReturnedUnattempted", ""): returns, **attempted})
 
     assert [minute for minute, is_raised in enumerate(raised) if is_raised] == [5, 6, 7, 8, 9]
 
 
-@pytest.mark.parametrize("name", ["dead-letter-rate", "failed-offers", "incomplete-offers", "late-offers"])
+@pytest.mark.parametrize("name", ["dead-letter-rate", "failed-offers", "incomplete-offers", "offers-overdue"])
 def test_critical_alarms_notify_the_critical_topic(pipeline: Template, name: str):
     assert pipeline.resolved(alarm(pipeline, name)["AlarmActions"]) == ["counterfoil-alarms-critical"]

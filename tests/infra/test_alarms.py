@@ -1,4 +1,4 @@
-"""Alarms: each watches what the code really emits, can go off, tells the right people and leads to its page."""
+"""Alarms watch emitted metrics, have reachable thresholds and link to the runbook."""
 
 import importlib
 import json
@@ -30,50 +30,50 @@ from tests.delivery.conftest import clock, sqs, tenant
 from tests.delivery.harness import QUEUE_URL, Clock, Context, FakeSqs, event, make_consumer, record
 from tests.factories import make_destination, make_document, make_pool, make_shard, make_task
 from tests.infra.conftest import LOCAL
-from tests.infra.synthesis import Synthesis, Template, synthesise
+from tests.infra.synthesis import Synthesis, Template, synthesize
 
 __all__ = ["clock", "sqs", "tenant"]
 
 QUEUES = queue_rows(WORKERS)
 Metric = tuple[str, str, frozenset[tuple[str, str]]]
-"""Namespace, name and dimensions: what CloudWatch knows a metric by."""
+"""Namespace, name and dimensions, which identify a metric in CloudWatch."""
 
 watches = pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.name)
 
 
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
-    """Our own alarms by name, without those on metrics of AWS."""
+    """Return alarms on our own metrics, by name."""
     found = template.resources("AWS::CloudWatch::Alarm").values()
     return {
         alarm["AlarmName"]: alarm
         for alarm in found
-        if not any(namespace.startswith("AWS/") for namespace, _, _ in watched(alarm))
+        if not any(namespace.startswith("AWS/") for namespace, _, _ in watched_metrics(alarm))
         and alarm["AlarmName"].startswith("counterfoil-")
     }
 
 
-def of_watch(template: Template, watch: Watch) -> dict[str, dict[str, Any]]:
-    """The alarms that a watch becomes, by worker; under "" the one about all."""
+def alarms_of_watch(template: Template, watch: Watch) -> dict[str, dict[str, Any]]:
+    """Return the alarms of a watch by worker. The alarm about all workers has the key ""."""
     subjects = ["" if row is None else row.name for row in subjects_of(watch, QUEUES)]
     prefix = {subject: f"counterfoil-{subject}-" if subject else "counterfoil-" for subject in subjects}
     return {subject: alarms(template)[f"{prefix[subject]}{watch.name}"] for subject in subjects}
 
 
-def watched(alarm: dict[str, Any]) -> set[Metric]:
-    """The metrics that an alarm looks at, by itself or in metric math."""
+def watched_metrics(alarm: dict[str, Any]) -> set[Metric]:
+    """Return the metrics of an alarm, including those in its metric math."""
     found = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part] or [alarm]
     return {
         (
             one["Namespace"],
             one["MetricName"],
-            frozenset((d["Name"], str(d["Value"])) for d in one.get("Dimensions", [])),  # AWS's own lead to a resource
+            frozenset((d["Name"], str(d["Value"])) for d in one.get("Dimensions", [])),  # may be a reference
         )
         for one in found
     }
 
 
 def extracted(output: str) -> set[Metric]:
-    """The metrics that CloudWatch makes of what a function wrote."""
+    """Return the metrics that CloudWatch extracts from a function's output."""
     lines = [json.loads(line) for line in output.splitlines() if '"_aws"' in line]
     return {
         (directive["Namespace"], metric["Name"], frozenset((name, line[name]) for name in dimensions))
@@ -86,13 +86,13 @@ def extracted(output: str) -> set[Metric]:
 
 
 def unknown(found: dict[str, dict[str, Any]], emitted: set[Metric]) -> set[str]:
-    """The alarms that watch something which nobody emits."""
-    return {name for name, alarm in found.items() if not watched(alarm) <= emitted}
+    """Return the alarms on metrics that are never emitted."""
+    return {name for name, alarm in found.items() if not watched_metrics(alarm) <= emitted}
 
 
 @pytest.fixture
 def emitted(written: str) -> set[Metric]:
-    """The metrics that the real code emits."""
+    """Metrics that the real code emits."""
     return extracted(written)
 
 
@@ -108,7 +108,7 @@ def written(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[str]:
-    """What the real code writes: a batch of every worker, one that the archiver fails on, a round, a tick."""
+    """Output of a batch of every worker, a failed archive, a watchdog run and a scheduler run."""
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     archiver = Archiver(database, Outbox(database, {}), RedeliverPolicy(), clock)
@@ -131,8 +131,8 @@ def written(
     migrate = importlib.import_module("functions.migrate.handler")
     scheduler = importlib.import_module("functions.offers_scheduler.handler")
     cached = (settings, watchdog.watchdog, dead_letters.function, scheduler.function)
-    for one in cached:
-        one.cache_clear()
+    for function in cached:
+        function.cache_clear()
     watchdog.handle({}, Context(left=55))
     dead_letters.handle(event(record("{}")), Context(left=60))
     monkeypatch.setattr(migrate, "apply", lambda *_: [])
@@ -141,33 +141,33 @@ def written(
     settings.cache_clear()
     scheduler.handle({}, Context(left=60))
     yield capsys.readouterr().out
-    for one in cached:
-        one.cache_clear()
+    for function in cached:
+        function.cache_clear()
 
 
 def deliver(row: Row, admin: Connection, tenant: UUID, database: Database, clock: Clock) -> None:
-    """Give a worker one piece of work that succeeds, one that fails and one that is to be tried again."""
+    """Deliver three work items to a worker: one succeeds, one fails and one is retried."""
     outcomes: Sequence[Exception | None] = (
         None,
         InvalidDocumentError("no", code="damaged_pdf"),
         ServiceUnavailableError("later"),
     )
-    works = dict(zip([pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
+    outcome_by_id = dict(zip([pending(row, admin, tenant) for _ in outcomes], outcomes, strict=True))
 
     def work(attempt: TenantAttempt) -> Outcome:
-        error = works[attempt.work_id]
+        error = outcome_by_id[attempt.work_id]
         if error is not None:
             raise error
         return Succeeded(lambda _: Effects())
 
-    told = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
-    consumer = make_consumer(database, work, clock, worker=told, queue_urls={row.name: QUEUE_URL})
-    messages = [Message(work_id=work_id, revision=1, send_number=0) for work_id in works]
+    worker = {"name": row.name, "timeout": row.timeout, "permits": row.permits, "start_margin": row.start_margin}
+    consumer = make_consumer(database, work, clock, worker=worker, queue_urls={row.name: QUEUE_URL})
+    messages = [Message(work_id=work_id, revision=1, send_number=0) for work_id in outcome_by_id]
     consumer.handle(event(*map(record, messages)), Context(left=row.timeout))
 
 
 def pending(row: Row, admin: Connection, tenant: UUID) -> UUID:
-    """A piece of work of a worker that waits for its first try. Returns its id."""
+    """Create a pending work item of a worker. Return its id."""
     if row.name == "acquisition":
         work_id = uuid4()
         admin.execute(
@@ -210,7 +210,7 @@ def pending(row: Row, admin: Connection, tenant: UUID) -> UUID:
     return work_id
 
 
-def test_every_alarm_watches_what_the_code_emits(aws: Synthesis, emitted: set[Metric]):
+def test_every_alarm_watches_emitted_metrics(aws: Synthesis, emitted: set[Metric]):
     found = alarms(aws.app)
 
     assert len(found) == sum(len(subjects_of(watch, QUEUES)) for watch in WATCHES)
@@ -227,9 +227,7 @@ def test_every_alarm_watches_what_the_code_emits(aws: Synthesis, emitted: set[Me
         ("EndToEndSeconds", "Seconds", {"worker"}),
     ],
 )
-def test_what_is_measured_of_tasks_is_emitted_by_them_in_its_unit(
-    written: str, name: str, unit: str, by: set[str]
-) -> None:
+def test_task_metrics_have_their_unit_and_dimensions(written: str, name: str, unit: str, by: set[str]) -> None:
     lines = [json.loads(line) for line in written.splitlines() if f'"{name}"' in line]
     found = [
         (metric["Unit"], *map(frozenset, directive["Dimensions"]))
@@ -243,9 +241,9 @@ def test_what_is_measured_of_tasks_is_emitted_by_them_in_its_unit(
     assert set(found) == {(unit, frozenset(by), frozenset())}
 
 
-def test_each_metric_is_emitted_by_what_the_runbook_says_that_it_is_counted_by(emitted: set[Metric]):
+def test_metric_dimensions_match_the_runbook(emitted: set[Metric]):
     table = (Path(__file__).parents[2] / "docs" / "operations.md").read_text().split("## Metrics")[1].split("\n## ")[0]
-    told = {
+    documented = {
         name: frozenset(re.findall(r"`(\w+)`", by))
         for names, by in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", table, re.MULTILINE)
         for name in re.findall(r"`(\w+)`", names)
@@ -253,21 +251,21 @@ def test_each_metric_is_emitted_by_what_the_runbook_says_that_it_is_counted_by(e
 
     by = {(name, frozenset(name for name, _ in dimensions)) for _, name, dimensions in emitted}
     assert by
-    assert by == {(name, told[name]) for name, _ in by} | {(name, frozenset()) for name, _ in by}
+    assert by == {(name, documented[name]) for name, _ in by} | {(name, frozenset()) for name, _ in by}
 
 
-def test_the_local_cloud_has_the_same_alarms_but_for_those_that_need_metric_math(aws: Synthesis, local: Synthesis):
+def test_local_cloud_omits_only_metric_math_alarms(aws: Synthesis, local: Synthesis):
     found = {name: alarm for name, alarm in alarms(aws.app).items() if "Metrics" not in alarm}
 
-    assert {name: watched(alarm) for name, alarm in alarms(local.app).items()} == {
-        name: watched(alarm) for name, alarm in found.items()
+    assert {name: watched_metrics(alarm) for name, alarm in alarms(local.app).items()} == {
+        name: watched_metrics(alarm) for name, alarm in found.items()
     }
 
 
-def test_an_alarm_about_something_else_would_be_noticed(aws: Synthesis, emitted: set[Metric]):
+def test_alarm_on_unknown_metric_is_detected(aws: Synthesis, emitted: set[Metric]):
     good = alarms(aws.app)["counterfoil-matching-queue-depth"]
     (dimension,) = good["Dimensions"]
-    twins = {
+    mutants = {
         "namespace": good | {"Namespace": "Counterfoils"},
         "name": good | {"MetricName": "QueueDepths"},
         "dimension": good | {"Dimensions": [dimension | {"Name": "service"}]},
@@ -275,17 +273,15 @@ def test_an_alarm_about_something_else_would_be_noticed(aws: Synthesis, emitted:
         "further dimension": good | {"Dimensions": [dimension, {"Name": "service", "Value": "watchdog"}]},
     }
 
-    assert unknown({"good": good, **twins}, emitted) == set(twins)
+    assert unknown({"good": good, **mutants}, emitted) == set(mutants)
 
 
 @watches
-def test_an_alarm_says_what_happened_leads_to_its_page_and_tells_the_topic_of_its_severity(
-    aws: Synthesis, watch: Watch
-):
+def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, watch: Watch):
     pipeline = aws.app
-    for worker, alarm in of_watch(pipeline, watch).items():
+    for worker, alarm in alarms_of_watch(pipeline, watch).items():
         sentence, link = alarm["AlarmDescription"].split(" What to do: ")
-        assert link == f"docs/operations.md#{watch.name}"
+        assert link == f"docs/runbook/{watch.name}.md"
         assert sentence[0].isupper()
         assert sentence.endswith(".")
         assert "{" not in sentence
@@ -297,13 +293,13 @@ def test_an_alarm_says_what_happened_leads_to_its_page_and_tells_the_topic_of_it
         assert pipeline.resolved(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
 
 
-def test_alarms_about_silence_have_a_grace_period_that_deployments_begin(aws: Synthesis, emitted: set[Metric]):
+def test_deployment_starts_grace_period_of_silence_alarms(aws: Synthesis, emitted: set[Metric]):
     graces = [one for one in aws.app.resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]]
 
     assert {one["AlarmName"] for one in graces} == {
         f"grace-counterfoil-{watch.name}" for watch in WATCHES if watch.silence_counts
     }
-    assert all(watched(one) <= emitted for one in graces)
+    assert all(watched_metrics(one) <= emitted for one in graces)
     created = [
         one for one in aws.app.document["Resources"].values() if one["Type"] == "AWS::CloudWatch::CompositeAlarm"
     ]
@@ -312,8 +308,8 @@ def test_alarms_about_silence_have_a_grace_period_that_deployments_begin(aws: Sy
 
 
 @watches
-def test_an_alarm_goes_off_above_its_threshold_and_silence_is_no_alarm_unless_it_counts(aws: Synthesis, watch: Watch):
-    for worker, alarm in of_watch(aws.app, watch).items():
+def test_alarm_settings_match_the_watch(aws: Synthesis, watch: Watch):
+    for worker, alarm in alarms_of_watch(aws.app, watch).items():
         row = next((row for row in QUEUES if row.name == worker), None)
         assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
         assert alarm["Threshold"] == watch.threshold_for(row, None)
@@ -322,7 +318,7 @@ def test_an_alarm_goes_off_above_its_threshold_and_silence_is_no_alarm_unless_it
         assert all(part["MetricStat"]["Metric"]["Namespace"] == NAMESPACE for part in alarm.get("Metrics", [])[1:])
 
 
-def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
+def test_default_thresholds():
     assert THRESHOLDS == {
         "stuck-in-progress": 0,
         "waiting-for-retry": 1000,
@@ -332,14 +328,14 @@ def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
         "failure-rate": 1,
         "job-duration": 300,
         "attempts-before-success": 2,
-        "retries": 500,
-        "unsettled-dead-letters": 100,
-        "unsettled-dead-letters-for-an-hour": 500,
-        "dead-letters-per-minute": 10,
+        "retry-rate": 500,
+        "pending-dead-letters": 100,
+        "pending-dead-letters-sustained": 500,
+        "dead-letter-spike": 10,
         "dead-letter-rate": 0.2,
-        "kept-dead-letters": 0,
+        "dlq-consumer-failing": 0,
         "returned-unattempted": 0,
-        "unsent-outbox": 0,
+        "outbox-overdue": 0,
         "uploads-without-event": 0,
         "upload-listing": 86_400,
         "notification-failures": 0,
@@ -347,14 +343,14 @@ def test_the_thresholds_are_those_of_the_design_where_they_can_be_reached():
         "failed-offers": 0,
         "incomplete-offers": 0.1,
         "offers-duration": 30,
-        "late-offers": 0,
-        "unpinned-offers": 0,
+        "offers-overdue": 0,
+        "offers-not-scheduled": 0,
         "duplicate-offers": 0,
     }
 
 
 @pytest.mark.parametrize("row", QUEUES, ids=lambda row: row.name)
-def test_no_threshold_is_out_of_reach(aws: Synthesis, row: Row):
+def test_thresholds_are_reachable(aws: Synthesis, row: Row):
     found = alarms(aws.app)
 
     assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] < row.timeout
@@ -364,29 +360,29 @@ def test_no_threshold_is_out_of_reach(aws: Synthesis, row: Row):
     assert found[f"counterfoil-{row.name}-attempts-before-success"]["Threshold"] < attempts
 
 
-def test_a_message_that_its_archiver_fails_on_for_good_keeps_the_alarm_above_its_threshold(aws: Synthesis):
-    alarm = alarms(aws.app)["counterfoil-kept-dead-letters"]
+def test_permanent_archiver_failure_keeps_the_alarm_raised(aws: Synthesis):
+    alarm = alarms(aws.app)["counterfoil-dlq-consumer-failing"]
     hidden_for = Settings.model_fields["protection_seconds"].default
     (row,) = (row for row in WORKERS if row.fed_by is FedBy.DEAD_LETTER_QUEUES)
 
     assert alarm["Period"] >= max(hidden_for, row.visibility) + row.timeout + row.batching_window
 
 
-def test_thresholds_are_what_the_deployment_says(dependencies: Package, tmp_path: Path):
-    chosen = {"queue-depth": 5000, "retries": 1.5, "job-duration": 10}
+def test_deployment_overrides_thresholds(dependencies: Package, tmp_path: Path):
+    chosen = {"queue-depth": 5000, "retry-rate": 1.5, "job-duration": 10}
     context = {**LOCAL, "alarms": json.dumps(chosen), "timeout": "10"}
 
-    found = alarms(synthesise(tmp_path, context, dependencies).app)
+    found = alarms(synthesize(tmp_path, context, dependencies).app)
 
-    assert found["counterfoil-retries"]["Threshold"] == 1.5
-    assert "1.5" in found["counterfoil-retries"]["AlarmDescription"]
+    assert found["counterfoil-retry-rate"]["Threshold"] == 1.5
+    assert "1.5" in found["counterfoil-retry-rate"]["AlarmDescription"]
     for row in queue_rows(shortened(WORKERS, 10)):
         assert found[f"counterfoil-{row.name}-queue-depth"]["Threshold"] == 5000
         assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] == LONGEST_TRY * 10
 
 
-def test_what_is_about_all_workers_adds_up_every_one(aws: Synthesis):
-    metrics = alarms(aws.app)["counterfoil-unsettled-dead-letters"]["Metrics"]
+def test_global_alarm_sums_all_workers(aws: Synthesis):
+    metrics = alarms(aws.app)["counterfoil-pending-dead-letters"]["Metrics"]
 
     assert metrics[0]["Expression"] == f"SUM([{', '.join(row.name for row in QUEUES)}])"
     assert {part["Id"] for part in metrics[1:]} == {row.name for row in QUEUES}

@@ -1,4 +1,4 @@
-"""The gateway: the API is not reached without a token, whose tokens it takes, and where people sign in."""
+"""API gateway: authorization of routes, accepted token issuers, and sign-in."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from functions.admin_api import console
 from functions.admin_api.http import BY_THE_GATEWAY, SENTENCES
 from infra.packaging import Package
 from tests.functions.admin_api.in_node import PAGES
-from tests.infra.synthesis import Synthesis, Template, synthesise
+from tests.infra.synthesis import Synthesis, Template, synthesize
 
 
 def authorizer(template: Template) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def authorizer(template: Template) -> dict[str, Any]:
 
 
 def clients(template: Template) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The user pool's client for programs, and that for browsers."""
+    """Return the user pool clients for programs and for browsers."""
     found = template.resources("AWS::Cognito::UserPoolClient").values()
     (browsers,) = [client for client in found if client["AllowedOAuthFlowsUserPoolClient"]]
     (programs,) = [client for client in found if client is not browsers]
@@ -28,12 +28,12 @@ def clients(template: Template) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def sign_in(template: Template) -> SignIn:
-    """What the function is told."""
+    """Return the sign-in settings of the admin API function."""
     function = template.resolved(template.named("AWS::Lambda::Function", "counterfoil-admin_api"))
     return SignIn.model_validate(json.loads(function["Environment"]["Variables"]["SIGN_IN"]))
 
 
-def test_every_route_takes_a_token_but_those_of_the_console(aws: Synthesis, local: Synthesis) -> None:
+def test_only_console_routes_need_no_token(aws: Synthesis, local: Synthesis) -> None:
     for stage, pages in ((aws, console.ROUTES - {console.EMULATED_ROOT}), (local, console.ROUTES)):
         routes = stage.app.resources("AWS::ApiGatewayV2::Route").values()
         types = {route["RouteKey"]: route["AuthorizationType"] for route in routes}
@@ -59,20 +59,21 @@ def test_public_client_redirects_to_console_and_command_line(aws: Synthesis, loc
     assert local_back.endswith("/$default/console/signed-in")
 
 
-def test_a_console_with_a_domain_of_its_own_is_come_back_to_too(dependencies: Package, tmp_path: Path) -> None:
+def test_sign_in_redirects_to_custom_console_domain(dependencies: Package, tmp_path: Path) -> None:
     context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
-    named = synthesise(tmp_path, context, dependencies).app
+    named = synthesize(tmp_path, context, dependencies).app
 
     assert clients(named)[1]["CallbackURLs"][1] == "https://counterfoil.example.com/console/signed-in"
 
 
-def test_notices_lead_to_the_console_that_people_use(
+def test_notifications_link_to_the_configured_console(
     dependencies: Package, aws: Synthesis, local: Synthesis, tmp_path: Path
 ) -> None:
     context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
-    named = synthesise(tmp_path, context, dependencies)
+    named = synthesize(tmp_path, context, dependencies)
     own, emulated, chosen = (
-        one.app.resolved(one.app.named("AWS::Lambda::Function", "counterfoil-watchdog")) for one in (aws, local, named)
+        stage.app.resolved(stage.app.named("AWS::Lambda::Function", "counterfoil-watchdog"))
+        for stage in (aws, local, named)
     )
 
     assert re.fullmatch("https://StateApiGateway.+/console", own["Environment"]["Variables"]["CONSOLE_URL"])
@@ -80,9 +81,9 @@ def test_notices_lead_to_the_console_that_people_use(
     assert chosen["Environment"]["Variables"]["CONSOLE_URL"] == "https://counterfoil.example.com/console"
 
 
-def test_browsers_may_upload_from_the_console_alone(dependencies: Package, tmp_path: Path) -> None:
+def test_only_console_origins_may_upload(dependencies: Package, tmp_path: Path) -> None:
     context = {"settings": {"CONSOLE_URL": "https://counterfoil.example.com/console/"}}
-    pipeline = synthesise(tmp_path, context, dependencies).app
+    pipeline = synthesize(tmp_path, context, dependencies).app
     bucket = pipeline.resolved(pipeline.the("AWS::S3::Bucket"))
     (rule,) = bucket["CorsConfiguration"]["CorsRules"]
     function = pipeline.resolved(pipeline.named("AWS::Lambda::Function", "counterfoil-admin_api"))
@@ -94,7 +95,7 @@ def test_browsers_may_upload_from_the_console_alone(dependencies: Package, tmp_p
     assert len(json.loads(function["Environment"]["Variables"]["UPLOAD_ORIGINS"])) == 2
 
 
-def test_the_function_is_told_where_its_people_sign_in(aws: Synthesis, local: Synthesis) -> None:
+def test_function_gets_sign_in_settings(aws: Synthesis, local: Synthesis) -> None:
     is_aws, here = sign_in(aws.app), sign_in(local.app)
 
     assert authorizer(aws.app)["JwtConfiguration"]["Issuer"] == is_aws.issuer
@@ -108,12 +109,12 @@ def test_the_function_is_told_where_its_people_sign_in(aws: Synthesis, local: Sy
     assert here.discovery.startswith("http://127.0.0.1:4566/StateApiPeople")
 
 
-def test_it_is_an_http_api_whose_own_refusals_the_description_knows(aws: Synthesis) -> None:
+def test_gateway_errors_are_in_the_api_description(aws: Synthesis) -> None:
     assert aws.app.the("AWS::ApiGatewayV2::Api")["ProtocolType"] == "HTTP"
     assert set(BY_THE_GATEWAY) <= SENTENCES.keys()
 
 
-def test_tokens_are_those_of_a_user_pool_into_which_nobody_signs_himself_up(aws: Synthesis) -> None:
+def test_user_pool_disables_self_sign_up(aws: Synthesis) -> None:
     pipeline = aws.app
     pool = pipeline.the("AWS::Cognito::UserPool")
     client, _ = clients(pipeline)
@@ -125,17 +126,17 @@ def test_tokens_are_those_of_a_user_pool_into_which_nobody_signs_himself_up(aws:
     assert authorizer(pipeline)["AuthorizerType"] == "JWT"
 
 
-def test_people_outlive_the_stack_on_aws_alone(aws: Synthesis, local: Synthesis) -> None:
-    def kept(template: Template) -> object:
+def test_user_pool_outlives_the_stack_on_aws_only(aws: Synthesis, local: Synthesis) -> None:
+    def deletion_policy(template: Template) -> object:
         (id_,) = template.resources("AWS::Cognito::UserPool")
         return template.document["Resources"][id_]["DeletionPolicy"]
 
-    assert (kept(aws.app), kept(local.app)) == ("Retain", "Delete")
+    assert (deletion_policy(aws.app), deletion_policy(local.app)) == ("Retain", "Delete")
 
 
-def test_another_issuer_takes_the_place_of_the_user_pool(dependencies: Package, tmp_path: Path) -> None:
+def test_custom_issuer_replaces_the_user_pool(dependencies: Package, tmp_path: Path) -> None:
     context = {"issuer": "https://login.example.com/acme", "audience": "counterfoil"}
-    named = synthesise(tmp_path, context, dependencies).app
+    named = synthesize(tmp_path, context, dependencies).app
 
     assert authorizer(named)["JwtConfiguration"] == {
         "Issuer": "https://login.example.com/acme",
@@ -150,7 +151,7 @@ def test_another_issuer_takes_the_place_of_the_user_pool(dependencies: Package, 
     )
 
 
-def test_the_gateway_lets_through_what_the_database_can_take(aws: Synthesis) -> None:
+def test_gateway_throttles_requests(aws: Synthesis) -> None:
     from infra.api import BURST, REQUESTS_PER_SECOND
 
     stage = aws.app.the("AWS::ApiGatewayV2::Stage")
@@ -161,8 +162,8 @@ def test_the_gateway_lets_through_what_the_database_can_take(aws: Synthesis) -> 
     }
 
 
-def test_twenty_five_idle_pages_fit_through_the_gateway() -> None:
-    """Each polls one leading resource, at most two that depend on it, and the paused queues."""
+def test_gateway_allows_twenty_five_idle_pages() -> None:
+    """Each page polls one leading resource, at most two dependent ones, and the paused queues."""
     from infra.api import REQUESTS_PER_SECOND
 
     leads, steady = (
@@ -172,8 +173,8 @@ def test_twenty_five_idle_pages_fit_through_the_gateway() -> None:
     assert 25 * (1 / leads + 3 / steady) <= REQUESTS_PER_SECOND
 
 
-def test_nobody_but_the_gateway_may_call_the_function(aws: Synthesis, local: Synthesis) -> None:
-    """For it takes the gateway's word that a token is signed. A request that is no request cannot be made up."""
+def test_only_the_gateway_may_call_the_function(aws: Synthesis, local: Synthesis) -> None:
+    """The function relies on the gateway to verify token signatures."""
     for stage in (aws, local):
         pipeline = stage.app
         function = pipeline.resolved(pipeline.named("AWS::Lambda::Function", "counterfoil-admin_api"))["FunctionName"]

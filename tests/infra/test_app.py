@@ -1,4 +1,4 @@
-"""The app as a whole: its stages, network and database, what a linter says, and that it is the same every time."""
+"""The whole app: stacks, network, database, cfn-lint and reproducible synthesis."""
 
 import json
 import os
@@ -12,25 +12,23 @@ import pytest
 from infra.packaging import Package
 from infra.worker_table import WORKERS, WorkerTableError
 from tests.infra.conftest import deployed
-from tests.infra.synthesis import Synthesis, synthesise
+from tests.infra.synthesis import Synthesis, synthesize
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_real_account_gets_network_data_and_pipeline(aws: Synthesis):
+def test_aws_app_has_network_data_and_pipeline_stacks(aws: Synthesis):
     assert aws.stacks == {"counterfoil-network", "counterfoil-data", "counterfoil-pipeline"}
 
 
-def test_invalid_context_ends_the_synthesis_with_a_sentence(capsys: pytest.CaptureFixture[str]):
+def test_invalid_context_prints_an_error_and_fails(capsys: pytest.CaptureFixture[str]):
     from infra.__main__ import main
 
     assert main({"stage": "prod"}) == 1
     assert capsys.readouterr().err.startswith("There is no stage 'prod'")
 
 
-def test_a_row_that_could_lose_work_ends_the_synthesis(
-    dependencies: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_unsafe_worker_row_aborts_synthesis(dependencies: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from infra import __main__ as program
 
     matching = next(row for row in WORKERS if row.name == "matching")
@@ -38,10 +36,10 @@ def test_a_row_that_could_lose_work_ends_the_synthesis(
     monkeypatch.setattr(program, "WORKERS", (careless,))
 
     with pytest.raises(WorkerTableError, match="Worker 'matching': raise reserved_concurrency"):
-        synthesise(tmp_path, {}, dependencies)
+        synthesize(tmp_path, {}, dependencies)
 
 
-def test_the_network_has_no_way_to_the_internet(aws: Synthesis):
+def test_network_is_isolated_from_the_internet(aws: Synthesis):
     network = aws["network"]
 
     assert not network.resources("AWS::EC2::NatGateway")
@@ -64,7 +62,7 @@ def test_every_function_runs_inside_the_network(aws: Synthesis):
         assert len(placed["SubnetIds"]) == 2
 
 
-def test_the_database_is_encrypted_kept_and_backed_up(aws: Synthesis):
+def test_database_is_encrypted_retained_and_backed_up(aws: Synthesis):
     (resource,) = [r for r in aws["data"].document["Resources"].values() if r["Type"] == "AWS::RDS::DBInstance"]
     instance = resource["Properties"]
 
@@ -78,20 +76,20 @@ def test_the_database_is_encrypted_kept_and_backed_up(aws: Synthesis):
     assert not instance.get("PubliclyAccessible")
 
 
-ALLOWED = {"db.t4g.medium": 410, "db.t4g.large": 820}
-"""Connections that RDS lets an instance have: DBInstanceClassMemory / 9531392, without what its own processes take."""
+MAX_CONNECTIONS = {"db.t4g.medium": 410, "db.t4g.large": 820}
+"""RDS limit by instance class: DBInstanceClassMemory / 9531392, minus connections of RDS itself."""
 
 
-def test_at_full_load_the_functions_leave_room_at_the_database_for_a_worker_to_come_and_for_people(aws: Synthesis):
-    allowed = ALLOWED[aws["data"].the("AWS::RDS::DBInstance")["DBInstanceClass"]]
+def test_full_load_leaves_spare_database_connections(aws: Synthesis):
+    allowed = MAX_CONNECTIONS[aws["data"].the("AWS::RDS::DBInstance")["DBInstanceClass"]]
     pool = aws["data"].the("AWS::RDS::DBProxyTargetGroup")["ConnectionPoolConfigurationInfo"]
-    of_the_proxy = allowed * pool["MaxConnectionsPercent"] // 100
+    proxy_connections = allowed * pool["MaxConnectionsPercent"] // 100
 
-    assert of_the_proxy - sum(row.connections for row in WORKERS) >= 60
-    assert allowed - of_the_proxy >= 40  # those who go past the proxy
+    assert proxy_connections - sum(row.connections for row in WORKERS) >= 60
+    assert allowed - proxy_connections >= 40  # for direct connections, past the proxy
 
 
-def test_the_proxy_demands_tls_and_iam_and_signs_in_as_the_users_of_the_table_alone(aws: Synthesis):
+def test_proxy_requires_tls_and_iam_for_table_users(aws: Synthesis):
     data = aws["data"]
     proxy = data.the("AWS::RDS::DBProxy")
     role = data.role(proxy["RoleArn"])
@@ -107,8 +105,8 @@ def test_the_proxy_demands_tls_and_iam_and_signs_in_as_the_users_of_the_table_al
     assert all("DbiResourceId" in resource for _, _, resource in granted)
 
 
-def test_the_linter_of_cloudformation_has_nothing_to_say(aws: Synthesis):
-    # W3005 is about dependencies that CDK writes twice.
+def test_templates_pass_cfn_lint(aws: Synthesis):
+    # W3005: CDK repeats implicit dependencies.
     linter = Path(sys.executable).with_name("cfn-lint")
     command = [str(linter), "--ignore-checks", "W3005", "--", *map(str, aws.folder.glob("*.template.json"))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -119,7 +117,7 @@ def test_the_linter_of_cloudformation_has_nothing_to_say(aws: Synthesis):
 def test_syntheses_are_identical_under_any_umask(aws: Synthesis, dependencies: Package, tmp_path: Path):
     cache, folder = tmp_path / ".cache", tmp_path / "out"
     cache.mkdir()
-    cache.chmod(0o775)  # as a tool makes it under umask 0002, the default of many systems: jsii refuses such a cache
+    cache.chmod(0o775)  # umask 0002, the default of many systems: jsii refuses such a cache
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache), "PYTHONHASHSEED": "4"}
     environment.pop("JSII_RUNTIME_PACKAGE_CACHE_ROOT", None)
     command = [sys.executable, "-m", "tests.infra.synthesis", str(folder), str(dependencies.path), dependencies.hash]
@@ -146,11 +144,11 @@ def test_state_is_protected_in_a_stack_without_functions(aws: Synthesis):
         if artifact.get("properties", {}).get("terminationProtection")
     }
     data = aws["data"].document["Resources"].values()
-    kept = [resource for resource in data if resource["Type"] in STATE]
+    retained = [resource for resource in data if resource["Type"] in STATE]
 
     assert protected == aws.stacks
-    assert {resource["Type"] for resource in kept} == STATE
-    assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in kept} == {("Retain", "Retain")}
+    assert {resource["Type"] for resource in retained} == STATE
+    assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in retained} == {("Retain", "Retain")}
     assert not STATE & {resource["Type"] for resource in aws["pipeline"].document["Resources"].values()}
     assert not aws["data"].resources("AWS::Lambda::Function")
 
@@ -161,7 +159,7 @@ def test_state_never_refers_to_the_pipeline(aws: Synthesis):
 
 
 def test_new_settings_of_functions_leave_state_untouched(aws: Synthesis, dependencies: Package, tmp_path: Path):
-    changed = synthesise(tmp_path, {"settings": {"LEASE_SECONDS": "90"}, "alarms": {"retries": 7}}, dependencies)
+    changed = synthesize(tmp_path, {"settings": {"LEASE_SECONDS": "90"}, "alarms": {"retry-rate": 7}}, dependencies)
 
     assert changed["data"] == aws["data"]
     assert changed["network"] == aws["network"]

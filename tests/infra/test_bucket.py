@@ -1,4 +1,4 @@
-"""The pipeline's bucket: what comes in and who hears of it, what is kept, and for how long."""
+"""The uploads bucket: event notifications, protection, lifecycle rules and retention."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -9,15 +9,15 @@ from counterfoil.dead_letters import export
 from infra.packaging import Package
 from infra.worker_table import PREFIXES, UNBOUNDED, WORKERS, FedBy
 from tests.infra.pipeline import BUCKET
-from tests.infra.synthesis import Template, synthesise
+from tests.infra.synthesis import Template, synthesize
 
 
 def rules(template: Template) -> dict[str, dict[str, Any]]:
-    """Lifecycle rules by id."""
+    """Return lifecycle rules by id."""
     return {rule["Id"]: rule for rule in template.the("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]}
 
 
-def test_a_new_upload_becomes_a_message_of_the_worker_fed_by_s3(pipeline: Template):
+def test_new_upload_notifies_the_s3_fed_worker(pipeline: Template):
     (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
     bucket = pipeline.the("AWS::S3::Bucket")
     notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
@@ -35,16 +35,16 @@ def test_a_new_upload_becomes_a_message_of_the_worker_fed_by_s3(pipeline: Templa
     ((id_, policy),) = policies.items()
     (bucket_id,) = pipeline.resources("AWS::S3::Bucket")
     assert id_ in pipeline.document["Resources"][bucket_id]["DependsOn"]
-    (let_in,) = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
-    assert let_in["Principal"] == {"Service": "s3.amazonaws.com"}
-    assert let_in["Action"] == "sqs:SendMessage"
-    assert pipeline.resolved(let_in["Condition"]) == {
+    (allowed,) = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Allow"]
+    assert allowed["Principal"] == {"Service": "s3.amazonaws.com"}
+    assert allowed["Action"] == "sqs:SendMessage"
+    assert pipeline.resolved(allowed["Condition"]) == {
         "ArnEquals": {"aws:SourceArn": f"arn:AWS::Partition:s3:::{BUCKET}"},
         "StringEquals": {"aws:SourceAccount": "AWS::AccountId"},
     }
 
 
-def test_uploads_are_versioned_encrypted_private_and_survive_the_stack(pipeline: Template):
+def test_bucket_is_versioned_encrypted_private_and_retained(pipeline: Template):
     (resource,) = [r for r in pipeline.document["Resources"].values() if r["Type"] == "AWS::S3::Bucket"]
     bucket = resource["Properties"]
 
@@ -55,7 +55,7 @@ def test_uploads_are_versioned_encrypted_private_and_survive_the_stack(pipeline:
     assert resource["DeletionPolicy"] == "Retain"
 
 
-def test_no_rule_ends_a_payload_whose_task_may_still_be_run_and_one_ends_what_was_deleted(pipeline: Template):
+def test_task_payloads_expire_only_after_deletion(pipeline: Template):
     rule = rules(pipeline)["payloads-of-tasks"]
 
     assert rule == {
@@ -68,7 +68,7 @@ def test_no_rule_ends_a_payload_whose_task_may_still_be_run_and_one_ends_what_wa
     assert [row.name for row in WORKERS if "tasks/" in row.removes] == ["watchdog"]
 
 
-def test_exports_of_dead_letters_expire_after_a_week(pipeline: Template):
+def test_dead_letter_exports_expire_after_a_week(pipeline: Template):
     rule = rules(pipeline)["exports-of-dead-letters"]
 
     assert rule == {
@@ -86,7 +86,7 @@ def test_exports_of_dead_letters_expire_after_a_week(pipeline: Template):
     assert [row.name for row in WORKERS if export.PREFIX in row.reads] == ["admin_api"]
 
 
-def test_every_prefix_has_a_rule_for_replaced_and_deleted_versions(pipeline: Template):
+def test_every_prefix_expires_noncurrent_versions(pipeline: Template):
     by_prefix = {rule["Prefix"]: rule for rule in rules(pipeline).values()}
 
     assert by_prefix.keys() == set(PREFIXES)
@@ -99,7 +99,7 @@ def test_every_prefix_has_a_rule_for_replaced_and_deleted_versions(pipeline: Tem
 
 def test_deployment_sets_the_retention(dependencies: Package, tmp_path: Path):
     context = {"retention": '{"uploads/": 3650, "noncurrent": 7}'}
-    found = rules(synthesise(tmp_path, context, dependencies).app)
+    found = rules(synthesize(tmp_path, context, dependencies).app)
 
     assert found["files-in-uploads"]["ExpirationInDays"] == 3650
     assert "ExpiredObjectDeleteMarker" not in found["files-in-uploads"]

@@ -1,4 +1,4 @@
-"""What a deployment may be told, and with which sentence the rest is refused."""
+"""Deployment context: valid values, and errors for invalid ones."""
 
 import json
 from typing import Any
@@ -28,20 +28,20 @@ def deployment(**context: Any) -> Deployment:
     return Deployment.of(context.get)
 
 
-def test_every_setting_is_known_as_one_to_choose_a_secret_or_one_of_the_stack():
+def test_each_setting_belongs_to_exactly_one_group():
     known = {name.upper() for name in Settings.model_fields}
 
     assert known == TUNABLE | SECRETS | OF_THE_STACK
     assert len(TUNABLE) + len(SECRETS) + len(OF_THE_STACK) == len(known)
 
 
-def test_what_the_settings_keep_secret_is_refused_as_one():
+def test_secret_settings_are_listed_as_secrets():
     secret = {name.upper() for name, field in Settings.model_fields.items() if field.annotation == SecretStr | None}
 
     assert secret == SECRETS
 
 
-def test_the_providers_are_those_that_the_settings_know():
+def test_providers_match_the_settings():
     for provider in PROVIDERS:
         Settings.from_environment({"LLM_PROVIDER": provider})
     assert Settings.model_fields["llm_provider"].annotation.__args__[0].__args__ == PROVIDERS  # type: ignore[union-attr]
@@ -49,11 +49,11 @@ def test_the_providers_are_those_that_the_settings_know():
     assert embedding.__args__[0].__args__ == EMBEDDING_PROVIDERS  # type: ignore[union-attr]
 
 
-def test_the_recognitions_are_those_that_the_settings_know():
+def test_ocr_providers_match_the_settings():
     assert Settings.model_fields["ocr"].annotation.__args__[0].__args__ == RECOGNITIONS  # type: ignore[union-attr]
 
 
-def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
+def test_empty_context_deploys_to_aws_with_defaults():
     assert deployment() == Deployment(
         stage="aws",
         database_url=None,
@@ -71,7 +71,7 @@ def test_without_a_context_a_real_account_is_meant_and_nothing_is_changed():
     )
 
 
-def test_another_issuer_of_tokens_is_named_with_its_audience():
+def test_custom_issuer_and_audience_are_read():
     named = deployment(issuer="https://login.example.com/acme", audience="counterfoil")
 
     assert named.issuer == Issuer("https://login.example.com/acme", "counterfoil")
@@ -85,12 +85,12 @@ def test_another_issuer_of_tokens_is_named_with_its_audience():
         {"issuer": "http://login.example.com", "audience": "counterfoil"},
     ],
 )
-def test_half_an_issuer_or_one_without_encryption_is_refused(context: dict[str, str]):
+def test_incomplete_or_plain_http_issuer_is_rejected(context: dict[str, str]):
     with pytest.raises(ContextError, match=r"'issuer' .* and 'audience' go together"):
         deployment(**context)
 
 
-def test_settings_and_thresholds_come_as_text_or_as_objects():
+def test_settings_and_thresholds_accept_text_or_objects():
     settings, alarms = {"RETRY_REDELIVER_DELAYS_SECONDS": "[3, 9]", "EMAIL_FROM": "a@b.example"}, {"queue-depth": 5000}
 
     as_text = deployment(settings=json.dumps(settings), alarms=json.dumps(alarms))
@@ -101,14 +101,14 @@ def test_settings_and_thresholds_come_as_text_or_as_objects():
     Settings.from_environment(as_text.settings)
 
 
-def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
+def test_local_stage_accepts_timeout_and_secrets():
     local = deployment(**LOCAL, timeout="20", settings={"LLM_API_KEY": "none"})
 
     assert (local.timeout, local.settings) == (20, {"LLM_API_KEY": "none"})
 
 
 @pytest.mark.parametrize(
-    ("context", "says"),
+    ("context", "message"),
     [
         ({"settings": '{"RETRY_MAX": "1"}'}, r"There is no setting 'RETRY_MAX': known are BREAKER_FAILURES, "),
         ({"settings": '{"LEASE_SECONDS": 5}'}, r'LEASE_SECONDS must be a string, .*: write "\.\.\."'),
@@ -120,7 +120,7 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({"settings": '{"LLM_PROVIDER": "other"}'}, r"LLM_PROVIDER must be one of anthropic, openai, bedrock"),
         ({"settings": '{"EMBEDDING_API_KEY": "k"}'}, r"EMBEDDING_API_KEY is a secret: put it into Secrets Manager"),
         ({"settings": '{"EMBEDDING_PROVIDER": "other"}'}, r"EMBEDDING_PROVIDER must be one of openai, bedrock"),
-        ({"settings": '{"OCR": "other"}'}, r"OCR must be textract, or be left out, and is 'other'"),
+        ({"settings": '{"OCR": "other"}'}, r"OCR must be textract, or be omitted, and is 'other'"),
         ({"settings": '{"HTTP_REQUESTS": "true"}'}, r"HTTP_REQUESTS needs a way to the internet, .* -c webhooks=true"),
         ({"timeout": "20"}, r"The context 'timeout' is for the local stage: on AWS, change the table"),
         ({**LOCAL, "timeout": "0"}, r"'timeout' must be whole seconds, 1 or more, and is '0'"),
@@ -143,27 +143,27 @@ def test_the_local_cloud_may_shorten_time_outs_and_be_given_secrets():
         ({"secretArn": "mine"}, r"'secretArn' must be the whole ARN of a secret, and is 'mine'"),
     ],
 )
-def test_what_is_wrong_is_refused_with_a_sentence(context: dict[str, Any], says: str):
-    with pytest.raises(ContextError, match=says):
+def test_invalid_context_is_rejected(context: dict[str, Any], message: str):
+    with pytest.raises(ContextError, match=message):
         deployment(**context)
 
 
-def test_http_requests_go_the_way_of_webhooks():
-    asked = {"HTTP_REQUESTS": "true", "HTTP_REQUEST_ALLOWLIST": '["erp.internal:8080"]'}
+def test_http_requests_are_allowed_with_webhooks_or_locally():
+    http_settings = {"HTTP_REQUESTS": "true", "HTTP_REQUEST_ALLOWLIST": '["erp.internal:8080"]'}
 
-    assert deployment(settings=asked, webhooks="true").settings == asked
-    assert deployment(**LOCAL, settings=asked).settings == asked
+    assert deployment(settings=http_settings, webhooks="true").settings == http_settings
+    assert deployment(**LOCAL, settings=http_settings).settings == http_settings
     assert deployment(settings={"HTTP_REQUESTS": "false"}).settings == {"HTTP_REQUESTS": "false"}
 
 
-def test_a_refused_secret_is_not_repeated():
+def test_rejected_secret_is_not_quoted():
     with pytest.raises(ContextError) as refused:
         deployment(settings={"LLM_API_KEY": "sk-4711"})
 
     assert "4711" not in str(refused.value)
 
 
-def test_every_threshold_may_be_changed():
+def test_every_threshold_can_be_overridden():
     assert deployment(alarms=dict.fromkeys(THRESHOLDS, 7), secretArn=SECRET_ARN).alarms == dict.fromkeys(THRESHOLDS, 7)
 
 
@@ -172,7 +172,7 @@ def test_retention_is_days_by_prefix():
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("retention", "message"),
     [
         ({"tasks/": 1}, "'tasks/' has no retention to set: use one of uploads/, inbox/"),
         ({"uploads/": 0}, "must be whole days, 1 or more, and is 0"),
@@ -180,6 +180,6 @@ def test_retention_is_days_by_prefix():
         ({"inbox/": "30"}, "must be whole days, 1 or more, and is '30'"),
     ],
 )
-def test_invalid_retention_is_refused(given: dict[str, Any], sentence: str):
-    with pytest.raises(ContextError, match=sentence):
-        deployment(retention=given)
+def test_invalid_retention_is_rejected(retention: dict[str, Any], message: str):
+    with pytest.raises(ContextError, match=message):
+        deployment(retention=retention)

@@ -1,10 +1,10 @@
-"""Signing in to the embedded server."""
+"""Database URLs of the embedded server."""
 
 import pytest
 
 
 @pytest.mark.parametrize(
-    ("url", "wanted"),
+    ("url", "expected"),
     [
         ("postgresql://127.0.0.1:5432/name", "postgresql://worker@127.0.0.1:5432/name"),
         ("postgresql://postgres@127.0.0.1:5432/name", "postgresql://worker@127.0.0.1:5432/name"),
@@ -14,7 +14,7 @@ import pytest
         ),
     ],
 )
-def test_a_url_is_rewritten_for_another_user_without_the_first_ones_password(url: str, wanted: str):
+def test_with_user_replaces_user_and_drops_password(url: str, expected: str):
     from infra.data import with_user
 
-    assert with_user(url, "worker") == wanted
+    assert with_user(url, "worker") == expected

@@ -1,4 +1,4 @@
-"""The locked dependencies of the functions."""
+"""Locked dependencies of the functions."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from infra.dependencies import AWS_SERVICES, REQUIREMENTS, exported
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_requirements_of_the_layer_are_what_the_lock_says():
+def test_layer_requirements_match_the_lock_file():
     assert REQUIREMENTS.read_text() == exported(), "run python -m infra.dependencies"
 
 
@@ -22,7 +22,7 @@ def test_every_requirement_is_pinned_and_hashed():
         assert "--hash=sha256:" in requirement
 
 
-def test_the_layer_keeps_the_description_of_every_aws_service_that_functions_call():
+def test_layer_keeps_definitions_of_called_aws_services():
     code = [path.read_text() for folder in ("functions", "layers/shared") for path in (ROOT / folder).rglob("*.py")]
     called = {name for text in code for name in re.findall(r"""\bclient\(\s*["']([\w-]+)["']""", text)}
 
@@ -30,7 +30,7 @@ def test_the_layer_keeps_the_description_of_every_aws_service_that_functions_cal
     assert called <= AWS_SERVICES
 
 
-def test_what_no_function_needs_at_run_time_is_trimmed(tmp_path: Path):
+def test_trim_removes_files_unused_at_run_time(tmp_path: Path):
     kept = ["botocore/data/sqs/service.json", "botocore/data/endpoints.json", "a/code.py", "a-1.dist-info/METADATA"]
     dropped = [
         "botocore/data/ec2/service.json",
@@ -48,7 +48,7 @@ def test_what_no_function_needs_at_run_time_is_trimmed(tmp_path: Path):
     assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()} == set(kept)
 
 
-def test_a_file_that_is_out_of_date_is_reported_with_the_command_that_writes_it(tmp_path, monkeypatch, capsys):
+def test_outdated_requirements_report_the_update_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(dependencies, "REQUIREMENTS", tmp_path / "requirements.txt")
     dependencies.REQUIREMENTS.write_text("boto3\n")
 

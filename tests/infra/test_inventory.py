@@ -1,4 +1,4 @@
-"""S3 Inventory of the uploads bucket: a deployment turns it on, and the watchdog alone reads it."""
+"""S3 Inventory of the uploads bucket: opt-in, and readable by the watchdog only."""
 
 from pathlib import Path
 from typing import Any
@@ -8,24 +8,24 @@ import pytest
 from functions.watchdog.inventory import COLUMNS
 from infra.packaging import Package
 from infra.worker_table import ANNOUNCED
-from tests.infra.synthesis import Synthesis, Template, synthesise
+from tests.infra.synthesis import Synthesis, Template, synthesize
 
 
 @pytest.fixture(scope="module")
 def template(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Template:
     folder: Path = tmp_path_factory.mktemp("inventory")
-    return synthesise(folder, {"inventory": "true"}, dependencies).app
+    return synthesize(folder, {"inventory": "true"}, dependencies).app
 
 
 def buckets(template: Template) -> tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]:
-    """The uploads bucket and the inventory bucket, with their logical ids."""
+    """Return the uploads bucket and the inventory bucket, with their logical ids."""
     found = template.resources("AWS::S3::Bucket")
     (uploads,) = [item for item in found.items() if "InventoryConfigurations" in item[1]]
     (inventory,) = [item for item in found.items() if item != uploads]
     return uploads, inventory
 
 
-def test_every_announced_prefix_has_a_daily_inventory_of_all_versions(template: Template):
+def test_announced_prefixes_have_daily_inventories_of_all_versions(template: Template):
     (_, uploads), (inventory_id, _) = buckets(template)
     found = uploads["InventoryConfigurations"]
 
@@ -38,11 +38,11 @@ def test_every_announced_prefix_has_a_daily_inventory_of_all_versions(template: 
         assert one["Destination"]["Format"] == "CSV"
         assert "Prefix" not in one["Destination"]
         assert inventory_id in str(one["Destination"]["BucketArn"])
-        # S3 always writes Key, and VersionId and IsDeleteMarker where all versions are listed.
+        # S3 always writes Key. When it lists all versions, it also writes VersionId and IsDeleteMarker.
         assert set(one["OptionalFields"]) == COLUMNS - {"Key", "VersionId", "IsDeleteMarker"}
 
 
-def test_inventory_bucket_is_private_and_forgets_after_a_week(template: Template):
+def test_inventory_bucket_is_private_and_expires_objects(template: Template):
     _, (_, bucket) = buckets(template)
 
     assert bucket["BucketEncryption"]
@@ -53,7 +53,7 @@ def test_inventory_bucket_is_private_and_forgets_after_a_week(template: Template
     assert "Prefix" not in rule
 
 
-def test_only_s3_writes_inventories_and_only_of_uploads(template: Template):
+def test_only_s3_may_write_upload_inventories(template: Template):
     (uploads_id, _), (inventory_id, _) = buckets(template)
     (policy,) = [
         policy
@@ -82,8 +82,8 @@ def test_only_the_watchdog_reads_inventories(template: Template):
 
     assert list(granted) == ["Worker watchdog"]
     assert [s["Action"] for s in granted["Worker watchdog"]] == ["s3:ListBucket", "s3:GetObject"]
-    told = [f["FunctionName"] for f in functions if "INVENTORY_BUCKET" in str(f.get("Environment"))]
-    assert told == ["counterfoil-watchdog"]
+    configured = [f["FunctionName"] for f in functions if "INVENTORY_BUCKET" in str(f.get("Environment"))]
+    assert configured == ["counterfoil-watchdog"]
 
 
 def test_listing_alarm_waits_for_daily_inventories(template: Template, aws: Synthesis):

@@ -1,4 +1,4 @@
-"""Mail on AWS: what SES may store where, and that nothing of it is there unless a domain is given."""
+"""Mail on AWS: SES stores it in the inbox, if a domain is configured."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from counterfoil.documents import files
 from infra.packaging import Package
 from infra.worker_table import ANNOUNCED
-from tests.infra.synthesis import Synthesis, Template, synthesise
+from tests.infra.synthesis import Synthesis, Template, synthesize
 
 BUCKET = "counterfoil-uploads-AWS::AccountId-AWS::Region"
 RULE = "arn:AWS::Partition:ses:AWS::Region:AWS::AccountId:receipt-rule-set/counterfoil:receipt-rule/inbox"
@@ -17,7 +17,7 @@ RULE = "arn:AWS::Partition:ses:AWS::Region:AWS::AccountId:receipt-rule-set/count
 @pytest.fixture(scope="module")
 def receiving(dependencies: Package, tmp_path_factory: pytest.TempPathFactory) -> Template:
     folder: Path = tmp_path_factory.mktemp("mail")
-    return synthesise(folder, {"mailDomain": "in.acme.example"}, dependencies).app
+    return synthesize(folder, {"mailDomain": "in.acme.example"}, dependencies).app
 
 
 def statements(template: Template) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def statements(template: Template) -> list[dict[str, Any]]:
     return [template.resolved(statement) for statement in policy["PolicyDocument"]["Statement"]]
 
 
-def test_mail_for_the_domain_is_stored_as_it_came_after_it_was_scanned(receiving: Template):
+def test_mail_is_scanned_and_stored_unchanged(receiving: Template):
     rule = receiving.resolved(receiving.the("AWS::SES::ReceiptRule"))
 
     assert rule["RuleSetName"] == receiving.the("AWS::SES::ReceiptRuleSet")["RuleSetName"] == "counterfoil"
@@ -39,7 +39,7 @@ def test_mail_for_the_domain_is_stored_as_it_came_after_it_was_scanned(receiving
     }
 
 
-def test_that_rule_of_this_account_and_nobody_else_may_store_it(receiving: Template):
+def test_only_own_receipt_rule_may_store_mail(receiving: Template):
     (allowed,) = [statement for statement in statements(receiving) if statement["Effect"] == "Allow"]
 
     assert allowed["Principal"] == {"Service": "ses.amazonaws.com"}
@@ -48,18 +48,18 @@ def test_that_rule_of_this_account_and_nobody_else_may_store_it(receiving: Templ
     assert allowed["Condition"] == {"StringEquals": {"aws:SourceAccount": "AWS::AccountId", "aws:SourceArn": RULE}}
 
 
-def test_what_the_mx_record_must_say_is_an_output(receiving: Template):
+def test_mx_record_is_a_stack_output(receiving: Template):
     exchanger = receiving.document["Outputs"]["MailExchanger"]["Value"]
 
     assert receiving.resolved(exchanger) == "10 inbound-smtp.AWS::Region.amazonaws.com"
 
 
-def test_without_a_domain_nobody_but_the_workers_writes_to_the_bucket(aws: Synthesis):
+def test_bucket_policy_allows_nothing_without_mail_domain(aws: Synthesis):
     assert aws.app.resources("AWS::SES::ReceiptRule") == {}
     assert [statement for statement in statements(aws.app) if statement["Effect"] == "Allow"] == []
 
 
-def test_what_is_announced_is_what_acquisition_knows():
+def test_announced_prefixes_match_acquisition():
     from infra.data import INBOX
 
     assert ANNOUNCED == (files.PREFIX, files.INBOX)

@@ -1,4 +1,4 @@
-"""What is packed for Lambda: the right files, the same bytes every time, with byte code that fits."""
+"""Lambda packages: the right files, reproducible bytes and matching byte code."""
 
 import ast
 import os
@@ -18,12 +18,12 @@ from infra.worker_table import WORKERS, Row
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = Target(python="3.99", platform=None)
-"""No machine has an interpreter for it."""
+"""A target without a matching interpreter on any machine."""
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of two functions and a build folder of its own."""
+    """A project with two functions and a separate build folder."""
     monkeypatch.setattr(packaging, "BUILD", tmp_path / "build")
     root = tmp_path / "project"
     for path in (
@@ -43,7 +43,7 @@ def names_in(package: Package) -> set[str]:
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_a_function_is_packed_with_its_own_folder_and_the_extra_files_of_its_row_alone(row: Row):
+def test_function_package_has_own_and_extra_files_only(row: Row):
     packed = names_in(function(row.name, row.extra_files, UNKNOWN))
 
     assert f"functions/{row.name}/handler.py" in packed
@@ -64,11 +64,11 @@ def test_migrations_are_packed_into_migrate_only():
     assert {f"migrations/{path.name}" for path in (ROOT / "migrations").glob("*.sql")} <= migrate
 
 
-def test_the_code_layer_is_where_lambda_puts_it_on_the_import_path():
+def test_code_layer_is_on_the_lambda_import_path():
     assert "python/counterfoil/settings.py" in names_in(code_layer(UNKNOWN))
 
 
-def test_the_same_files_give_the_same_bytes_whenever_they_were_written(project: Path):
+def test_package_bytes_do_not_depend_on_file_times(project: Path):
     first = function("one", (), this_machine(), root=project)
     before = first.path.read_bytes()
     first.path.unlink()
@@ -80,14 +80,14 @@ def test_the_same_files_give_the_same_bytes_whenever_they_were_written(project: 
     assert second.path.read_bytes() == before
 
 
-def test_a_package_that_is_there_is_not_made_again(project: Path):
+def test_existing_package_is_not_rebuilt(project: Path):
     first = function("one", (), UNKNOWN, root=project)
     first.path.write_bytes(b"as it was")
 
     assert function("one", (), UNKNOWN, root=project).path.read_bytes() == b"as it was"
 
 
-def test_editing_one_worker_changes_its_package_alone(project: Path):
+def test_editing_one_worker_changes_only_its_package(project: Path):
     before = {name: function(name, (), UNKNOWN, root=project).hash for name in ("one", "two")}
     (project / "functions/one/handler.py").write_text("KINDS = set()\n")
     after = {name: function(name, (), UNKNOWN, root=project).hash for name in ("one", "two")}
@@ -103,26 +103,26 @@ def test_moving_a_file_changes_the_hash(project: Path):
     assert function("one", (), UNKNOWN, root=project).hash != before
 
 
-def test_byte_code_is_packed_unchecked_for_the_interpreter_at_hand(project: Path):
+def test_byte_code_is_packed_unchecked_for_this_interpreter(project: Path):
     package = function("one", (), this_machine(), root=project)
     tag = sys.implementation.cache_tag
 
     with zipfile.ZipFile(package.path) as bundle:
         byte_code = bundle.read(f"functions/one/__pycache__/handler.{tag}.pyc")
     flags = int.from_bytes(byte_code[4:8], "little")
-    assert flags == 0b01  # by hash, and not checked: PEP 552
+    assert flags == 0b01  # PEP 552: hash-based and unchecked
     assert py_compile.PycInvalidationMode.UNCHECKED_HASH.name == "UNCHECKED_HASH"
     assert b"/var/task/functions/one/handler.py" in byte_code
 
 
-def test_without_a_fitting_interpreter_there_is_no_byte_code_and_another_hash(project: Path):
+def test_missing_interpreter_omits_byte_code_and_changes_hash(project: Path):
     without = function("one", (), UNKNOWN, root=project)
 
     assert names_in(without) == {"functions/__init__.py", "functions/one/handler.py"}
     assert without.hash != function("one", (), this_machine(), root=project).hash
 
 
-def test_caches_and_hidden_files_stay_behind(project: Path):
+def test_caches_and_hidden_files_are_not_packed(project: Path):
     for path in ("functions/one/__pycache__/handler.cpython-39.pyc", "functions/one/.secret", "functions/one/old.pyc"):
         (project / path).parent.mkdir(exist_ok=True)
         (project / path).write_bytes(b"left over")
@@ -130,38 +130,38 @@ def test_caches_and_hidden_files_stay_behind(project: Path):
     assert names_in(function("one", (), UNKNOWN, root=project)) == {"functions/__init__.py", "functions/one/handler.py"}
 
 
-def test_a_row_without_a_handler_is_refused_with_the_way_out(project: Path):
+def test_row_without_handler_is_rejected(project: Path):
     with pytest.raises(
         PackagingError, match=r"functions/three/handler\.py is missing: write it, or take the row 'three' out"
     ):
         function("three", (), LAMBDA, root=project)
 
 
-def test_an_extra_file_that_is_missing_is_refused(project: Path):
-    with pytest.raises(PackagingError, match=r"^pages is to be packed and does not exist"):
+def test_missing_extra_file_is_rejected(project: Path):
+    with pytest.raises(PackagingError, match=r"^pages is missing in the project and cannot be packed"):
         function("one", ("pages",), LAMBDA, root=project)
 
 
-def test_sizes_are_those_of_the_unpacked_files(project: Path):
+def test_unzipped_size_adds_up_all_files(project: Path):
     package = function("one", (), UNKNOWN, root=project)
 
     assert unzipped_size(package, package) == 2 * sum((project / name).stat().st_size for name in names_in(package))
 
 
-def test_the_layer_holds_exactly_what_functions_import():
+def test_declared_dependencies_match_imports():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    wanted = {re.split(r"[\[><=]", requirement)[0] for requirement in declared}
+    required = {re.split(r"[\[><=]", requirement)[0] for requirement in declared}
     sources = [*(ROOT / "layers" / "shared").rglob("*.py"), *(ROOT / "functions").rglob("*.py")]
     modules = {name for source in sources for name in imported(source)}
     of_distribution = packages_distributions()
     found = {of_distribution[name][0].lower().replace("_", "-") for name in modules if name in of_distribution}
-    # Parts of a declared package that are distributions of their own.
+    # Separate distributions that belong to a declared package.
     parts = {"psycopg-pool": "psycopg", "pydantic-core": "pydantic", "botocore": "boto3", "counterfoil": ""}
-    assert {parts.get(name, name) for name in found} - {""} == wanted - {"tzdata"}  # read as files
+    assert {parts.get(name, name) for name in found} - {""} == required - {"tzdata"}  # data files, never imported
 
 
 def imported(source: Path) -> set[str]:
-    """The top-level names of the modules that a file imports."""
+    """Return the top-level names of the modules that a file imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source.read_text())):
         if isinstance(node, ast.Import):

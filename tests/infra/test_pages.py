@@ -1,4 +1,4 @@
-"""What is made of the console's modules for browsers: few files, called after what is in them."""
+"""Build of the console: few files, with content hashes in their names."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ NODE_MODULES = ROOT / "node_modules"
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Pages of two modules."""
+    """A console with two modules."""
     folder = tmp_path / "pages"
     folder.mkdir()
     (folder / "app.js").write_text('import { word } from "./word.js";\ndocument.title = word;\n')
@@ -26,28 +26,28 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def assets(made: dict[str, bytes]) -> dict[str, str]:
-    """Names of the files by what they were made from."""
-    names = json.loads(made["files.json"])["assets"]
+def assets(built: dict[str, bytes]) -> dict[str, str]:
+    """Return the names of the built files by source name."""
+    names = json.loads(built["files.json"])["assets"]
     return {f"{name.rpartition('-')[0]}{Path(name).suffix}": name for name in names}
 
 
-def test_modules_become_one_script_and_the_page_names_the_files(source: Path):
-    made = pages.make(source, NODE_MODULES)
-    named = assets(made)
+def test_modules_are_bundled_and_linked_from_the_page(source: Path):
+    built = pages.make(source, NODE_MODULES)
+    named = assets(built)
 
     assert named.keys() == {"app.js", "style.css", "icon.svg", "licenses.txt"}
-    assert made["index.html"].decode() == (
+    assert built["index.html"].decode() == (
         f'<link href="{{root}}a/{named["style.css"]}"><script src="{{root}}a/{named["app.js"]}"></script>'
     )
-    assert b"first" in gzip.decompress(made[f"{named['app.js']}.gz"])
+    assert b"first" in gzip.decompress(built[f"{named['app.js']}.gz"])
 
 
-def test_the_same_source_gives_the_same_bytes(source: Path):
+def test_build_is_reproducible(source: Path):
     assert pages.make(source, NODE_MODULES) == pages.make(source, NODE_MODULES)
 
 
-def test_a_changed_module_changes_the_name_of_its_script_alone_and_the_page(source: Path):
+def test_changed_module_renames_only_its_script(source: Path):
     before = pages.make(source, NODE_MODULES)
     (source / "word.js").write_text('export const word = "second";\n')
     after = pages.make(source, NODE_MODULES)
@@ -57,19 +57,19 @@ def test_a_changed_module_changes_the_name_of_its_script_alone_and_the_page(sour
     assert json.loads(before["files.json"])["page"] != json.loads(after["files.json"])["page"]
 
 
-def test_a_module_that_is_none_is_told_with_its_line(source: Path):
+def test_syntax_error_is_reported_with_its_line(source: Path):
     (source / "word.js").write_text("export const = 1;\n")
 
     with pytest.raises(pages.PagesError, match=r"word\.js:1:13"):
         pages.make(source, NODE_MODULES)
 
 
-def test_without_the_bundler_the_way_out_is_told(source: Path, tmp_path: Path):
+def test_missing_bundler_error_names_make_setup(source: Path, tmp_path: Path):
     with pytest.raises(pages.PagesError, match="run 'make setup'"):
         pages.make(source, tmp_path)
 
 
-def test_a_function_is_packed_with_what_was_made_and_not_with_the_modules():
+def test_package_contains_built_pages_without_sources():
     packed = function("admin_api", (), LAMBDA)
 
     import zipfile
@@ -80,7 +80,7 @@ def test_a_function_is_packed_with_what_was_made_and_not_with_the_modules():
     assert not [name for name in names if name.endswith((".js", ".css"))]
 
 
-def test_pages_that_cannot_be_made_are_a_failure_of_packing(source: Path, tmp_path: Path):
+def test_failed_page_build_fails_packaging(source: Path, tmp_path: Path):
     folder = tmp_path / "functions" / "one"
     folder.mkdir(parents=True)
     (tmp_path / "functions" / "__init__.py").write_text("")
@@ -91,9 +91,9 @@ def test_pages_that_cannot_be_made_are_a_failure_of_packing(source: Path, tmp_pa
         function("one", (), LAMBDA, root=tmp_path)
 
 
-def test_the_libraries_are_those_of_the_lock():
+def test_library_versions_match_the_lock_file():
     locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]
-    wanted = json.loads((ROOT / "package.json").read_text())["devDependencies"]
+    declared = json.loads((ROOT / "package.json").read_text())["devDependencies"]
 
     for library in pages.LIBRARIES:
-        assert locked[f"node_modules/{library}"]["version"] == wanted[library]
+        assert locked[f"node_modules/{library}"]["version"] == declared[library]

@@ -1,4 +1,4 @@
-"""The pipeline's template, walked row by row of the table: a new row is tested by what is here."""
+"""The pipeline's template, checked for every row of the worker table."""
 
 import json
 
@@ -20,7 +20,7 @@ from tests.infra.synthesis import Synthesis, Template
 
 
 @rows
-def test_a_worker_has_a_queue_and_a_dead_letter_queue_if_messages_feed_it(pipeline: Template, row: Row):
+def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: Row):
     names = {queue["QueueName"] for queue in pipeline.resources("AWS::SQS::Queue").values()}
     if not row.has_queue:
         assert row.resource_name not in names
@@ -41,19 +41,19 @@ def test_a_worker_has_a_queue_and_a_dead_letter_queue_if_messages_feed_it(pipeli
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.has_retry_queue], ids=lambda row: row.name)
-def test_a_queue_for_retries_is_like_the_first_and_has_the_same_dead_letters(pipeline: Template, row: Row):
-    first, retries = (pipeline.named("AWS::SQS::Queue", name) for name in queues_of([row]))
+def test_retry_queue_matches_main_queue_and_its_dlq(pipeline: Template, row: Row):
+    main, retries = (pipeline.named("AWS::SQS::Queue", name) for name in queues_of([row]))
 
-    assert pipeline.resolved(retries | {"QueueName": ""}) == pipeline.resolved(first | {"QueueName": ""})
+    assert pipeline.resolved(retries | {"QueueName": ""}) == pipeline.resolved(main | {"QueueName": ""})
 
 
-def test_there_are_no_queues_but_those_of_the_table(pipeline: Template):
+def test_only_queues_of_the_table_exist(pipeline: Template):
     rows_ = queue_rows(WORKERS)
     assert len(pipeline.resources("AWS::SQS::Queue")) == len(rows_) + len(queues_of(rows_))
 
 
 @rows
-def test_a_function_is_what_its_row_says(pipeline: Template, row: Row):
+def test_function_settings_match_its_row(pipeline: Template, row: Row):
     function = function_of(pipeline, row)
 
     assert function["Handler"] == f"functions.{row.name}.handler.handle"
@@ -64,7 +64,7 @@ def test_a_function_is_what_its_row_says(pipeline: Template, row: Row):
     assert function.get("RecursiveLoop") == ("Allow" if row.polls else None)
 
 
-def test_the_only_other_function_is_the_one_that_cdk_runs_migrations_with(pipeline: Template):
+def test_only_other_function_is_the_cdk_trigger(pipeline: Template):
     ours = {row.resource_name for row in WORKERS}
     others = [
         id_ for id_, f in pipeline.resources("AWS::Lambda::Function").items() if f.get("FunctionName") not in ours
@@ -75,7 +75,7 @@ def test_the_only_other_function_is_the_one_that_cdk_runs_migrations_with(pipeli
 
 
 @rows
-def test_mappings_report_partial_failures_and_receive_no_more_than_there_is_room_for(pipeline: Template, row: Row):
+def test_mappings_report_partial_failures_within_reserved_concurrency(pipeline: Template, row: Row):
     function = pipeline.id_of("AWS::Lambda::Function", row.resource_name)
     found = [
         mapping
@@ -99,16 +99,16 @@ def test_mappings_report_partial_failures_and_receive_no_more_than_there_is_room
 
 
 @rows
-def test_who_pauses_queues_is_told_of_each_its_mappings_its_addresses_and_its_gate(pipeline: Template, row: Row):
+def test_pausing_worker_gets_urls_mappings_and_limits(pipeline: Template, row: Row):
     variables = function_of(pipeline, row)["Environment"]["Variables"]
     if not row.pauses_mappings:
         assert "QUEUES" not in variables
         return
     parts = variables["QUEUES"]["Fn::Join"][1]
-    told = json.loads("".join(part if isinstance(part, str) else part["Ref"] for part in parts))
+    configured = json.loads("".join(part if isinstance(part, str) else part["Ref"] for part in parts))
     ids = mappings_of_queues(pipeline)
 
-    assert told == {
+    assert configured == {
         of.name: {
             "urls": [pipeline.id_of("AWS::SQS::Queue", name) for name in queues_of([of])],
             "mappings": [ids[name] for name in queues_of([of])],
@@ -118,15 +118,15 @@ def test_who_pauses_queues_is_told_of_each_its_mappings_its_addresses_and_its_ga
     }
 
 
-def test_a_deployment_says_nothing_of_whether_a_mapping_is_enabled(pipeline: Template):
-    """Or it would undo a pause."""
+def test_template_does_not_enable_or_disable_mappings(pipeline: Template):
+    """Otherwise a deployment would undo a pause."""
     for mapping in pipeline.resources("AWS::Lambda::EventSourceMapping").values():
         assert "Enabled" not in mapping
 
 
 @rows
-def test_what_a_function_is_told_has_room_in_its_environment(pipeline: Template, row: Row):
-    """Lambda takes 4 KB; ids and addresses are longer than the names that stand for them here."""
+def test_environment_fits_the_lambda_limit(pipeline: Template, row: Row):
+    """Lambda allows 4 KB. Real ids and URLs are longer than the names that are used here."""
     values = environment_of(pipeline, row)
     urls = sum(value.count("counterfoil-") for value in values.values())
 
@@ -134,13 +134,13 @@ def test_what_a_function_is_told_has_room_in_its_environment(pipeline: Template,
 
 
 @rows
-def test_a_function_is_told_its_row_and_the_queues_that_it_may_send_to(pipeline: Template, row: Row):
+def test_environment_has_row_settings_and_target_queues(pipeline: Template, row: Row):
     environment = environment_of(pipeline, row)
-    settings = Settings.from_environment({**environment, "QUEUES": ""})  # whose ids are told as what they stand for
+    settings = Settings.from_environment({**environment, "QUEUES": ""})  # its ids are not resolved here
 
     assert environment["POWERTOOLS_SERVICE_NAME"] == row.name
-    told = settings.require_worker()
-    assert (told.name, told.timeout, told.permits, told.start_margin, told.retries) == (
+    worker = settings.require_worker()
+    assert (worker.name, worker.timeout, worker.permits, worker.start_margin, worker.retries) == (
         row.name,
         row.timeout,
         row.permits,
@@ -159,7 +159,7 @@ def test_a_function_is_told_its_row_and_the_queues_that_it_may_send_to(pipeline:
 
 
 @rows
-def test_a_function_signs_in_to_the_proxy_as_the_user_of_its_row(pipeline: Template, row: Row):
+def test_function_signs_in_to_proxy_as_its_user(pipeline: Template, row: Row):
     environment = environment_of(pipeline, row)
 
     assert "DATABASE_URL" not in environment
@@ -174,14 +174,14 @@ def test_a_function_signs_in_to_the_proxy_as_the_user_of_its_row(pipeline: Templ
 
 
 @rows
-def test_a_local_function_signs_in_to_the_embedded_server_as_the_user_of_its_row(emulated: Template, row: Row):
+def test_local_function_signs_in_as_its_user(emulated: Template, row: Row):
     user = "postgres" if row.database_user == "master" else row.database_user
 
     assert environment_of(emulated, row)["DATABASE_URL"] == f"postgresql://{user}@127.0.0.1:5432/counterfoil"
 
 
 @rows
-def test_logs_are_kept_for_a_while_under_the_name_of_the_worker(pipeline: Template, row: Row):
+def test_log_group_has_worker_name_and_retention(pipeline: Template, row: Row):
     group = pipeline.named("AWS::Logs::LogGroup", f"/aws/lambda/{row.resource_name}")
 
     assert group["RetentionInDays"] == 90
@@ -191,23 +191,23 @@ def test_logs_are_kept_for_a_while_under_the_name_of_the_worker(pipeline: Templa
 
 
 @rows
-def test_alarms_are_those_of_the_row_tell_somebody_and_link_to_their_page_of_the_runbook(pipeline: Template, row: Row):
+def test_row_alarms_notify_and_link_to_runbook(pipeline: Template, row: Row):
     alarms = {alarm["AlarmName"]: alarm for alarm in pipeline.resources("AWS::CloudWatch::Alarm").values()}
     ours = {name for name in alarms if name.removeprefix(f"{row.resource_name}-") in set(Alarm)}
 
     assert ours == {f"{row.resource_name}-{alarm}" for alarm in row.alarms}
     for alarm in row.alarms:
         found = alarms[f"{row.resource_name}-{alarm}"]
-        assert found["AlarmDescription"].endswith(f"docs/operations.md#{row.name}-{alarm}")
+        assert found["AlarmDescription"].endswith(f"docs/runbook/{row.runbook_page(alarm)}.md")
         severity = "critical" if alarm is Alarm.ERRORS else "warning"
         assert pipeline.resolved(found["AlarmActions"]) == [f"counterfoil-alarms-{severity}"]
         threshold = THRESHOLDS["oldest-pending"] if alarm is Alarm.MESSAGE_AGE else 0
         assert (found["Threshold"], found["ComparisonOperator"]) == (threshold, "GreaterThanThreshold")
-        if row.every == "hour":  # a call that fails has no other one beside it
+        if row.every == "hour":  # one failed hourly run must raise the alarm
             assert (found["EvaluationPeriods"], found["DatapointsToAlarm"]) == (1, 1)
 
 
-def test_an_upload_whose_message_nobody_takes_raises_an_alarm_though_postgresql_knows_nothing_of_it(pipeline: Template):
+def test_unreceived_upload_message_raises_an_alarm(pipeline: Template):
     (row,) = [row for row in WORKERS if row.fed_by is FedBy.S3_EVENTS]
     (alarm,) = [
         found
@@ -220,7 +220,7 @@ def test_an_upload_whose_message_nobody_takes_raises_an_alarm_though_postgresql_
 
 
 @rows
-def test_dead_letters_that_stay_raise_the_alarm_of_their_worker(pipeline: Template, row: Row):
+def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row: Row):
     if not row.has_queue:
         return
     (alarm,) = [
@@ -239,16 +239,14 @@ def test_dead_letters_that_stay_raise_the_alarm_of_their_worker(pipeline: Templa
         assert pipeline.resolved(part["MetricStat"]["Metric"]["Dimensions"]) == [
             {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
         ]
-    # Longer than anything that is alive keeps one: a worker's lease, or a try of the archiver.
+    # Longer than any live process holds a message: a worker's lease, or an attempt of the archiver.
     assert alarm["DatapointsToAlarm"] * 60 > 2 * Settings.model_fields["protection_seconds"].default
     assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.fed_by is FedBy.SCHEDULE], ids=lambda row: row.name)
-def test_a_scheduled_worker_runs_as_often_as_its_row_says_and_a_failed_minute_is_not_repeated(
-    pipeline: Template, row: Row
-):
-    expression, again = {"minute": ("rate(1 minute)", 0), "hour": ("cron(1 * * * ? *)", 2)}[row.every]
+def test_schedule_and_retries_match_the_row(pipeline: Template, row: Row):
+    expression, retries = {"minute": ("rate(1 minute)", 0), "hour": ("cron(1 * * * ? *)", 2)}[row.every]
     schedules = pipeline.resources("AWS::Scheduler::Schedule").values()
     (schedule,) = [one for one in schedules if one["Name"] == row.resource_name]
 
@@ -257,14 +255,14 @@ def test_a_scheduled_worker_runs_as_often_as_its_row_says_and_a_failed_minute_is
     assert schedule["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
     configs = pipeline.resources("AWS::Lambda::EventInvokeConfig").values()
     (config,) = [one for one in configs if pipeline.resolved(one["FunctionName"]) == row.resource_name]
-    assert config["MaximumRetryAttempts"] == again
+    assert config["MaximumRetryAttempts"] == retries
     granted = list(pipeline.statements(pipeline.role(schedule["Target"]["RoleArn"])))
     assert granted == [
         ("Allow", "lambda:InvokeFunction", name) for name in (row.resource_name, f"{row.resource_name}:*")
     ]
 
 
-def test_migrations_run_before_any_other_function_gets_its_new_code(pipeline: Template):
+def test_migrations_run_before_functions_are_updated(pipeline: Template):
     (row,) = [row for row in WORKERS if row.fed_by is FedBy.DEPLOYMENT]
     (trigger,) = pipeline.resources("Custom::Trigger")
     functions = {other.name: pipeline.id_of("AWS::Lambda::Function", other.resource_name) for other in WORKERS}
@@ -274,7 +272,7 @@ def test_migrations_run_before_any_other_function_gets_its_new_code(pipeline: Te
         assert (trigger in waits_for) == (name != row.name)
 
 
-def test_queues_bucket_and_topics_refuse_plain_http_on_aws_alone(pipeline: Template, emulated: Template):
+def test_queues_bucket_and_topics_reject_plain_http(pipeline: Template, emulated: Template):
     def refusing(template: Template) -> list[str]:
         return [
             resource["Type"]
@@ -290,7 +288,7 @@ def test_queues_bucket_and_topics_refuse_plain_http_on_aws_alone(pipeline: Templ
 
 
 @rows
-def test_the_command_line_finds_what_it_needs_among_the_outputs(pipeline: Template, row: Row):
+def test_outputs_name_the_resources_for_the_cli(pipeline: Template, row: Row):
     outputs = {name: pipeline.resolved(output["Value"]) for name, output in pipeline.document["Outputs"].items()}
 
     assert outputs["UploadsBucketName"] == BUCKET
@@ -306,16 +304,14 @@ def test_the_command_line_finds_what_it_needs_among_the_outputs(pipeline: Templa
         assert {f"{row.logical_name}{source.logical_name}MappingId" for source in queue_rows(WORKERS)} <= set(outputs)
 
 
-def test_the_local_cloud_gets_the_same_workers_with_fewer_at_once(
-    local: Synthesis, emulated: Template, pipeline: Template
-):
+def test_local_cloud_has_same_workers_with_less_concurrency(local: Synthesis, emulated: Template, pipeline: Template):
     kinds = ("AWS::Lambda::Function", "AWS::SQS::Queue", "AWS::Lambda::EventSourceMapping")
 
     assert local.stacks == {"counterfoil-pipeline"}
     for kind in kinds:
         assert len(emulated.resources(kind)) == len(pipeline.resources(kind))
-    at_once = {
+    concurrency = {
         m["ScalingConfig"]["MaximumConcurrency"] for m in emulated.resources("AWS::Lambda::EventSourceMapping").values()
     }
-    assert at_once == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.polls}
+    assert concurrency == {row.maximum_concurrency for row in capped(WORKERS, 2) if row.polls}
     assert not [f for f in emulated.resources("AWS::Lambda::Function").values() if "VpcConfig" in f]

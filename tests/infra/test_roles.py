@@ -1,4 +1,4 @@
-"""What a function of the pipeline may do: what its row says, and nothing else."""
+"""IAM roles of the functions: exactly the permissions of their rows."""
 
 from typing import Any
 
@@ -22,14 +22,14 @@ ACCOUNT = "arn:AWS::Partition:{}:AWS::Region:AWS::AccountId"
 
 
 def switching(*, local: bool) -> set[str]:
-    """The rights to pause a mapping; the local cloud takes a look at one for a look at all."""
+    """Return the actions that pause a mapping. The local cloud authorizes Get as List."""
     return {"lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"} | (
         {"lambda:ListEventSourceMappings"} if local else set()
     )
 
 
 def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
-    """What a row entitles its function to, besides its database and its network."""
+    """Return the permissions of a row, without database and network access."""
     batch = {"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"}
     grants = {(action, f"/aws/lambda/{row.resource_name}") for action in ("logs:CreateLogStream", "logs:PutLogEvents")}
     grants |= {(action, queue) for action in CONSUMING for queue in queues_feeding(row)}
@@ -52,8 +52,8 @@ def granted(row: Row, *, batches: bool) -> set[tuple[str, str]]:
     if row.manages_people:
         grants |= {(action, USER_POOL) for action in MANAGE_PEOPLE}
     if row.pauses_mappings:
-        place = f"{ACCOUNT.format('lambda')}:event-source-mapping"  # each is written as its function
-        paused = {f"{place}:{of.resource_name}" for of in queue_rows(WORKERS)}
+        mapping_arn = f"{ACCOUNT.format('lambda')}:event-source-mapping"  # mappings resolve to their function's name
+        paused = {f"{mapping_arn}:{of.resource_name}" for of in queue_rows(WORKERS)}
         grants |= {(action, mapping) for action in switching(local=batches) for mapping in paused}
     objects = {f"{prefix}*" for prefix in row.reads}
     return grants | {(action, key) for action in ("s3:GetObject", "s3:GetObjectVersion") for key in objects}
@@ -67,13 +67,13 @@ def allowed(template: Template, row: Row) -> set[tuple[str, str]]:
 
 
 def written(template: Template, row: Row) -> list[dict[str, Any]]:
-    """The statements of a row's role."""
+    """Return the statements of a row's role."""
     policies = template.role_of(function_of(template, row))["Policies"]
     return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
 
 
 @rows
-def test_a_role_allows_what_its_row_says_and_nothing_else(pipeline: Template, row: Row):
+def test_role_grants_exactly_its_row_permissions(pipeline: Template, row: Row):
     of_lambda = {(action, "*") for action in INTERFACES | TRACING}
     rest = allowed(pipeline, row) - granted(row, batches=False) - of_lambda
 
@@ -89,12 +89,12 @@ def test_a_role_allows_what_its_row_says_and_nothing_else(pipeline: Template, ro
 
 
 @rows
-def test_a_local_role_allows_what_its_row_says_and_nothing_else(emulated: Template, row: Row):
+def test_local_role_grants_exactly_its_row_permissions(emulated: Template, row: Row):
     assert allowed(emulated, row) == granted(row, batches=True)
 
 
 @rows
-def test_only_listed_prefixes_of_the_bucket_can_be_listed(pipeline: Template, row: Row):
+def test_only_configured_prefixes_can_be_listed(pipeline: Template, row: Row):
     conditions = [s["Condition"] for s in written(pipeline, row) if s["Action"] == "s3:ListBucketVersions"]
 
     prefixes = [f"{prefix}*" for prefix in row.lists]
@@ -102,7 +102,7 @@ def test_only_listed_prefixes_of_the_bucket_can_be_listed(pipeline: Template, ro
 
 
 @rows
-def test_who_pauses_queues_may_switch_their_mappings_and_no_others(pipeline: Template, row: Row):
+def test_only_pausing_worker_may_update_mappings(pipeline: Template, row: Row):
     named = [
         resource["Fn::Join"][1][-1]["Ref"]
         for statement in written(pipeline, row)
@@ -114,7 +114,7 @@ def test_who_pauses_queues_may_switch_their_mappings_and_no_others(pipeline: Tem
 
 
 @rows
-def test_a_role_belongs_to_one_function_and_has_no_managed_policy(pipeline: Template, row: Row):
+def test_role_has_one_function_and_no_managed_policy(pipeline: Template, row: Row):
     role = function_of(pipeline, row)["Role"]
     users = [f for f in pipeline.resources("AWS::Lambda::Function").values() if f["Role"] == role]
 
@@ -124,9 +124,7 @@ def test_a_role_belongs_to_one_function_and_has_no_managed_policy(pipeline: Temp
 
 
 @rows
-def test_only_the_lambda_service_may_touch_network_interfaces_and_only_traces_have_a_wildcard_besides(
-    pipeline: Template, row: Row
-):
+def test_wildcards_are_limited_to_interfaces_and_traces(pipeline: Template, row: Row):
     role = pipeline.role_of(function_of(pipeline, row))
     everything = {(effect, action) for effect, action, resource in pipeline.statements(role) if resource == "*"}
 

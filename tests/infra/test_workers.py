@@ -1,4 +1,4 @@
-"""The table of workers: what it accepts and refuses."""
+"""Validation of the worker table."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ UNDERTAKER = replace(
 
 
 def refusal(rows: Sequence[Row]) -> str | None:
-    """Why a table is refused, None when it is accepted."""
+    """Return the error of an invalid table, or None if it is valid."""
     try:
         validate(rows)
     except WorkerTableError as error:
@@ -51,11 +51,11 @@ def refusal(rows: Sequence[Row]) -> str | None:
     return None
 
 
-def test_the_table_of_the_project_is_accepted():
+def test_project_table_is_valid():
     assert refusal(WORKERS) is None
 
 
-def test_every_row_has_a_folder_with_a_handler_and_every_folder_a_row():
+def test_rows_match_the_folders_with_handlers():
     assert {path.parent.name for path in ROOT.glob("functions/*/handler.py")} == {row.name for row in WORKERS}
 
 
@@ -78,12 +78,12 @@ def test_every_row_has_a_folder_with_a_handler_and_every_folder_a_row():
         {"sends_to": ("sink",)},
     ],
 )
-def test_a_small_table_is_accepted_up_to_every_bound(changes: dict[str, Any]):
+def test_values_at_every_bound_are_valid(changes: dict[str, Any]):
     assert refusal([replace(SOURCE, **changes), SINK, CLOCK, UNDERTAKER]) is None
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"reserved_concurrency": 3}, r"raise reserved_concurrency from 3 to 4 or lower maximum_concurrency"),
         ({"maximum_concurrency": 1}, r"set maximum_concurrency between 2 and 1000, AWS's bounds, it is 1"),
@@ -120,43 +120,43 @@ def test_a_small_table_is_accepted_up_to_every_bound(changes: dict[str, Any]):
         ({"alarms": ()}, r"add Alarm\.DEAD_LETTERS to alarms, or its dead letters go unnoticed"),
     ],
 )
-def test_a_row_that_could_lose_work_is_refused_with_the_way_out(changes: dict[str, Any], says: str):
+def test_unsafe_row_is_rejected_with_a_fix(changes: dict[str, Any], message: str):
     row = replace(SOURCE, **changes)
 
-    with pytest.raises(WorkerTableError, match=rf"^Worker {row.name!r}: .*{says}.*\.$"):
+    with pytest.raises(WorkerTableError, match=rf"^Worker {row.name!r}: .*{message}.*\.$"):
         validate([row, SINK, CLOCK])
 
 
-def test_a_queue_for_retries_counts_against_the_reserved_concurrency():
+def test_retry_queue_counts_against_reserved_concurrency():
     requeueing = replace(SOURCE, retries="requeue")
     assert refusal([replace(requeueing, maximum_concurrency=2)]) is None
     with pytest.raises(WorkerTableError, match=r"raise reserved_concurrency from 4 to 8 .* its 2 mappings of 4"):
         validate([requeueing])
 
 
-def test_a_worker_without_a_queue_has_none_for_retries():
+def test_retry_queue_requires_a_queue():
     assert not replace(CLOCK, retries="requeue").has_retry_queue
     with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take retries out"):
         validate([replace(CLOCK, retries="requeue")])
 
 
-def test_only_what_a_schedule_starts_says_how_often():
+def test_only_scheduled_workers_have_an_interval():
     assert refusal([replace(CLOCK, every="hour")]) is None
     sentence = "Worker 'source': take every out, for no schedule starts it."
     assert refusal([replace(SOURCE, every="hour"), SINK]) == sentence
 
 
-def test_only_a_worker_whose_retries_are_new_messages_says_how_long_each_waits():
+def test_retry_waits_require_the_requeue_policy():
     with pytest.raises(WorkerTableError, match=r"set retries to \"requeue\" or take retry_waits out"):
         validate([replace(SOURCE, retry_waits=(30,)), SINK])
 
 
-def test_two_rows_of_one_name_are_refused():
+def test_duplicate_row_name_is_rejected():
     with pytest.raises(WorkerTableError, match=r"^Worker 'sink' has two rows: give one of them another name\.$"):
         validate([SOURCE, SINK, SINK])
 
 
-def test_every_dead_letter_queue_counts_against_the_reserved_concurrency_of_their_consumer():
+def test_every_dlq_counts_against_consumer_concurrency():
     third = replace(SOURCE, name="third")
     assert refusal([SOURCE, SINK, UNDERTAKER]) is None
 
@@ -169,29 +169,29 @@ def test_every_dead_letter_queue_counts_against_the_reserved_concurrency_of_thei
 @pytest.mark.parametrize(
     "changes", [{"maximum_concurrency": 2}, {"batch_size": 1}, {"batching_window": 1}, {"visibility": 30}]
 )
-def test_a_worker_that_no_queue_feeds_takes_no_settings_of_a_mapping(changes: dict[str, Any]):
+def test_worker_without_queue_rejects_mapping_settings(changes: dict[str, Any]):
     with pytest.raises(
         WorkerTableError, match=r"^Worker 'clock': leave maximum_concurrency, .* no queue feeds it \(schedule\)"
     ):
         validate([replace(CLOCK, **changes)])
 
 
-def test_a_worker_without_a_queue_has_no_alarm_about_dead_letters():
+def test_worker_without_queue_rejects_dead_letter_alarm():
     with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take Alarm\.DEAD_LETTERS out of alarms"):
         validate([replace(CLOCK, alarms=(Alarm.DEAD_LETTERS,))])
 
 
-def test_a_worker_may_always_send_to_its_own_queue_where_parked_work_returns():
+def test_worker_may_always_send_to_its_queue():
     assert [row.name for row in targets([SOURCE, SINK], replace(SOURCE, sends_to=("sink",)))] == ["source", "sink"]
 
 
-def test_every_queue_means_those_of_later_rows_too():
+def test_every_queue_includes_later_rows():
     rows = [SOURCE, UNDERTAKER, CLOCK, SINK]
 
     assert targets(rows, UNDERTAKER) == mappings(rows, UNDERTAKER) == queue_rows(rows) == [SOURCE, SINK]
 
 
-def test_a_cap_lowers_the_mappings_and_leaves_a_valid_table():
+def test_capped_table_is_valid_with_lower_concurrency():
     rows = capped(WORKERS, 2)
 
     assert refusal(rows) is None
@@ -199,12 +199,12 @@ def test_a_cap_lowers_the_mappings_and_leaves_a_valid_table():
     assert {row.maximum_concurrency for row in rows if not row.polls} == {0}
 
 
-def test_a_worker_without_a_queue_cannot_be_paused():
+def test_worker_without_queue_rejects_depends_on():
     with pytest.raises(WorkerTableError, match=r"^Worker 'clock': take depends_on out, for it has no queue"):
         validate([replace(CLOCK, calls_out=("llm",), depends_on="llm")])
 
 
-def test_time_outs_are_shortened_in_proportion_for_workers_with_a_queue_and_leave_a_valid_table():
+def test_shortened_timeouts_keep_the_table_valid():
     rows = {row.name: row for row in shortened(WORKERS, 20)}
 
     assert refusal(tuple(rows.values())) is None
@@ -213,15 +213,15 @@ def test_time_outs_are_shortened_in_proportion_for_workers_with_a_queue_and_leav
     assert rows["watchdog"] == next(row for row in WORKERS if row.name == "watchdog")
 
 
-def test_no_time_out_is_made_longer():
+def test_shortening_never_extends_a_timeout():
     assert shortened(WORKERS, 900) == WORKERS
 
 
-def test_a_whole_batch_is_matched_at_once_so_that_nobody_waits_for_a_language_model_twice():
+def test_matching_has_a_permit_per_batch_message():
     matching = next(row for row in WORKERS if row.name == "matching")
     assert matching.permits == matching.batch_size
 
 
-@pytest.mark.parametrize(("row", "wanted"), [(SOURCE, 12), (UNDERTAKER, 4), (CLOCK, 1)])
-def test_a_worker_with_a_queue_holds_two_connections_more_than_permits(row: Row, wanted: int):
-    assert row.connections == wanted
+@pytest.mark.parametrize(("row", "expected"), [(SOURCE, 12), (UNDERTAKER, 4), (CLOCK, 1)])
+def test_queue_worker_uses_two_connections_beyond_permits(row: Row, expected: int):
+    assert row.connections == expected

@@ -1,4 +1,4 @@
-"""A scripted model's API, and a model of ours that calls it without ever waiting."""
+"""A scripted model API, and an `Llm` that calls it on a fake clock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ KEY = "sk-s3cr3t"
 
 @dataclass
 class Time:
-    """Passes only when somebody waits."""
+    """A clock that advances only during waits."""
 
     left: float = inf
     waits: list[float] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Time:
 
 @dataclass
 class Guards:
-    """Stands for the circuit breakers: lets all through, or nothing."""
+    """Stub of the circuit breakers. Raises the error in `closed`, if there is one."""
 
     seen: list[tuple[str, str]] = field(default_factory=list)
     closed: CounterfoilError | None = None
@@ -74,7 +74,7 @@ def guards() -> Guards:
 
 @pytest.fixture
 def configured(scripted: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Settings]]:
-    """`configured(provider, **more)`: settings that lead to the scripted server."""
+    """`configured(provider, **more)`: settings for the scripted server."""
 
     def configure(provider: str, **more: str) -> Settings:
         environment = {
@@ -99,14 +99,14 @@ def configured(scripted: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 
 @pytest.fixture
 def model(configured: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
-    """`model(provider, **settings)`: the language model, whose waits take no time."""
+    """`model(provider, **settings)`: the language model, with instant waits."""
 
     def make(provider: str, **more: str) -> Llm:
-        found = Llm.from_settings(configured(provider, **more), database, guards)
-        assert found is not None
-        found._wait = time.wait
-        found._clock = lambda: NOW
-        return found
+        llm = Llm.from_settings(configured(provider, **more), database, guards)
+        assert llm is not None
+        llm._wait = time.wait
+        llm._clock = lambda: NOW
+        return llm
 
     return make
 

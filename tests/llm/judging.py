@@ -1,7 +1,7 @@
-"""A stand-in for a language model that judges doubtful pairs sensibly: `python -m tests.llm.judging --port 8099`.
+"""Stub of an LLM judge: `python -m tests.llm.judging --port 8099`.
 
-It chooses the candidate that says most of what the document says as well, where one does so clearly, and none else. It
-answers the same question alike every time, however often it is asked.
+It chooses the candidate that shares the most statements with the document, if the lead is clear. The same question
+always gets the same answer.
 """
 
 import argparse
@@ -14,11 +14,11 @@ from typing import Any
 from tests.llm.server import Request, Server
 
 MARGIN = 2
-"""Statements by which the best candidate must be ahead."""
+"""Minimum lead of the best candidate, in shared statements."""
 
 
 def judge(request: Request) -> str:
-    """The answer to a question in the form of `counterfoil.documents.matching.judge`; of any other: an empty one."""
+    """Return the judgment of a matching question, and no matches for any other request."""
     found = re.search(r"<case>\n(.*)\n</case>", request.user, re.DOTALL)
     matches = [] if found is None else [chosen for group in json.loads(found[1])["groups"] for chosen in _choose(
         set(_statements(json.loads(found[1])["document"]["says"])), group["candidates"]
@@ -26,8 +26,8 @@ def judge(request: Request) -> str:
     return json.dumps({"matches": matches})
 
 
-def _choose(said: set[str], candidates: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
-    common = {candidate["candidate"]: len(said & set(_statements(candidate["says"]))) for candidate in candidates}
+def _choose(stated: set[str], candidates: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    common = {candidate["candidate"]: len(stated & set(_statements(candidate["says"]))) for candidate in candidates}
     best, *others = sorted(common, key=lambda label: -common[label])
     if common[best] - max((common[other] for other in others), default=0) >= MARGIN:
         reasoning = f"{common[best]} statements of the document are in {best} as well."
@@ -35,7 +35,7 @@ def _choose(said: set[str], candidates: list[dict[str, Any]]) -> Iterator[dict[s
 
 
 def _statements(value: Any) -> Iterator[str]:
-    """Every single value somewhere in a document."""
+    """Yield every scalar in a nested document."""
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _statements(part)
@@ -44,16 +44,16 @@ def _statements(value: Any) -> Iterator[str]:
 
 
 def main() -> None:
-    """Serve until a signal comes."""
+    """Serve until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--failing", type=float, default=0.0, help="share of calls that fail, 0 to 1")
-    given = parser.parse_args()
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before there are threads, which inherit it
-    with Server(otherwise=judge, failing=given.failing, port=given.port) as server:
-        print(server.url, flush=True)  # noqa: T201  # whoever started it reads where it is
-        signal.sigwait(ends)
+    options = parser.parse_args()
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # before threads start, because they inherit the mask
+    with Server(otherwise=judge, failing=options.failing, port=options.port) as server:
+        print(server.url, flush=True)  # noqa: T201  # the parent process reads the URL
+        signal.sigwait(signals)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A language model's API on this machine that behaves as a script says: for tests of what calls one.
+"""Scripted model API on loopback, for tests of its callers.
 
-It speaks Anthropic's Messages, OpenAI's chat completions and embeddings, Bedrock's Converse and its Titan embeddings,
-told apart by the path; of an embedding, an answer's text is the vector as JSON. Each request takes the next step of the
-script; after the last one, `otherwise` answers. Any other path gets the raw steps of the script alone.
+The path selects the API: Anthropic Messages, OpenAI chat completions and embeddings, Bedrock Converse and Titan
+embeddings. For embeddings, an answer's text is the vector as JSON. Each request takes the next step of the script.
+After the last step, `otherwise` answers. All other paths support raw steps only.
 """
 
 import json
@@ -27,22 +27,22 @@ _PATHS: tuple[tuple[str, Api], ...] = (
     (r"/model/.+/invoke$", "bedrock-embeddings"),
 )
 PAUSE = 0.02
-"""Seconds between the pieces of a slow answer."""
+"""Seconds between the bytes of a slow answer."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked."""
+    """A request that the server received."""
 
     api: Api
     path: str
     headers: Mapping[str, str]
-    """By lower-case name."""
+    """Keys are lower case."""
     body: Any
 
     @property
     def system(self) -> str:
-        """The instructions."""
+        """The system prompt."""
         if self.api == "anthropic":
             return str(self.body["system"])
         if self.api == "bedrock":
@@ -51,36 +51,36 @@ class Request:
 
     @property
     def user(self) -> str:
-        """What the instructions are to be applied to, or the text to embed."""
+        """The last user message, or the text to embed."""
         if self.api in ("openai-embeddings", "bedrock-embeddings"):
             return str(self.body["input" if self.api == "openai-embeddings" else "inputText"])
         return self.said[-1][1]
 
     @property
     def said(self) -> list[tuple[str, str]]:
-        """The conversation as (role, text), without the instructions."""
+        """The conversation as (role, text), without the system prompt."""
         text = (lambda content: content[0]["text"]) if self.api == "bedrock" else str
-        found = [(str(one["role"]), str(text(one["content"]))) for one in self.body["messages"]]
-        return [one for one in found if one[0] != "system"]
+        turns = [(str(message["role"]), str(text(message["content"]))) for message in self.body["messages"]]
+        return [turn for turn in turns if turn[0] != "system"]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The model says this."""
+    """A successful response of the model."""
 
     text: str
     cut_off: bool = False
     refused: bool = False
-    """The model, or a filter around it, declined."""
+    """The model or its content filter declined."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """An HTTP response, as it is or in a bad way.
+    """A literal HTTP response, or a misbehaving one.
 
-    `slow_headers` and `slow_body` send it byte by byte, without end but for the client's; `reset_after` sends so many
-    bytes of the body and resets the connection; `stalled` sends the body and promises more; `silent` reads the request
-    and says nothing.
+    `slow_headers` and `slow_body` send byte by byte until the client disconnects. `reset` sends half of the body and
+    resets the connection. `stalled` sends the body with a larger Content-Length. `silent` reads the request and never
+    responds.
     """
 
     status: int = 200
@@ -91,19 +91,19 @@ class Raw:
 
 @dataclass(frozen=True)
 class Failure:
-    """The API's own way to fail with a status: real bodies of each provider."""
+    """An error response with a real body of the provider."""
 
     status: int
     retry_after: str | None = None
     too_long: bool = False
-    """With 400: because the prompt does not fit the model."""
+    """With 400: the prompt exceeds the context window."""
 
 
 Step = Answer | Raw | Failure
 
 
 class Server:
-    """Runs on loopback between `with` and its end."""
+    """Scripted server on loopback, used as a context manager."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class Server:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`otherwise` answers when the script is at its end; of those, `failing` (0 to 1) get a failure instead."""
+        """Serve `script`, then answers of `otherwise`. A share of `failing` (0 to 1) of these fails."""
         self.script = list(script)
         self.requests: list[Request] = []
         self.at_once = 0
-        """Most requests that were under way at the same time."""
-        self._under_way = 0
+        """Maximum number of concurrent requests."""
+        self._in_progress = 0
         self._otherwise = otherwise
         self._failing = failing
         self._random = Random(seed)
@@ -144,20 +144,20 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Its address, without a path."""
+        """Base URL, without a path."""
         return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def url_for(self, provider: str) -> str:
-        """What LLM_URL is to be."""
+        """Return the value of LLM_URL for a provider."""
         return f"{self.url}/v1" if provider == "openai" else self.url
 
     def then(self, *steps: Step) -> None:
-        """Add to the script."""
+        """Append steps to the script."""
         with self._lock:
             self.script += steps
 
     def next(self, request: Request) -> Step:
-        """The step for a request."""
+        """Return the step for a request."""
         with self._lock:
             self.requests.append(request)
             if self.script:
@@ -170,20 +170,20 @@ class Server:
         return Answer(self._otherwise(request))
 
     def began(self) -> None:
-        """A request has come."""
+        """Count a request as started."""
         with self._lock:
-            self._under_way += 1
-            self.at_once = max(self.at_once, self._under_way)
+            self._in_progress += 1
+            self.at_once = max(self.at_once, self._in_progress)
 
     def done(self) -> None:
-        """A request is answered."""
+        """Count a request as finished."""
         with self._lock:
-            self._under_way -= 1
+            self._in_progress -= 1
 
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is what a slow answer is for."""
+        """Ignore disconnects because slow answers provoke them."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_POST()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def _send(self, raw: Raw) -> None:
         head = [f"HTTP/1.1 {raw.status} {'OK' if raw.status < 400 else 'Not so'}", "Content-Type: application/json"]
@@ -232,14 +232,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif raw.how == "reset":
             self.wfile.write(top + raw.body[: len(raw.body) // 2])
             self.wfile.flush()
-            # To close with bytes unread or unsent makes no reset on its own; to linger for 0 seconds does.
+            # Only lingering for 0 seconds makes close() send a reset.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
         else:
             self.wfile.write(top + raw.body)
 
     def _drip(self, data: bytes) -> None:
-        """Byte by byte, for ever: headers that go on, or blanks of a body."""
+        """Send `data` byte by byte, then spaces until the server stops."""
         position = 0
         while not self._scripted.ended.wait(PAUSE):
             self.wfile.write(data[position : position + 1] or b" ")
@@ -379,5 +379,5 @@ _ENCODERS: Mapping[str, Callable[[Answer | Failure], Raw]] = {
 
 
 def answers(contents: Iterable[Any]) -> list[Answer]:
-    """Good answers with these contents as JSON."""
+    """Return answers with these contents as JSON."""
     return [Answer(json.dumps(content)) for content in contents]

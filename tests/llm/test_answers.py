@@ -1,4 +1,4 @@
-"""From a model's words to the form that was asked for."""
+"""Parsing a model's answer into the requested schema."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ class Form(BaseModel):
     word: Literal["yes", "no"] = "no"
 
 
-class Told(BaseModel):
+class TextForm(BaseModel):
     said: str
 
 
@@ -31,12 +31,12 @@ class Told(BaseModel):
         '{"count": 3, "note": "```json\\n{}\\n```"}',
     ],
 )
-def test_an_answer_is_read_also_out_of_a_fence(text: str):
+def test_answer_in_a_code_fence_is_parsed(text: str):
     assert read(text, Form) == Form(count=3)
 
 
 @pytest.mark.parametrize(
-    ("written", "is_read_as"),
+    ("raw", "expected"),
     [
         (r"a\u0000b", "a\ufffdb"),
         ("a\x00b", "a\ufffdb"),
@@ -49,29 +49,29 @@ def test_an_answer_is_read_also_out_of_a_fence(text: str):
         (r"\"\n\u00fc", '"\n\u00fc'),
     ],
 )
-def test_what_postgresql_cannot_hold_is_replaced_and_nothing_else(written: str, is_read_as: str):
-    assert read(f'{{"said": "{written}"}}', Told) == Told(said=is_read_as)
+def test_characters_unsupported_by_postgresql_are_replaced(raw: str, expected: str):
+    assert read(f'{{"said": "{raw}"}}', TextForm) == TextForm(said=expected)
 
 
 @pytest.mark.parametrize("text", ["", " \n\t "])
-def test_an_empty_answer_is_invalid(text: str):
+def test_empty_answer_is_invalid(text: str):
     with pytest.raises(InvalidAnswerError, match=r"^The answer is empty$"):
         read(text, Form)
 
 
 @pytest.mark.parametrize("text", ["Three.", '{"count": 3', '{"count": 3} and more', "```json\n```", "{'count': 3}"])
-def test_what_is_not_json_is_invalid(text: str):
+def test_non_json_answer_is_invalid(text: str):
     with pytest.raises(InvalidAnswerError, match="not valid JSON: '"):
         read(text, Form)
 
 
 @pytest.mark.parametrize("text", ['{"count": "many"}', "{}", "[]", "null", '{"count": 3, "word": "maybe"}'])
-def test_what_has_another_form_is_invalid(text: str):
+def test_answer_with_wrong_schema_is_invalid(text: str):
     with pytest.raises(InvalidAnswerError, match=r"schema validation .*: '"):
         read(text, Form)
 
 
-def test_the_preview_is_the_first_200_characters_of_the_answer():
+def test_error_quotes_first_200_characters_of_the_answer():
     text = "".join(chr(ord("a") + n % 26) for n in range(500))
     with pytest.raises(InvalidAnswerError) as caught:
         read(text, Form)
@@ -79,16 +79,16 @@ def test_the_preview_is_the_first_200_characters_of_the_answer():
     assert PREVIEW == 200
 
 
-def test_nothing_in_a_preview_can_pass_for_something_else():
+def test_quoted_preview_is_printable_and_unambiguous():
     with pytest.raises(InvalidAnswerError) as caught:
         read("line\nline\x00\x1b[31m\u202e\u2028'quoted'\ud800", Form)
-    said = str(caught.value)
-    assert said.isprintable()
-    assert said.count("'") == 2  # those around it, by which errors are grouped
+    message = str(caught.value)
+    assert message.isprintable()
+    assert message.count("'") == 2  # only the delimiters, because errors are grouped by them
     sentence(caught.value).encode()
 
 
-def test_a_log_is_told_without_the_preview_and_no_error_behind_it_has_the_answer():
+def test_logged_error_omits_the_answer():
     for text in ("Total 1190.00", '{"count": "Total 1190.00"}'):
         with pytest.raises(InvalidAnswerError) as caught:
             read(text, Form)

@@ -1,4 +1,4 @@
-"""A question is asked with patience, within its time, and every call is on record."""
+"""Model calls: retries, time limits, circuit breaker and call records."""
 
 import logging
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def only(*names: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def ask(provider: str, model: Make, scripted: Server, question: Question, time: Time) -> Callable[..., Form]:
-    """`ask(*script, **settings)`: one question; the script must be used up by it."""
+    """`ask(*script, **settings)`: ask one question that is answered by the script."""
 
     def once(*script: Step, **more: str) -> Form:
         scripted.then(*script)
@@ -61,11 +61,11 @@ def ask(provider: str, model: Make, scripted: Server, question: Question, time: 
     return once
 
 
-def on_record(admin: Connection) -> list[tuple[Any, ...]]:
+def recorded_calls(admin: Connection) -> list[tuple[Any, ...]]:
     return admin.execute("SELECT outcome, input_tokens, output_tokens FROM llm_call ORDER BY ctid").fetchall()
 
 
-# Tries
+# Attempts
 
 
 @pytest.mark.parametrize(
@@ -85,55 +85,53 @@ def on_record(admin: Connection) -> list[tuple[Any, ...]]:
     ],
     ids=lambda step: repr(step)[:40],
 )
-def test_a_failure_that_can_pass_is_followed_by_another_try(bad: Step, ask: Any, time: Time, scripted: Server):
+def test_transient_failure_is_retried(bad: Step, ask: Any, time: Time, scripted: Server):
     assert ask(bad, bad, GOOD) == Form(matches=[1])
     assert (len(scripted.requests), time.waits) == (3, [2, 4])
 
 
-def test_a_slow_provider_is_tried_again(ask: Any, time: Time, scripted: Server):
+def test_slow_provider_is_retried(ask: Any, time: Time, scripted: Server):
     slow = [Raw(body=BODY, how=how) for how in ("slow_headers", "slow_body")]
     assert ask(*slow, GOOD, LLM_TOTAL_TIMEOUT_SECONDS="0.2") == Form(matches=[1])
     assert len(scripted.requests) == 3
 
 
 @pytest.mark.parametrize(("bad", "error"), [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidAnswerError)])
-def test_after_three_tries_the_last_error_is_raised(bad: Step, error: type[Exception], ask: Any, scripted: Server):
+def test_third_failure_raises_the_last_error(bad: Step, error: type[Exception], ask: Any, scripted: Server):
     with pytest.raises(error):
         ask(bad, bad, bad, GOOD)
     assert scripted.script == [GOOD]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_a_refusal_is_not_tried_again(status: int, ask: Any, time: Time, scripted: Server):
+def test_rejected_request_is_not_retried(status: int, ask: Any, time: Time, scripted: Server):
     with pytest.raises(RejectedRequestError):
         ask(Failure(status), GOOD)
     assert (scripted.script, time.waits) == ([GOOD], [])
 
 
 @pytest.mark.parametrize("bad", [Failure(400, too_long=True), Answer('{"matches": [1', cut_off=True), Answer("", True)])
-def test_what_does_not_fit_is_not_tried_again(bad: Step, ask: Any, scripted: Server):
+def test_context_overflow_is_not_retried(bad: Step, ask: Any, scripted: Server):
     with pytest.raises(ContextWindowError):
         ask(bad, GOOD)
     assert scripted.script == [GOOD]
 
 
-def test_a_list_is_empty_only_where_the_model_said_so(ask: Any, scripted: Server):
+def test_missing_answer_is_not_an_empty_list(ask: Any, scripted: Server):
     assert ask(Answer('{"matches": []}')) == Form(matches=[])
     for silent in (Answer(""), Answer("{}"), Answer("null"), Answer("[]"), Raw(body=b"")):
         with pytest.raises((InvalidAnswerError, ServiceUnavailableError)):
             ask(silent, silent, silent)
 
 
-# In its own words
+# Conversations
 
 
-def test_a_conversation_is_answered_in_the_model_s_own_words(
-    model: Make, provider: str, scripted: Server, question: Question, time: Time
-):
+def test_chat_returns_the_model_text(model: Make, provider: str, scripted: Server, question: Question, time: Time):
     scripted.then(Answer(""), Answer(" I am \x00 fine.\n"))
-    asked = replace(question, history=[Turn("Hello", "Good day")])
-    said = model(provider).chat(asked, Deadline(lambda: time.left, time.cancelled))
-    assert (said.said, said.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
+    message = replace(question, history=[Turn("Hello", "Good day")])
+    reply = model(provider).chat(message, Deadline(lambda: time.left, time.cancelled))
+    assert (reply.said, reply.output_tokens, time.waits) == ("I am \ufffd fine.", 30, [2])
     assert [request.said[:-1] for request in scripted.requests] == [[("user", "Hello"), ("assistant", "Good day")]] * 2
 
 
@@ -147,7 +145,7 @@ def test_a_conversation_is_answered_in_the_model_s_own_words(
         (Failure(400), RefusedQuestionError),
     ],
 )
-def test_a_conversation_that_cannot_be_answered_is_not_tried_again(
+def test_unanswerable_chat_is_not_retried(
     bad: Step, error: type[Exception], model: Make, provider: str, scripted: Server, question: Question, time: Time
 ):
     scripted.then(bad, GOOD)
@@ -156,31 +154,29 @@ def test_a_conversation_that_cannot_be_answered_is_not_tried_again(
     assert scripted.script == [GOOD]
 
 
-@pytest.mark.parametrize("said", [GOOD.text, "", "I would rather not."])
-def test_what_a_model_says_with_a_refusal_is_no_answer_in_any_form(
-    said: str, ask: Callable[..., Form], scripted: Server, admin: Connection
-):
+@pytest.mark.parametrize("text", [GOOD.text, "", "I would rather not."])
+def test_refusal_text_is_never_an_answer(text: str, ask: Callable[..., Form], scripted: Server, admin: Connection):
     with pytest.raises(RefusedQuestionError, match="declined to answer"):
-        ask(Answer(said, refused=True))
-    assert [outcome for outcome, *_ in on_record(admin)] == ["rejected"]
+        ask(Answer(text, refused=True))
+    assert [outcome for outcome, *_ in recorded_calls(admin)] == ["rejected"]
 
 
-# Waits, without waiting
+# Delays, on a fake clock
 
 
 @only("anthropic")
-def test_pauses_double_up_to_eight_seconds(ask: Any, time: Time):
+def test_delays_double_up_to_eight_seconds(ask: Any, time: Time):
     with pytest.raises(ServiceUnavailableError):
         ask(Failure(503), Failure(503), Failure(503), LLM_RETRY_BASE_SECONDS="5")
     assert time.waits == [5, 8]
 
 
-def test_the_pause_that_the_provider_asks_for_is_made(ask: Any, time: Time):
+def test_retry_after_extends_the_delay(ask: Any, time: Time):
     assert ask(Failure(429, retry_after="7"), Failure(503, retry_after="1"), GOOD) == Form(matches=[1])
-    assert time.waits == [7, 4]  # never shorter than our own
+    assert time.waits == [7, 4]  # never shorter than the backoff
 
 
-def test_a_pause_that_does_not_fit_the_time_left_is_not_begun(ask: Any, time: Time, scripted: Server):
+def test_delay_beyond_remaining_time_raises_immediately(ask: Any, time: Time, scripted: Server):
     time.left = 60
     with pytest.raises(ServiceUnavailableError) as caught:
         ask(Failure(429, retry_after="60"), GOOD)
@@ -188,36 +184,36 @@ def test_a_pause_that_does_not_fit_the_time_left_is_not_begun(ask: Any, time: Ti
 
 
 @only("openai")
-@pytest.mark.parametrize(("left", "tries"), [(2.9, 1), (3.1, 2), (6.9, 2), (7.1, 3)])
-def test_no_try_is_begun_without_time_for_it(left: float, tries: int, ask: Any, time: Time, scripted: Server):
+@pytest.mark.parametrize(("left", "attempts"), [(2.9, 1), (3.1, 2), (6.9, 2), (7.1, 3)])
+def test_no_attempt_starts_without_enough_time(left: float, attempts: int, ask: Any, time: Time, scripted: Server):
     time.left = left
     with pytest.raises(ServiceUnavailableError):
         ask(Failure(503), Failure(503), Failure(503))
-    assert len(scripted.requests) == tries
+    assert len(scripted.requests) == attempts
 
 
 @only("openai")
 @pytest.mark.parametrize("left", [0.9, 0.0, -5.0])
-def test_without_time_for_one_try_none_is_made(left: float, ask: Any, time: Time, scripted: Server, admin: Connection):
+def test_exhausted_time_makes_no_call(left: float, ask: Any, time: Time, scripted: Server, admin: Connection):
     time.left = left
     with pytest.raises(CancelledError):
         ask(GOOD)
-    assert (scripted.requests, on_record(admin)) == ([], [])
+    assert (scripted.requests, recorded_calls(admin)) == ([], [])
 
 
-def test_a_call_that_our_own_time_cuts_off_is_no_failure_of_the_provider(
+def test_own_time_limit_is_not_a_provider_failure(
     provider: str, model: Make, question: Question, guards: Guards, scripted: Server, admin: Connection
 ):
     scripted.then(Raw(how="silent"))
-    left = iter([1.0, 0.2, -0.1, -0.1])  # to begin with, for the call, and after it
+    left = iter([1.0, 0.2, -0.1, -0.1])  # before, for and after the call
     with pytest.raises(CancelledError):
         model(provider).ask(question, Form, Deadline(lambda: next(left)))
     assert guards.seen == [(f"llm:{provider}", "CancelledError")]
-    assert on_record(admin) == [("cancelled", None, None)]
+    assert recorded_calls(admin) == [("cancelled", None, None)]
 
 
 @only("anthropic")
-def test_a_pause_ends_when_the_try_is_cancelled(ask: Any, time: Time, scripted: Server):
+def test_cancellation_ends_the_delay(ask: Any, time: Time, scripted: Server):
     time.on_wait = time.cancelled.set
     with pytest.raises(CancelledError):
         ask(Failure(503), GOOD)
@@ -225,7 +221,7 @@ def test_a_pause_ends_when_the_try_is_cancelled(ask: Any, time: Time, scripted: 
 
 
 @only("anthropic")
-def test_a_cancelled_try_asks_nothing(ask: Any, time: Time, scripted: Server):
+def test_canceled_attempt_makes_no_call(ask: Any, time: Time, scripted: Server):
     time.cancelled.set()
     with pytest.raises(CancelledError):
         ask(GOOD)
@@ -233,17 +229,17 @@ def test_a_cancelled_try_asks_nothing(ask: Any, time: Time, scripted: Server):
 
 
 @only("anthropic")
-def test_real_waits_end_at_once_when_the_try_is_cancelled(
+def test_cancellation_ends_a_real_wait(
     provider: str, configured: Callable[..., Settings], database: Database, guards: Guards, question: Question,
     scripted: Server,
 ):  # fmt: skip
     llm = Llm.from_settings(configured(provider, LLM_RETRY_BASE_SECONDS="8"), database, guards)
     assert llm is not None
     cancelled = Event()
-    asked = count(1)
+    checks = count(1)
 
     def time_left() -> float:
-        if next(asked) == 3:  # the last look before the pause
+        if next(checks) == 3:  # the last check before the delay
             cancelled.set()
         return inf
 
@@ -252,30 +248,30 @@ def test_real_waits_end_at_once_when_the_try_is_cancelled(
         llm.ask(question, Form, Deadline(time_left, cancelled))
 
 
-# The breaker
+# Circuit breaker
 
 
-def test_every_call_goes_through_the_breaker_of_its_provider(provider: str, ask: Any, guards: Guards):
+def test_calls_use_the_breaker_of_their_provider(provider: str, ask: Any, guards: Guards):
     ask(Failure(503), Answer("?"), GOOD)
     name = f"llm:{provider}"
     assert guards.seen == [(name, "ServiceUnavailableError"), (name, "InvalidAnswerError"), (name, "ok")]
 
 
 @only("anthropic")
-def test_an_open_breaker_makes_no_call_and_leaves_no_record(
+def test_open_breaker_prevents_call_and_record(
     ask: Any, guards: Guards, scripted: Server, time: Time, admin: Connection
 ):
     guards.closed = BreakerOpenError("open", until=NOW)
     with pytest.raises(BreakerOpenError):
         ask(GOOD)
-    assert (scripted.requests, time.waits, on_record(admin)) == ([], [], [])
+    assert (scripted.requests, time.waits, recorded_calls(admin)) == ([], [], [])
 
 
 @only("openai")
 @pytest.mark.parametrize(
     ("bad", "error"), [(Failure(503), ServiceUnavailableError), (Answer("?"), InvalidAnswerError)], ids=["503", "?"]
 )
-def test_a_breaker_that_opens_after_a_call_of_ours_ends_in_that_call_s_failure(
+def test_breaker_opening_between_attempts_raises_last_error(
     bad: Step, error: type[Exception], ask: Any, guards: Guards, scripted: Server, time: Time
 ):
     def opened() -> None:
@@ -288,7 +284,7 @@ def test_a_breaker_that_opens_after_a_call_of_ours_ends_in_that_call_s_failure(
 
 
 @only("openai")
-def test_a_question_that_opens_the_breaker_itself_has_failed_and_the_next_one_is_put_off(
+def test_failure_opens_breaker_for_the_next_question(
     provider: str, configured: Any, database: Database, question: Question, scripted: Server, time: Time
 ):
     breakers = Breakers(database, lambda: NOW, failures=2, open_seconds=30)
@@ -304,12 +300,12 @@ def test_a_question_that_opens_the_breaker_itself_has_failed_and_the_next_one_is
     assert scripted.script == [GOOD]
 
 
-# On record
+# Call records
 
 
-def test_every_call_is_one_row(provider: str, ask: Any, question: Question, admin: Connection):
+def test_every_call_is_recorded(provider: str, ask: Any, question: Question, admin: Connection):
     ask(Failure(503), Answer("?"), GOOD)
-    assert on_record(admin) == [("unavailable", None, None), ("invalid_answer", 120, 30), ("answered", 120, 30)]
+    assert recorded_calls(admin) == [("unavailable", None, None), ("invalid_answer", 120, 30), ("answered", 120, 30)]
     rows = admin.execute(
         "SELECT tenant_id, work_id, purpose, provider, model, latency_ms >= 0, cost_usd, created_at FROM llm_call"
     ).fetchall()
@@ -328,24 +324,24 @@ def test_every_call_is_one_row(provider: str, ask: Any, question: Question, admi
         (Answer("{", cut_off=True), ("too_long", 120, 30)),
     ],
 )
-def test_a_call_that_failed_for_good_is_on_record_too(step: Step, outcome: Any, ask: Any, admin: Connection):
+def test_permanent_failure_is_recorded(step: Step, outcome: Any, ask: Any, admin: Connection):
     with pytest.raises(RejectedRequestError):
         ask(step)
-    assert on_record(admin) == [outcome]
+    assert recorded_calls(admin) == [outcome]
 
 
 @only("openai")
-def test_an_answer_is_worth_more_than_its_record(
+def test_answer_survives_a_failed_record_update(
     ask: Any, admin: Connection, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
     admin.execute("REVOKE UPDATE ON llm_call FROM counterfoil_worker")
     assert ask(GOOD) == Form(matches=[1])
     assert "not on record" in capsys.readouterr().out + caplog.text
-    assert on_record(admin) == [(None, None, None)]  # that it was made is
+    assert recorded_calls(admin) == [(None, None, None)]  # the call itself is recorded
 
 
 @only("openai")
-def test_a_call_that_cannot_be_put_on_record_is_not_made(ask: Any, admin: Connection, scripted: Server):
+def test_unrecordable_call_is_not_made(ask: Any, admin: Connection, scripted: Server):
     admin.execute("REVOKE INSERT ON llm_call FROM counterfoil_worker")
     with pytest.raises(RejectedStatementError):
         ask(GOOD)
@@ -353,21 +349,21 @@ def test_a_call_that_cannot_be_put_on_record_is_not_made(ask: Any, admin: Connec
 
 
 @only("openai")
-def test_a_call_is_on_record_while_it_is_made(ask: Any, admin: Connection, scripted: Server):
-    found: list[Any] = []
+def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, scripted: Server):
+    during: list[Any] = []
 
     def look(_: Request) -> str:
-        found.extend(on_record(admin))
+        during.extend(recorded_calls(admin))
         return GOOD.text
 
     scripted._otherwise = look
     ask()
-    assert found == [(None, None, None)]  # a process that dies now has made it
+    assert during == [(None, None, None)]  # counted even if the process crashes now
 
 
 @only("openai")
 @pytest.mark.parametrize("which", ["_begin", "_end"])
-def test_a_record_whose_commit_is_in_doubt_is_written_once(
+def test_unknown_commit_writes_the_record_once(
     which: str, ask: Any, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     written: list[Any] = []
@@ -382,30 +378,30 @@ def test_a_record_whose_commit_is_in_doubt_is_written_once(
     monkeypatch.setattr(client, which, lose_the_first_answer)
     ask(GOOD)
     assert len(written) == 2
-    assert on_record(admin) == [("answered", 120, 30)]
+    assert recorded_calls(admin) == [("answered", 120, 30)]
     assert admin.execute("SELECT calls FROM llm_day").fetchall() == [(1,)]
 
 
-def test_nothing_of_question_answer_or_key_gets_into_a_log(
+def test_logs_omit_question_answer_and_key(
     provider: str, ask: Any, question: Question, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ):
     caplog.set_level(logging.INFO)
     with pytest.raises(InvalidAnswerError):
         ask(Answer("Total elevenninety"), Answer("Total elevenninety"), Answer("Total elevenninety"))
-    said = caplog.text + "".join(capsys.readouterr()) + repr(question)
-    assert not [secret for secret in ("elevenninety", KEY, question.user, question.system) if secret in said]
-    assert "LlmCalls" in said
+    logged = caplog.text + "".join(capsys.readouterr()) + repr(question)
+    assert not [secret for secret in ("elevenninety", KEY, question.user, question.system) if secret in logged]
+    assert "LlmCalls" in logged
 
 
-# The smallest call
+# Probe
 
 
-def test_a_probe_is_one_small_call_behind_the_breaker(
+def test_probe_is_one_small_guarded_call(
     provider: str, model: Make, scripted: Server, guards: Guards, admin: Connection, keeper_database: Database
 ):
     scripted.then(Answer("", cut_off=True))
     llm = model(provider)
-    llm._database = keeper_database  # as the watchdog has it
+    llm._database = keeper_database  # the role of the watchdog
     llm.probe()
     body = scripted.requests[0].body
     bound = body["inferenceConfig"]["maxTokens"] if provider == "bedrock" else body["max_tokens"]
@@ -415,7 +411,7 @@ def test_a_probe_is_one_small_call_behind_the_breaker(
     ]
 
 
-def test_a_probe_that_fails_is_not_repeated(provider: str, model: Make, scripted: Server, guards: Guards):
+def test_failed_probe_is_not_retried(provider: str, model: Make, scripted: Server, guards: Guards):
     scripted.then(Failure(503), GOOD)
     with pytest.raises(ServiceUnavailableError):
         model(provider).probe()
@@ -425,12 +421,12 @@ def test_a_probe_that_fails_is_not_repeated(provider: str, model: Make, scripted
 # Settings
 
 
-def test_without_a_provider_there_is_no_model(database: Database):
+def test_missing_provider_disables_the_llm(database: Database):
     assert Llm.from_settings(Settings(), database, Guards()) is None
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_the_provider_s_own_address_is_the_default(provider: str, database: Database):
+def test_provider_url_is_the_default(provider: str, database: Database):
     settings = Settings.from_environment({"LLM_PROVIDER": provider, "LLM_MODEL": "m", "LLM_API_KEY": "k"})
     llm: Any = Llm.from_settings(settings, database, Guards())
     assert (
@@ -442,14 +438,14 @@ def test_the_provider_s_own_address_is_the_default(provider: str, database: Data
     )
 
 
-def test_a_provider_without_its_model_is_refused_with_the_variable_s_name(database: Database):
+def test_missing_model_error_names_the_variable(database: Database):
     settings = Settings.from_environment({"LLM_PROVIDER": "anthropic"})
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
         Llm.from_settings(settings, database, Guards())
 
 
 @pytest.mark.parametrize("key", [None, "", "sk-\N{EN DASH}1", "sk-1\n"])
-def test_a_key_that_cannot_be_used_is_no_fault_of_the_work(key: str | None, database: Database):
-    given = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"} | ({} if key is None else {"LLM_API_KEY": key})
+def test_unusable_key_is_a_service_failure(key: str | None, database: Database):
+    environment = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"} | ({} if key is None else {"LLM_API_KEY": key})
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):
-        Llm.from_settings(Settings.from_environment(given), database, Guards())
+        Llm.from_settings(Settings.from_environment(environment), database, Guards())

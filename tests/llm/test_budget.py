@@ -1,4 +1,4 @@
-"""A day's budget of questions: counted once for each call that is made, whoever asks at the same time."""
+"""Daily LLM budget: every call counts once, even with concurrent callers."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +30,7 @@ class Form(BaseModel):
 
 @pytest.fixture
 def ask(model: Callable[..., Llm], scripted: Server, question: Question) -> Ask:
-    """`ask(about=..., at=..., **settings)`: one question to a model that always answers."""
+    """`ask(about=..., at=..., **settings)`: ask one question of a model that always answers."""
     scripted._otherwise = lambda _: GOOD
 
     def once(about: Question = question, at: datetime = NOW, **more: str) -> Any:
@@ -46,13 +46,13 @@ def other_work(admin: Connection, question: Question) -> Question:
     return replace(question, work_id=make_document(admin, question.tenant_id))
 
 
-def counted(admin: Connection) -> list[Any]:
+def call_counts(admin: Connection) -> list[Any]:
     return admin.execute("SELECT day, calls FROM llm_day ORDER BY day").fetchall()
 
 
 @pytest.fixture
 def say(model: Callable[..., Llm], question: Question, ask: Ask) -> Ask:
-    """`say(**settings)`: one message of a conversation, always the same."""
+    """`say(**settings)`: send the same chat message."""
     chat = replace(question, purpose=CHAT, work_id=uuid4())
 
     def once(**more: str) -> Any:
@@ -61,7 +61,7 @@ def say(model: Callable[..., Llm], question: Question, ask: Ask) -> Ask:
     return once
 
 
-def test_beyond_the_budget_of_a_day_nobody_is_asked_and_a_sentence_says_so(
+def test_daily_budget_refuses_further_calls(
     ask: Ask, scripted: Server, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     for _ in range(2):
@@ -72,20 +72,20 @@ def test_beyond_the_budget_of_a_day_nobody_is_asked_and_a_sentence_says_so(
         f"The language model was not asked: today's budget of 2 questions is used up ({NOW:%Y-%m-%d}, UTC)."
     )
     assert refused.value.until == datetime(NOW.year, NOW.month, NOW.day, tzinfo=UTC) + timedelta(days=1)
-    assert (len(scripted.requests), counted(admin)) == (2, [(NOW.date(), 2)])
+    assert (len(scripted.requests), call_counts(admin)) == (2, [(NOW.date(), 2)])
     assert admin.execute("SELECT count(*) FROM llm_call").fetchone() == (2,)
-    assert capsys.readouterr().out.count('"LlmOverBudget": [1.0]') == 1
+    assert capsys.readouterr().out.count('"LlmBudgetExceeded": [1.0]') == 1
 
 
-def test_one_document_has_a_budget_of_its_own(ask: Ask, question: Question, admin: Connection):
+def test_documents_have_separate_budgets(ask: Ask, question: Question, admin: Connection):
     ask(LLM_QUESTIONS_PER_DOCUMENT="1")
     with pytest.raises(BudgetSpentError, match=r"today's budget of 1 questions for one document is used up"):
         ask(LLM_QUESTIONS_PER_DOCUMENT="1")
     ask(other_work(admin, question), LLM_QUESTIONS_PER_DOCUMENT="1")
-    assert counted(admin) == [(NOW.date(), 2)]  # what was refused took nothing from the tenant's
+    assert call_counts(admin) == [(NOW.date(), 2)]  # the refused call did not count for the tenant
 
 
-def test_conversations_and_documents_leave_each_other_their_budgets(ask: Ask, say: Ask, admin: Connection):
+def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Connection):
     budget = {"LLM_QUESTIONS_PER_DAY": "2", "CHAT_QUESTIONS_PER_DAY": "1"}
     say(**budget)
     with pytest.raises(BudgetSpentError) as refused:
@@ -103,7 +103,7 @@ def test_conversations_and_documents_leave_each_other_their_budgets(ask: Ask, sa
     assert admin.execute("SELECT count(*) FROM llm_call").fetchone() == (4,)
 
 
-def test_a_message_may_be_tried_as_often_as_its_task_says(say: Ask, scripted: Server):
+def test_document_budget_does_not_limit_chat_attempts(say: Ask, scripted: Server):
     for _ in range(3):
         say(LLM_QUESTIONS_PER_DOCUMENT="1")
     assert len(scripted.requests) == 3
@@ -115,10 +115,10 @@ def test_tenants_do_not_share_a_budget(
     ask(LLM_QUESTIONS_PER_DAY="1")
     ask(replace(question, tenant_id=make_tenant("another"), work_id=uuid4()), LLM_QUESTIONS_PER_DAY="1")
     assert len(scripted.requests) == 2
-    assert counted(admin) == [(NOW.date(), 1), (NOW.date(), 1)]
+    assert call_counts(admin) == [(NOW.date(), 1), (NOW.date(), 1)]
 
 
-def test_a_day_begins_at_midnight_of_utc(ask: Ask, admin: Connection):
+def test_budget_resets_at_midnight_utc(ask: Ask, admin: Connection):
     east = timezone(timedelta(hours=9))
     last, first = datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC), datetime(2026, 3, 2, 9, 0, tzinfo=east)
     budget = {"LLM_QUESTIONS_PER_DAY": "1", "LLM_QUESTIONS_PER_DOCUMENT": "1"}
@@ -126,33 +126,33 @@ def test_a_day_begins_at_midnight_of_utc(ask: Ask, admin: Connection):
     with pytest.raises(BudgetSpentError):
         ask(at=last.replace(hour=0), **budget)
     ask(at=first, **budget)
-    assert counted(admin) == [(date(2026, 3, 1), 1), (date(2026, 3, 2), 1)]
+    assert call_counts(admin) == [(date(2026, 3, 1), 1), (date(2026, 3, 2), 1)]
 
 
-def test_a_budget_of_nothing_asks_nobody(ask: Ask, scripted: Server):
+def test_zero_budget_allows_no_call(ask: Ask, scripted: Server):
     for name in ("LLM_QUESTIONS_PER_DAY", "LLM_QUESTIONS_PER_DOCUMENT"):
         with pytest.raises(BudgetSpentError):
             ask(**{name: "0"})
     assert scripted.requests == []
 
 
-def test_each_call_counts_those_that_fail_among_them(ask: Ask, scripted: Server, admin: Connection):
+def test_failed_calls_count(ask: Ask, scripted: Server, admin: Connection):
     scripted.then(Failure(503), Answer("no JSON"))
     ask()
-    assert counted(admin) == [(NOW.date(), 3)]
+    assert call_counts(admin) == [(NOW.date(), 3)]
 
 
-def test_a_budget_that_ends_between_two_tries_is_no_failure(ask: Ask, scripted: Server):
+def test_budget_exhausted_between_attempts_raises_budget_error(ask: Ask, scripted: Server):
     scripted.then(Failure(503))
     with pytest.raises(BudgetSpentError):
         ask(LLM_QUESTIONS_PER_DAY="1")
 
 
 @pytest.mark.parametrize("budget", [{"LLM_QUESTIONS_PER_DAY": "7"}, {"LLM_QUESTIONS_PER_DOCUMENT": "7"}])
-def test_many_who_ask_at_once_are_given_just_the_budget(
+def test_concurrent_calls_never_exceed_the_budget(
     budget: dict[str, str], ask: Ask, scripted: Server, admin: Connection
 ):
-    def one(_: int) -> bool:
+    def is_answered(_: int) -> bool:
         try:
             ask(**budget)
         except BudgetSpentError:
@@ -160,17 +160,17 @@ def test_many_who_ask_at_once_are_given_just_the_budget(
         return True
 
     with ThreadPoolExecutor(8) as pool:
-        answered = list(pool.map(one, range(24)))
-    assert (sum(answered), len(scripted.requests), counted(admin)) == (7, 7, [(NOW.date(), 7)])
+        answered = list(pool.map(is_answered, range(24)))
+    assert (sum(answered), len(scripted.requests), call_counts(admin)) == (7, 7, [(NOW.date(), 7)])
 
 
-def test_a_question_that_was_not_asked_says_nothing_about_the_service(
+def test_refused_question_does_not_affect_the_breaker(
     configured: Callable[..., Settings], database: Database, question: Question, scripted: Server
 ):
     now = [NOW]
     breakers = Breakers(database, lambda: now[0], failures=1, open_seconds=30, spread=lambda: 0.0)
 
-    def made(**more: str) -> Llm:
+    def make_llm(**more: str) -> Llm:
         llm = Llm.from_settings(configured("openai", **more), database, breakers)
         assert llm is not None
         llm._clock, llm._wait = lambda: now[0], Time().wait
@@ -181,18 +181,18 @@ def test_a_question_that_was_not_asked_says_nothing_about_the_service(
 
     scripted.then(Failure(503))
     with pytest.raises(ServiceUnavailableError):
-        ask(made())
+        ask(make_llm())
     with pytest.raises(BreakerOpenError):
-        ask(made())
+        ask(make_llm())
     now[0] += timedelta(seconds=31)
     with pytest.raises(BudgetSpentError):
-        ask(made(LLM_QUESTIONS_PER_DAY="1"))  # it was let through to try, and gave that back
+        ask(make_llm(LLM_QUESTIONS_PER_DAY="1"))  # it returned its trial call of the half-open breaker
     scripted.then(Answer(GOOD))
-    assert ask(made()) == Form(matches=[1])
+    assert ask(make_llm()) == Form(matches=[1])
 
 
-def test_who_is_refused_by_the_breaker_has_not_spent_anything(ask: Ask, guards: Any, admin: Connection):
+def test_open_breaker_spends_no_budget(ask: Ask, guards: Any, admin: Connection):
     guards.closed = BreakerOpenError("open", until=NOW)
     with pytest.raises(BreakerOpenError):
         ask()
-    assert counted(admin) == []
+    assert call_counts(admin) == []

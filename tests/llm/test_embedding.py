@@ -1,4 +1,4 @@
-"""The two providers of embeddings, asked as language models are."""
+"""Embedding providers, which are called like language models."""
 
 import json
 from collections.abc import Callable
@@ -34,18 +34,18 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def settings(provider: str, scripted: Server, configured: Callable[..., Settings]) -> Settings:
-    configured("bedrock")  # the way to the scripted server
-    given = {"EMBEDDING_PROVIDER": provider, "EMBEDDING_MODEL": "the-model"}
+    configured("bedrock")  # sets the environment for the scripted server
+    environment = {"EMBEDDING_PROVIDER": provider, "EMBEDDING_MODEL": "the-model"}
     if provider == "openai":
-        given |= {"EMBEDDING_URL": f"{scripted.url}/v1/", "EMBEDDING_API_KEY": KEY}
-    return Settings.from_environment(given)
+        environment |= {"EMBEDDING_URL": f"{scripted.url}/v1/", "EMBEDDING_API_KEY": KEY}
+    return Settings.from_environment(environment)
 
 
 @pytest.fixture
 def embed(
     settings: Settings, scripted: Server, database: Database, guards: Guards, time: Time, make_tenant: Any
 ) -> Callable[..., list[float]]:
-    """`embed(*script)`: the vector of TEXT, without ever waiting."""
+    """`embed(*script)`: the vector of TEXT, with instant waits."""
     tenant_id: UUID = make_tenant()
 
     def ask(*script: Step) -> list[float]:
@@ -58,11 +58,11 @@ def embed(
     return ask
 
 
-def test_the_vector_of_a_text(embed: Any):
+def test_embedding_returns_the_vector(embed: Any):
     assert embed(Answer(json.dumps(VECTOR))) == VECTOR
 
 
-def test_the_text_is_sent_as_the_api_wants_it(provider: str, embed: Any, scripted: Server):
+def test_request_matches_the_provider_api(provider: str, embed: Any, scripted: Server):
     embed(Answer(json.dumps(VECTOR)))
     (request,) = scripted.requests
     assert (request.api, request.path, request.body) == {
@@ -73,16 +73,14 @@ def test_the_text_is_sent_as_the_api_wants_it(provider: str, embed: Any, scripte
     assert key == f"Bearer {KEY}" if provider == "openai" else key.startswith("AWS4-HMAC-SHA256")
 
 
-def test_a_call_is_behind_a_breaker_of_its_own_and_on_record(
-    provider: str, embed: Any, guards: Guards, admin: Connection
-):
+def test_embedding_call_has_own_breaker_and_record(provider: str, embed: Any, guards: Guards, admin: Connection):
     embed(Answer(json.dumps(VECTOR)))
     assert guards.seen == [(f"llm:{provider}-embeddings", "ok")]
     record = "SELECT purpose, provider, model, outcome, input_tokens, output_tokens FROM llm_call"
     assert admin.execute(record).fetchall() == [("embedding", f"{provider}-embeddings", "the-model", "answered", 40, 0)]
 
 
-def test_a_failed_try_is_made_again(embed: Any, scripted: Server):
+def test_failed_attempt_is_retried(embed: Any, scripted: Server):
     assert embed(Failure(503), Answer("none"), Answer(json.dumps(VECTOR))) == VECTOR
     assert len(scripted.requests) == 3
 
@@ -103,28 +101,28 @@ def test_a_failed_try_is_made_again(embed: Any, scripted: Server):
         (Answer(json.dumps([0.1] * 16_001)), InvalidAnswerError),
     ],
 )
-def test_whatever_goes_wrong_is_an_error_of_ours(step: Step, error: type[Exception], embed: Any):
+def test_failures_raise_product_errors(step: Step, error: type[Exception], embed: Any):
     with pytest.raises(error):
         embed(*[step] * 3)
 
 
-def test_a_vector_of_length_1_has_the_same_direction():
+def test_unit_vector_keeps_the_direction():
     assert Vector(vector=[3.0, -4.0]).unit() == [0.6, -0.8]
 
 
 # Settings
 
 
-def test_without_a_provider_there_is_no_model():
+def test_missing_provider_disables_embeddings():
     assert name_of(Settings.from_environment({"EMBEDDING_MODEL": "m", "LLM_PROVIDER": "openai"})) is None
 
 
-def test_a_model_is_named_with_its_provider(settings: Settings, provider: str):
+def test_model_name_includes_its_provider(settings: Settings, provider: str):
     assert name_of(settings) == f"{provider}/the-model"
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("environment", "reason"),
     [
         ({}, "EMBEDDING_MODEL is not set, and EMBEDDING_PROVIDER=openai needs it"),
         ({"EMBEDDING_MODEL": "m", "EMBEDDING_URL": "example.com"}, "EMBEDDING_URL is wrong"),
@@ -135,12 +133,12 @@ def test_a_model_is_named_with_its_provider(settings: Settings, provider: str):
         ({"EMBEDDING_PROVIDER": "anthropic"}, "EMBEDDING_PROVIDER is wrong"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(given: dict[str, str], reason: str):
+def test_invalid_settings_are_rejected(environment: dict[str, str], reason: str):
     with pytest.raises(InvalidSettingsError, match=reason):
-        name_of(Settings.from_environment({"EMBEDDING_PROVIDER": "openai", **given}))
+        name_of(Settings.from_environment({"EMBEDDING_PROVIDER": "openai", **environment}))
 
 
-def test_the_key_of_the_language_model_is_not_sent_to_another_address(database: Database):
+def test_llm_key_is_not_used_for_embeddings(database: Database):
     settings = Settings.from_environment(
         {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m", "LLM_PROVIDER": "openai", "LLM_API_KEY": KEY}
     )

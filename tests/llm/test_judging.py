@@ -1,4 +1,4 @@
-"""The stand-in for a model runs as a process of its own, for tests that are processes themselves."""
+"""The LLM judge stub, which runs as a separate process."""
 
 import json
 import subprocess
@@ -36,9 +36,9 @@ def url() -> Iterator[str]:
         assert process.wait(10) == 0
 
 
-def test_it_chooses_what_clearly_fits_best(url: str):
+def test_clearly_best_candidate_is_chosen(url: str):
     question = f"<case>\n{json.dumps(CASE)}\n</case>"
     body = {"model": "m", "messages": [{"role": "system", "content": ""}, {"role": "user", "content": question}]}
     answer = http.send("POST", f"{url}/v1/chat/completions", json=body, connect=5, read=5, total=10).json()
-    said = json.loads(answer["choices"][0]["message"]["content"])
-    assert [(match["candidate"], match["confidence"]) for match in said["matches"]] == [("A2", "high")]
+    judgment = json.loads(answer["choices"][0]["message"]["content"])
+    assert [(match["candidate"], match["confidence"]) for match in judgment["matches"]] == [("A2", "high")]

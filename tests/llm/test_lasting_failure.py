@@ -1,4 +1,4 @@
-"""A question that always fails comes to its end, though it opens the breaker again and again."""
+"""A question that always fails is dead-lettered, even if it opens the breaker."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ class Form(BaseModel):
 
 
 class Failing:
-    """A provider that answers no question at all."""
+    """A provider that always fails."""
 
     name = "anthropic"
     model = "m"
@@ -73,12 +73,12 @@ def test_schema_failure_backs_off_and_is_dead_lettered(
     assert delays == [300, 1800, 0]
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("failed", 3)
-    (letter,) = rows(admin, "dead_letter")
-    assert (letter["dlq_reason"], letter["attempts"]) == ("max_retries_exceeded", 3)
-    assert letter["metadata"]["last_error"]["type"] == "InvalidAnswerError"
+    (dead_letter,) = rows(admin, "dead_letter")
+    assert (dead_letter["dlq_reason"], dead_letter["attempts"]) == ("max_retries_exceeded", 3)
+    assert dead_letter["metadata"]["last_error"]["type"] == "InvalidAnswerError"
 
 
-def test_a_document_whose_question_always_fails_ends_after_its_attempts(
+def test_failing_question_exhausts_attempts_and_dead_letters(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ):
     message, failing, begun = pending(), Failing(), clock.now
@@ -95,15 +95,15 @@ def test_a_document_whose_question_always_fails_ends_after_its_attempts(
         llm.ask(question, Form, replace(attempt.deadline, remaining=lambda: 100.0))
         return Succeeded(lambda _connection: Effects())
 
-    consumer, tries, receives = make_consumer(database, work, clock), 0, 1
-    while (row := life_cycle(admin, message.work_id))["status"] == "pending" and tries < 20:
+    consumer, attempts, receives = make_consumer(database, work, clock), 0, 1
+    while (row := life_cycle(admin, message.work_id))["status"] == "pending" and attempts < 20:
         clock.now = max(clock.now, row["next_attempt_at"] or clock.now)
-        again = consumer.handle(event(record(message, receives=receives)), Context(100))["batchItemFailures"]
+        failures = consumer.handle(event(record(message, receives=receives)), Context(100))["batchItemFailures"]
         sent = life_cycle(admin, message.work_id)["send_number"]
-        message, receives = message.model_copy(update={"send_number": sent}), receives + 1 if again else 1
-        tries += 1
-    assert (row["status"], row["attempts"], tries) == ("failed", 3, 3)
+        message, receives = message.model_copy(update={"send_number": sent}), receives + 1 if failures else 1
+        attempts += 1
+    assert (row["status"], row["attempts"], attempts) == ("failed", 3, 3)
     assert clock.now - begun < timedelta(hours=1)
-    assert [letter["attempts"] for letter in rows(admin, "dead_letter")] == [3]
+    assert [dead_letter["attempts"] for dead_letter in rows(admin, "dead_letter")] == [3]
     assert len(rows(admin, "notification")) == 1
     assert failing.calls > 3

@@ -1,4 +1,4 @@
-"""The three providers, each against an API on this machine that speaks as the real one and misbehaves."""
+"""The three providers, each against a scripted API that also misbehaves."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def reply(provider: str, configured: Configure, scripted: Server) -> Callable[..., Reply]:
-    """`reply(*script, total=5.0, **settings)`: one call."""
+    """`reply(*script, total=5.0, **settings)`: make one call."""
 
     def call(*script: Step, total: float = 5.0, **more: str) -> Reply:
         scripted.then(*script)
@@ -49,11 +49,11 @@ def reply(provider: str, configured: Configure, scripted: Server) -> Callable[..
     return call
 
 
-def test_the_model_s_words_and_tokens(reply: Any):
+def test_reply_has_text_and_token_counts(reply: Any):
     assert reply(Answer('{"a": 1}')) == Reply('{"a": 1}', True, 120, 30, temperature=0.0)
 
 
-def test_the_question_is_asked_as_the_api_wants_it(provider: str, reply: Any, scripted: Server):
+def test_request_matches_the_provider_api(provider: str, reply: Any, scripted: Server):
     reply(Answer("yes"))
     request = scripted.requests[0]
     assert (request.api, request.system, request.user) == (provider, "The rules.", "The case.")
@@ -66,7 +66,7 @@ def test_the_question_is_asked_as_the_api_wants_it(provider: str, reply: Any, sc
     assert (request.path, (request.body.get("model"), bound)) == expected[provider]
 
 
-def test_what_was_said_before_comes_before_the_question(provider: str, configured: Configure, scripted: Server):
+def test_history_precedes_the_question(provider: str, configured: Configure, scripted: Server):
     scripted.then(Answer("yes"))
     found = _provider(configured(provider))
     assert found is not None
@@ -76,7 +76,7 @@ def test_what_was_said_before_comes_before_the_question(provider: str, configure
     assert request.system == "The rules."
 
 
-def test_the_key_is_sent_where_the_api_looks_for_it(provider: str, reply: Any, scripted: Server):
+def test_key_is_sent_in_the_provider_header(provider: str, reply: Any, scripted: Server):
     reply(Answer("yes"))
     headers = scripted.requests[0].headers
     if provider == "anthropic":
@@ -87,16 +87,16 @@ def test_the_key_is_sent_where_the_api_looks_for_it(provider: str, reply: Any, s
         assert headers["authorization"].startswith("AWS4-HMAC-SHA256")
 
 
-def test_an_answer_that_was_cut_off_says_so(reply: Any):
+def test_truncated_answer_is_marked(reply: Any):
     assert not reply(Answer('{"a"', cut_off=True)).is_complete
 
 
-def test_an_answer_that_the_model_declined_says_so(reply: Any):
+def test_declined_answer_is_marked(reply: Any):
     assert reply(Answer("I", refused=True)).is_refused
     assert not reply(Answer("I")).is_refused
 
 
-def test_an_answer_without_a_word_is_empty(reply: Any):
+def test_answer_without_content_is_empty(reply: Any):
     assert reply(Answer("")).text == ""
 
 
@@ -106,7 +106,7 @@ def test_throttling_and_failures_are_transient(status: int, reply: Any):
         reply(Failure(status))
 
 
-def test_the_wait_that_the_provider_asks_for_is_kept(reply: Any):
+def test_retry_after_is_reported(reply: Any):
     with pytest.raises(ServiceUnavailableError) as caught:
         reply(Failure(429, retry_after="7"))
     assert caught.value.retry_after == 7
@@ -124,7 +124,7 @@ def test_the_wait_that_the_provider_asks_for_is_kept(reply: Any):
         (404, RejectedRequestError),
     ],
 )
-def test_refusals_are_permanent_and_some_are_the_question_s(status: int, kind: type[Exception], reply: Any):
+def test_client_errors_are_permanent(status: int, kind: type[Exception], reply: Any):
     with pytest.raises(RejectedRequestError) as caught:
         reply(Failure(status))
     assert type(caught.value) is kind
@@ -134,7 +134,7 @@ def test_refusals_are_permanent_and_some_are_the_question_s(status: int, kind: t
 @pytest.mark.parametrize(
     ("status", "kind"), [(402, RejectedRequestError), (405, RejectedRequestError), (422, RefusedQuestionError)]
 )
-def test_a_bill_is_not_the_question_s(status: int, kind: type[Exception], reply: Any):
+def test_payment_error_is_not_a_question_error(status: int, kind: type[Exception], reply: Any):
     with pytest.raises(RejectedRequestError) as caught:
         reply(Failure(status))
     assert type(caught.value) is kind
@@ -150,7 +150,7 @@ def test_a_bill_is_not_the_question_s(status: int, kind: type[Exception], reply:
         "Invocation of model ID the-model with on-demand throughput isn't supported.",
     ],
 )
-def test_what_is_set_up_wrongly_is_not_the_question_s(message: str, provider: str, reply: Any):
+def test_configuration_error_is_not_a_question_error(message: str, provider: str, reply: Any):
     body = {"error": {"type": "invalid_request_error", "message": message}, "message": message}
     kind = {"x-amzn-ErrorType": "ValidationException"} if provider == "bedrock" else {}
     with pytest.raises(RejectedRequestError) as caught:
@@ -158,33 +158,33 @@ def test_what_is_set_up_wrongly_is_not_the_question_s(message: str, provider: st
     assert type(caught.value) is RejectedRequestError
 
 
-def test_a_prompt_that_does_not_fit_is_recognised(reply: Any):
+def test_context_overflow_is_recognized(reply: Any):
     with pytest.raises(ContextWindowError):
         reply(Failure(400, too_long=True))
 
 
 @pytest.mark.parametrize("how", ["silent", "slow_headers", "slow_body"])
-def test_a_provider_that_dawdles_is_left_in_time(how: Any, reply: Any):
+def test_slow_provider_times_out(how: Any, reply: Any):
     began = monotonic()
     with pytest.raises(ServiceUnavailableError):
         reply(Raw(body=b'{"a": 1}', how=how), total=0.3)
     assert monotonic() - began < 1.5
 
 
-def test_a_connection_that_breaks_in_the_middle_is_transient(reply: Any):
+def test_connection_reset_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError):
         reply(Raw(body=b'{"content": []}' * 50, how="reset"))
 
 
 @pytest.mark.parametrize("body", [b'{"content": [{"type": "te', b"", b"<html>", b"[]", b'{"content": 1}', b"\xff\xfe"])
-def test_what_is_no_answer_of_the_api_is_asked_for_again(body: bytes, provider: str, reply: Any):
-    # What botocore cannot read at all is to it no answer.
+def test_malformed_response_is_retryable(body: bytes, provider: str, reply: Any):
+    # botocore treats an unreadable response as no response.
     with pytest.raises(InvalidAnswerError if provider != "bedrock" else TransientError):
         reply(Raw(body=body))
 
 
 @OVER_HTTP
-def test_without_a_model_the_settings_are_refused_and_a_key_is_waited_for(provider: str, configured: Configure):
+def test_missing_model_is_permanent_missing_key_transient(provider: str, configured: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
         _provider(configured(provider, LLM_MODEL=""))
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):
@@ -193,54 +193,54 @@ def test_without_a_model_the_settings_are_refused_and_a_key_is_waited_for(provid
 
 @pytest.mark.parametrize("key", ["sk\n-1", "sk-ü", "sk\x00"])
 @OVER_HTTP
-def test_a_key_that_none_can_be_is_not_used_and_not_quoted(provider: str, key: str, configured: Configure):
+def test_malformed_key_is_not_quoted(provider: str, key: str, configured: Configure):
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY") as caught:
         _provider(configured(provider, LLM_API_KEY=key))
     assert key not in str(caught.value)
 
 
 @OVER_HTTP
-def test_an_address_that_is_none_is_refused(provider: str, configured: Configure):
+def test_invalid_url_is_rejected(provider: str, configured: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_URL"):
         _provider(configured(provider, LLM_URL="api.example.com"))
 
 
 @OVER_HTTP
-def test_no_provider_shows_its_key(provider: str, configured: Configure):
+def test_repr_hides_the_key(provider: str, configured: Configure):
     found: Any = _provider(configured(provider))
     assert KEY not in repr(found._api) + repr(found) + str(vars(found))
 
 
-# One provider alone
+# Provider-specific behavior
 
 
 @of("anthropic")
-def test_overload_of_anthropic_is_transient(reply: Any):
+def test_anthropic_overload_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(529))
 
 
 @of("anthropic")
-def test_a_request_too_large_for_anthropic_does_not_fit(reply: Any):
+def test_oversized_anthropic_request_exceeds_the_context(reply: Any):
     with pytest.raises(ContextWindowError):
         reply(Failure(413))
 
 
 @of("anthropic")
-def test_what_a_model_thinks_is_no_part_of_its_answer(reply: Any):
+def test_thinking_is_not_part_of_the_answer(reply: Any):
     body = b"""{"content": [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "{}"}],
                 "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 2}}"""
     assert reply(Raw(body=body)) == Reply("{}", True, 1, 2, temperature=0.0)
 
 
 @of("openai")
-def test_a_server_that_counts_no_tokens_is_good_enough(reply: Any):
+def test_missing_token_counts_become_zero(reply: Any):
     body = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
     assert reply(Raw(body=body)) == Reply("{}", True, 0, 0, temperature=0.0)
 
 
 @of("openai")
-def test_openai_itself_gets_the_bound_by_its_new_name(provider: str, configured: Configure):
+def test_openai_uses_max_completion_tokens(provider: str, configured: Configure):
     bounds = {
         url: _provider(configured(provider, LLM_URL=url))._bound  # type: ignore[union-attr]
         for url in (
@@ -254,27 +254,27 @@ def test_openai_itself_gets_the_bound_by_its_new_name(provider: str, configured:
 
 
 @of("bedrock")
-def test_a_failure_of_bedrock_s_model_is_transient(reply: Any):
+def test_bedrock_model_error_is_transient(reply: Any):
     with pytest.raises(ServiceUnavailableError, match="ModelErrorException"):
         reply(Failure(424))
 
 
 @of("bedrock")
-def test_one_call_to_bedrock_is_one_request(reply: Any, scripted: Server):
+def test_botocore_does_not_retry_bedrock_calls(reply: Any, scripted: Server):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(503))
-    assert len(scripted.requests) == 1  # botocore's own retries would be counted by nobody
+    assert len(scripted.requests) == 1  # retries by botocore would not be counted
 
 
 @of("bedrock")
-def test_bedrock_has_no_address_and_no_key_of_ours(provider: str, configured: Configure):
+def test_bedrock_rejects_a_url_and_requires_a_model(provider: str, configured: Configure):
     with pytest.raises(InvalidSettingsError, match="LLM_URL"):
         _provider(configured(provider, LLM_URL="https://example.com"))
     with pytest.raises(InvalidSettingsError, match="LLM_MODEL"):
         _provider(configured(provider, LLM_MODEL=""))
 
 
-# What providers say of prompts that do not fit
+# Error messages about prompts that exceed the context window
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_bedrock_has_no_address_and_no_key_of_ours(provider: str, configured: Co
         "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
     ],
 )
-def test_a_prompt_too_long_is_recognised_by_what_is_said_of_it(message: str):
+def test_context_overflow_messages_are_recognized(message: str):
     assert is_too_long(message)
 
 
@@ -305,5 +305,5 @@ def test_a_prompt_too_long_is_recognised_by_what_is_said_of_it(message: str):
         "The provided model identifier is invalid.",
     ],
 )
-def test_another_refusal_is_not_taken_for_it(message: str):
+def test_other_messages_are_not_context_overflows(message: str):
     assert not is_too_long(message)

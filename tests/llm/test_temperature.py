@@ -1,4 +1,4 @@
-"""Questions are asked at a low temperature, but of models that take none but their own."""
+"""Questions use a low temperature unless the model only supports its default."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from counterfoil.settings import Settings
 from tests.llm.conftest import PROVIDERS
 from tests.llm.server import Answer, Raw, Server
 
-SAID = {
+REFUSALS = {
     "openai": b"""{"error": {"message": "Unsupported value: 'temperature' does not support 0 with this model. Only the
         default (1) value is supported.", "type": "invalid_request_error", "param": "temperature"}}""",
     "anthropic": b"""{"type": "error", "error": {"type": "invalid_request_error",
@@ -27,7 +27,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
+def _clear_cache() -> Iterator[None]:
     answers._FIXED.clear()
     yield
     answers._FIXED.clear()
@@ -44,26 +44,26 @@ def reply(provider: str, configured: Callable[..., Settings], scripted: Server) 
 
 
 def refusal(provider: str) -> Raw:
-    return Raw(400, SAID[provider].replace(b"\n        ", b" "), {"x-amzn-ErrorType": "ValidationException"})
+    return Raw(400, REFUSALS[provider].replace(b"\n        ", b" "), {"x-amzn-ErrorType": "ValidationException"})
 
 
-def told(body: dict[str, Any]) -> Any:
+def sent_temperature(body: dict[str, Any]) -> Any:
     return body.get("inferenceConfig", body).get("temperature", "its own")
 
 
-def test_a_model_is_told_a_low_temperature(reply: Any, scripted: Server):
+def test_low_temperature_is_sent(reply: Any, scripted: Server):
     scripted.then(Answer("yes"))
     assert reply().temperature == 0
-    assert [told(request.body) for request in scripted.requests] == [0]
+    assert [sent_temperature(request.body) for request in scripted.requests] == [0]
 
 
-def test_a_model_that_takes_none_is_asked_at_its_own_and_remembered(provider: str, reply: Any, scripted: Server):
+def test_model_without_temperature_support_is_remembered(provider: str, reply: Any, scripted: Server):
     scripted.then(refusal(provider), Answer("yes"), Answer("yes"))
     assert [reply().temperature for _ in range(2)] == [None, None]
-    assert [told(request.body) for request in scripted.requests] == [0, "its own", "its own"]
+    assert [sent_temperature(request.body) for request in scripted.requests] == [0, "its own", "its own"]
 
 
-def test_a_question_that_is_refused_in_any_case_is_no_lesson(provider: str, reply: Any, scripted: Server):
+def test_unrelated_refusal_is_not_remembered(provider: str, reply: Any, scripted: Server):
     scripted.then(refusal(provider), Raw(400, b"{}", {"x-amzn-ErrorType": "ValidationException"}), Answer("yes"))
     with pytest.raises(RefusedQuestionError):
         reply()
@@ -80,10 +80,10 @@ def test_a_question_that_is_refused_in_any_case_is_no_lesson(provider: str, repl
         "`temperature` must be strictly positive",
     ],
 )
-def test_wordings_of_a_refused_temperature(message: str):
+def test_temperature_refusals_are_recognized(message: str):
     assert is_about_the_temperature(message)
 
 
 @pytest.mark.parametrize("message", ["Invalid value for temperature", "This model does not support tools.", ""])
-def test_other_refusals(message: str):
+def test_other_refusals_are_not_about_temperature(message: str):
     assert not is_about_the_temperature(message)

@@ -1,4 +1,4 @@
-"""What the tests of the schema share: two tenants, and connections as the functions' roles."""
+"""Shared fixtures of schema tests: two tenants, and a connection per role."""
 
 import psycopg
 import pytest
@@ -19,20 +19,20 @@ def theirs(admin: Connection) -> Tenant:
 
 @pytest.fixture
 def worker(database_url: str):
-    """A connection as counterfoil_worker, each statement a transaction."""
+    """An autocommit connection as counterfoil_worker."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def api(api_database_url: str):
-    """A connection as counterfoil_api, each statement a transaction."""
+    """An autocommit connection as counterfoil_api."""
     with psycopg.connect(api_database_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def keeper(keeper_database_url: str):
-    """A connection as counterfoil_keeper, each statement a transaction."""
+    """An autocommit connection as counterfoil_keeper."""
     with psycopg.connect(keeper_database_url, autocommit=True) as connection:
         yield connection

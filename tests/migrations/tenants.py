@@ -1,4 +1,4 @@
-"""A row of a tenant in each table that belongs to tenants, and what the tests of the schema ask of them."""
+"""Sample rows for every tenant table, and helpers of the schema tests."""
 
 from uuid import UUID, uuid4
 
@@ -161,11 +161,11 @@ ROWS = {
                        INSERT INTO {} (session_id, tenant_id, number, role, content, job_id, tokens, created_at)
                        SELECT id, tenant_id, 1, 'user', 'Hello', id, 5, now() FROM made""",
 }
-"""One row of a tenant in each table that belongs to tenants."""
+"""INSERT statement of a sample row, by tenant table."""
 
 
 class Tenant:
-    """A tenant with two documents, and what a row in any table needs."""
+    """A tenant with two documents and everything that sample rows reference."""
 
     def __init__(self, admin: Connection, slug: str) -> None:
         self.id = factories.make_tenant(admin, slug)

@@ -1,4 +1,4 @@
-"""Roles: what each may see and change, and nothing beyond it."""
+"""Database roles: the exact privileges of each."""
 
 import psycopg
 import pytest
@@ -16,23 +16,21 @@ def test_functions_cannot_take_stronger_roles(worker: Connection, keeper: Connec
         assert refused(keeper, f"SET ROLE {role}")
 
 
-def test_no_role_of_ours_is_above_row_level_security(admin: Connection):
-    above = admin.execute(
+def test_no_role_bypasses_row_level_security(admin: Connection):
+    bypassing = admin.execute(
         """SELECT rolname FROM pg_roles WHERE rolname LIKE 'counterfoil%'
            AND (rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb OR rolreplication)"""
     ).fetchall()
-    assert above == []
+    assert bypassing == []
 
 
-def test_the_delivery_role_cannot_sign_in(admin: Connection):
+def test_delivery_role_cannot_sign_in(admin: Connection):
     assert admin.execute("SELECT rolcanlogin FROM pg_roles WHERE rolname = 'counterfoil_delivery'").fetchone() == (
         False,
     )
 
 
-def test_delivery_sees_the_life_cycle_of_every_tenant_and_no_content(
-    database: Database, worker: Connection, ours: Tenant, theirs: Tenant
-):
+def test_delivery_sees_life_cycles_but_no_content(database: Database, worker: Connection, ours: Tenant, theirs: Tenant):
     with database.delivery() as connection:
         found = connection.execute("SELECT DISTINCT tenant_id FROM document").fetchall()
     assert {tenant for (tenant,) in found} == {ours.id, theirs.id}
@@ -45,18 +43,18 @@ def test_delivery_sees_the_life_cycle_of_every_tenant_and_no_content(
         assert refused(worker, f"SELECT 1 FROM {table}")
 
 
-def test_delivery_changes_the_life_cycle_late_tenants_and_events(admin: Connection):
+def test_delivery_updates_only_life_cycle_tenant_and_sequencer(admin: Connection):
     changeable = admin.execute(
         """SELECT table_name, column_name FROM information_schema.column_privileges
            WHERE grantee = 'counterfoil_delivery' AND privilege_type = 'UPDATE' AND table_name = ANY (%s)""",
         [[kind.table for kind in KINDS.values()]],
     ).fetchall()
     life_cycle = {(kind.table, kind.prefix + name) for kind in KINDS.values() for name in LIFE_CYCLE}
-    # The tenant of files that came before it, and the sequencer of an event that came after a listing.
+    # The tenant of files that arrived before it, and the sequencer of an event that arrived after a listing.
     assert set(changeable) == life_cycle | {("acquisition_job", "tenant_id"), ("acquisition_job", "sequencer")}
 
 
-def test_the_keeper_works_without_a_tenant(admin: Connection, keeper: Connection, ours: Tenant, theirs: Tenant):
+def test_keeper_works_without_a_tenant(admin: Connection, keeper: Connection, ours: Tenant, theirs: Tenant):
     for table in ("outbox", "dead_letter", "dead_letter_audit", "notification", "ingestion_job"):
         for tenant in (ours, theirs):
             tenant.insert(admin, table)
@@ -64,8 +62,8 @@ def test_the_keeper_works_without_a_tenant(admin: Connection, keeper: Connection
     for table in ("outbox", "dead_letter", "dead_letter_audit", "notification"):
         theirs.insert(keeper, table)
     keeper.execute("UPDATE document SET matching_status = 'failed', matching_failed_at = %s", [NOW])
-    told = 4  # the documents that have failed, to the destination of each tenant
-    assert keeper.execute("DELETE FROM outbox").rowcount == 3 + told
+    outputs = 4  # two failed documents for the destination of each tenant
+    assert keeper.execute("DELETE FROM outbox").rowcount == 3 + outputs
     assert keeper.execute("SELECT nextval('claim_token')").fetchone() is not None
 
 
@@ -92,7 +90,7 @@ def test_worker_changes_only_its_own_columns(worker: Connection, ours: Tenant):
         assert refused(worker, statement), statement
 
 
-def test_whom_a_tenant_s_failures_are_told_to_is_known_to_the_keeper_and_to_no_worker_of_another_tenant(
+def test_notification_recipients_are_hidden_from_other_tenants(
     admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
 ):
     for table in ("tenant_admin", "notice_delivery"):
@@ -109,7 +107,7 @@ def test_whom_a_tenant_s_failures_are_told_to_is_known_to_the_keeper_and_to_no_w
     assert refused(worker, "SET ROLE counterfoil_keeper")
 
 
-def test_the_audit_trail_of_dead_letters_is_only_added_to(
+def test_dead_letter_audit_trail_is_append_only(
     admin: Connection, worker: Connection, keeper: Connection, ours: Tenant
 ):
     ours.insert(admin, "dead_letter_audit")
@@ -123,7 +121,7 @@ def test_the_audit_trail_of_dead_letters_is_only_added_to(
     assert rows(admin, "dead_letter_audit") == before
 
 
-def test_whose_an_address_is_is_known_to_delivery_and_said_by_the_owner_alone(
+def test_delivery_reads_but_cannot_change_tenant_addresses(
     admin: Connection, worker: Connection, keeper: Connection, ours: Tenant, theirs: Tenant
 ):
     for tenant in (ours, theirs):
@@ -144,7 +142,7 @@ SETUP = (
 )
 
 
-def test_api_sets_up_the_tenant_of_its_transaction_only(api: Connection, ours: Tenant, theirs: Tenant):
+def test_api_configures_only_the_current_tenant(api: Connection, ours: Tenant, theirs: Tenant):
     for statement in SETUP:
         assert refused(api, statement.replace("%(tenant)s", f"'{ours.id}'")), statement
     api.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
@@ -191,7 +189,7 @@ def test_temporary_tables_are_refused(admin: Connection, migrated_template: str,
 
 
 @pytest.mark.parametrize("function", ["tell_ingestion", "tell_matching"])
-def test_trigger_of_a_temporary_table_cannot_forge_a_delivery(keeper: Connection, function: str):
+def test_temporary_table_trigger_cannot_forge_a_delivery(keeper: Connection, function: str):
     keeper.execute("CREATE TEMPORARY TABLE forged (tenant_id uuid, id uuid, status text)")
     create = f"CREATE TRIGGER forge AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION public.{function}()"
     assert refused(keeper, create)

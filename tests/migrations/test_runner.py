@@ -194,7 +194,7 @@ def test_missing_rollback_file_is_refused(url: str, folder: Path):
 
 @pytest.fixture
 def rds() -> Iterator[str]:
-    """A server like RDS: its master user can create roles and owns the database, but is not a superuser."""
+    """A server like RDS: its master user creates roles and is not a superuser."""
     with temporary_server() as server:
         with psycopg.connect(server.url(), autocommit=True) as connection:
             connection.execute("CREATE ROLE master LOGIN CREATEROLE CREATEDB")

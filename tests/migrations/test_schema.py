@@ -46,7 +46,7 @@ def test_partial_index_on_matching_status_is_exact(admin: Connection):
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_every_kind_of_work_has_the_same_life_cycle(kind: WorkKind, admin: Connection):
+def test_work_kinds_have_the_same_life_cycle(kind: WorkKind, admin: Connection):
     found = admin.execute(
         "SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = %s", [kind.table]
     ).fetchall()
@@ -72,7 +72,7 @@ def test_every_kind_of_work_has_the_same_life_cycle(kind: WorkKind, admin: Conne
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_every_kind_of_work_has_the_same_states(kind: WorkKind, admin: Connection, ours: Tenant):
+def test_work_kinds_have_the_same_states(kind: WorkKind, admin: Connection, ours: Tenant):
     if kind.table in {"ingestion_job", "output_job", "cluster_diagnostics", "task", "offer_shard"}:
         ours.insert(admin, kind.table)
     for state in (None, "pending", "in-progress", "succeeded", "failed"):
@@ -90,7 +90,7 @@ def test_invalid_mail_address_is_refused(address: str, admin: Connection, ours: 
         admin.execute("INSERT INTO tenant_address (address, tenant_id) VALUES (%s, %s)", [address, ours.id])
 
 
-def test_object_has_one_job_per_tenant_and_one_unassigned(admin: Connection, ours: Tenant, theirs: Tenant):
+def test_object_has_one_job_per_owner(admin: Connection, ours: Tenant, theirs: Tenant):
     job = """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at)
              VALUES (gen_random_uuid(), %s, 'b', 'inbox/1', '0', 1, now())"""
     for owner in (None, ours.id, theirs.id):

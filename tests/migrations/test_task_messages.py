@@ -1,4 +1,4 @@
-"""What the messages of tasks are made of; nobody gets at a payload by asking for a message that is not owed."""
+"""Task messages: their content, and no access to payloads without an unsent message."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,7 +24,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def bodies(database: Database) -> Bodies:
-    """`bodies(*ids)`: what the delivery role is told, by task."""
+    """`bodies(*ids)`: message bodies that the delivery role gets, by task."""
 
     def ask(*ids: UUID) -> dict[UUID, Any]:
         with database.delivery() as connection:
@@ -33,14 +33,14 @@ def bodies(database: Database) -> Bodies:
     return ask
 
 
-def owed(admin: Connection, tenant: UUID, **columns: Any) -> UUID:
+def enqueued_task(admin: Connection, tenant: UUID, **columns: Any) -> UUID:
     task = make_task(admin, tenant, **columns)
     enqueue(admin, KINDS["tasks"], [(task, tenant, 1, columns.get("send_number", 0))], NOW, NOW)
     return task
 
 
-def test_a_message_is_the_task_with_what_became_of_it_so_far(admin: Connection, tenant: UUID, bodies: Bodies):
-    task = owed(admin, tenant, idempotency_key="idem_abc123")
+def test_message_contains_task_and_metadata(admin: Connection, tenant: UUID, bodies: Bodies):
+    task = enqueued_task(admin, tenant, idempotency_key="idem_abc123")
     assert bodies(task)[task] == {
         "schema_version": 1,
         "job_id": str(task),
@@ -57,8 +57,8 @@ def test_a_message_is_the_task_with_what_became_of_it_so_far(admin: Connection, 
     }
 
 
-def test_a_retry_s_message_tells_of_the_last_error_of_its_revision(admin: Connection, tenant: UUID, bodies: Bodies):
-    task = owed(admin, tenant, attempts=2)
+def test_retry_message_has_last_error_of_revision(admin: Connection, tenant: UUID, bodies: Bodies):
+    task = enqueued_task(admin, tenant, attempts=2)
     for revision, minute, error in ((1, 1, "first"), (1, 2, "second"), (0, 3, "of an older revision")):
         at = NOW + timedelta(minutes=minute)
         admin.execute(
@@ -76,31 +76,29 @@ def test_a_retry_s_message_tells_of_the_last_error_of_its_revision(admin: Connec
     assert metadata["last_error"] == {"type": "Away", "message": "second", "timestamp": then, "context": {"attempt": 2}}
 
 
-def test_a_large_payload_is_named_and_not_carried(admin: Connection, tenant: UUID, bodies: Bodies):
-    task = owed(admin, tenant, payload=None, payload_key="tasks/1.json")
+def test_large_payload_is_sent_as_claim_check(admin: Connection, tenant: UUID, bodies: Bodies):
+    task = enqueued_task(admin, tenant, payload=None, payload_key="tasks/1.json")
     assert bodies(task)[task]["payload"] == {"$claim_check": {"key": "tasks/1.json"}}
 
 
-def test_a_payload_of_null_is_a_payload(admin: Connection, tenant: UUID, bodies: Bodies):
-    task = owed(admin, tenant, payload="null")
+def test_null_payload_is_sent_as_null(admin: Connection, tenant: UUID, bodies: Bodies):
+    task = enqueued_task(admin, tenant, payload="null")
     assert bodies(task)[task]["payload"] is None
 
 
-def test_nothing_is_told_of_a_task_that_is_owed_no_message_and_none_of_one_that_is_gone(
-    admin: Connection, tenant: UUID, bodies: Bodies
-):
-    never, sent = make_task(admin, tenant), owed(admin, tenant)
+def test_body_requires_an_unsent_message(admin: Connection, tenant: UUID, bodies: Bodies):
+    never, sent = make_task(admin, tenant), enqueued_task(admin, tenant)
     admin.execute("UPDATE outbox SET sent_at = %s", [NOW])
     assert bodies(never, sent, uuid4()) == {never: None, sent: None}
 
 
 @pytest.mark.parametrize("column", ["payload", "payload_key", "payload_hash", "idempotency_key", "user_id", "result"])
-def test_delivery_sees_no_content_of_a_task(column: str, database: Database):
+def test_delivery_cannot_read_task_content(column: str, database: Database):
     with pytest.raises(RejectedStatementError, match="Insufficient"), database.delivery() as connection:
         connection.execute(f"SELECT {column} FROM task".encode())
 
 
-def test_a_worker_asks_for_messages_as_delivery_alone(database_url: str):
+def test_worker_cannot_call_task_messages(database_url: str):
     with (
         psycopg.connect(database_url) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
@@ -119,14 +117,12 @@ def test_a_worker_asks_for_messages_as_delivery_alone(database_url: str):
         {"status": "cancelled"},
     ],
 )
-def test_a_task_that_cannot_be_is_refused(columns: dict[str, Any], admin: Connection, tenant: UUID):
+def test_invalid_task_is_rejected(columns: dict[str, Any], admin: Connection, tenant: UUID):
     with pytest.raises(psycopg.errors.CheckViolation):
         make_task(admin, tenant, **columns)
 
 
-def test_an_idempotency_key_names_one_task_of_a_tenant(
-    admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
-):
+def test_idempotency_key_is_unique_per_tenant(admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]):
     for owner in (tenant, make_tenant("others")):
         make_task(admin, owner, idempotency_key="once")
         with pytest.raises(psycopg.errors.NotNullViolation):

@@ -10,7 +10,7 @@ from counterfoil.db import Connection, Database
 from tests.migrations.tenants import ROWS, Tenant, rows
 
 
-def test_every_table_of_tenants_forces_row_level_security(admin: Connection):
+def test_every_tenant_table_forces_row_level_security(admin: Connection):
     found = admin.execute(
         """SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity,
                   EXISTS (SELECT FROM pg_policy p
@@ -21,7 +21,7 @@ def test_every_table_of_tenants_forces_row_level_security(admin: Connection):
              AND a.attname = 'tenant_id' AND NOT a.attisdropped"""
     ).fetchall()
     assert {name: tuple(secured) for name, *secured in found} == dict.fromkeys(ROWS, (True, True, True, True)), (
-        "a new table of tenants: add a row of it to ROWS"
+        "add a sample row of each new tenant table to ROWS"
     )
 
 
@@ -76,7 +76,9 @@ def test_worker_sees_its_own_tenant_only(database: Database, ours: Tenant, their
         assert connection.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
 
 
-def test_worker_writes_no_row_of_another_tenant(admin: Connection, worker: Connection, ours: Tenant, theirs: Tenant):
+def test_worker_cannot_write_rows_of_another_tenant(
+    admin: Connection, worker: Connection, ours: Tenant, theirs: Tenant
+):
     for table in ROWS:
         theirs.insert(admin, table)
     before = {table: rows(admin, table) for table in ROWS}
@@ -89,12 +91,12 @@ def test_worker_writes_no_row_of_another_tenant(admin: Connection, worker: Conne
             try:
                 changed = worker.execute(query, [theirs.id])
             except psycopg.errors.InsufficientPrivilege:
-                continue  # no rows at all, its tenant's included
+                continue  # not even its own rows
             assert changed.rowcount == 0, table
         assert rows(admin, table) == before[table], table
 
 
-def test_worker_gives_no_row_to_another_tenant(admin: Connection, worker: Connection, ours: Tenant, theirs: Tenant):
+def test_worker_cannot_move_rows_to_another_tenant(admin: Connection, worker: Connection, ours: Tenant, theirs: Tenant):
     for table in ROWS:
         ours.insert(admin, table)
     worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(ours.id)])
@@ -142,6 +144,6 @@ def test_deleting_a_tenant_deletes_its_rows(admin: Connection, ours: Tenant, the
         left = admin.execute(SQL("SELECT DISTINCT tenant_id FROM {}").format(Identifier(table))).fetchall()
         # The audit trail and objects in S3 outlive their tenant. Rows of work_ended have no content and are deleted
         # within a minute.
-        kept = {"dead_letter_audit", "audit_entry", "audit_head", "payload_removal", "work_ended"}
-        expected = {ours.id, theirs.id} if table in kept else {theirs.id}
+        retained = {"dead_letter_audit", "audit_entry", "audit_head", "payload_removal", "work_ended"}
+        expected = {ours.id, theirs.id} if table in retained else {theirs.id}
         assert {tenant for (tenant,) in left} == expected, table

@@ -1,4 +1,4 @@
-"""What the tests of notifications share: a clock, a tenant, a channel that remembers, and a notifier over it."""
+"""Fixtures of the notification tests: clock, tenant, channel and notifier."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,7 +30,7 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def fail(admin: Connection, clock: Clock, acme: UUID) -> Fail:
-    """`fail(tenant_id=acme, times=1, error=..., worker="matching", readable=True)`: work fails. Returns its ids."""
+    """`fail(tenant_id=acme, **options)` records failures; see `harness.fail`."""
     return lambda tenant_id=acme, **how: harness.fail(admin, clock, tenant_id, **how)
 
 
@@ -46,22 +46,26 @@ def channel() -> FakeChannel:
 
 @pytest.fixture
 def make_notifier(keeper_database: Database, breakers: Breakers, clock: Clock) -> Callable[..., Notifier]:
-    """`make_notifier({name: channel}, **settings)`; without channels, those that the settings enable."""
+    """`make_notifier(channels, **settings)`; by default, the settings' channels."""
 
     def make(channels: dict[str, FakeChannel] | None = None, **settings: object) -> Notifier:
-        factories = CHANNELS if channels is None else {name: partial(_given, one) for name, one in channels.items()}
+        factories = (
+            CHANNELS
+            if channels is None
+            else {name: partial(_return_channel, channel) for name, channel in channels.items()}
+        )
         return Notifier(Settings.model_validate(settings), keeper_database, breakers, channels=factories, clock=clock)
 
     return make
 
 
-def _given(channel: FakeChannel, settings: Settings, breakers: Breakers) -> FakeChannel:
+def _return_channel(channel: FakeChannel, settings: Settings, breakers: Breakers) -> FakeChannel:
     return channel
 
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier], channel: FakeChannel) -> Run:
-    """One run of a notifier that has the one channel; it has time enough, unless `time_left` says otherwise."""
+    """Run a notifier with one channel, by default with enough time left."""
     notifier = make_notifier({"pager": channel})
     return lambda time_left=lambda: 60.0: notifier.run(time_left)
 

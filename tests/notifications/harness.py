@@ -1,4 +1,4 @@
-"""Failures to be told of, a channel that only remembers, and a webhook that answers by a script."""
+"""Recorded failures, a channel that records notices, and a scripted webhook."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from tests.delivery.harness import Clock
 
 @dataclass
 class Sent:
-    """What was sent to whom."""
+    """A sent notice with its recipient and idempotency key."""
 
     text: Text
     recipient: str
@@ -28,7 +28,7 @@ class Sent:
 
 @dataclass
 class FakeChannel:
-    """A channel that remembers. `on_send` may raise, or do what happens meanwhile."""
+    """A channel that records notices. `on_send` may raise, or act during a send."""
 
     to: Sequence[str] = ("somebody",)
     sent: list[Sent] = field(default_factory=list)
@@ -47,7 +47,7 @@ class FakeChannel:
 
 
 class Failing:
-    """Raises these errors, one for each call, and then no more."""
+    """Raises these errors, one per call, and then none."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors = list(errors)
@@ -69,13 +69,13 @@ def fail(
     worker: str = "matching",
     readable: bool = True,
 ) -> list[UUID]:
-    """Work fails `times` times, as delivery writes it down. Returns the ids of the work, or of the dead letters."""
+    """Record failures as delivery does. Return the ids of work items or dead letters."""
     ids = []
     with admin.transaction():
         for _ in range(times):
             work_id = uuid4()
             message = Message(work_id=work_id, revision=1, send_number=0) if readable else None
-            letter = DeadLetter(
+            dead_letter = DeadLetter(
                 job_id=KINDS[worker].job_id(work_id),
                 tenant_id=tenant_id,
                 worker=worker,
@@ -85,13 +85,13 @@ def fail(
                 failure=Failure("max_retries_exceeded", "InvalidDocumentError", error, 3, worker),
                 created_at=clock(),
             )
-            write_dead_letter(admin, letter, clock())
-            ids.append(work_id if readable else letter.job_id)
+            write_dead_letter(admin, dead_letter, clock())
+            ids.append(work_id if readable else dead_letter.job_id)
     return ids
 
 
 def deliveries(admin: Connection, *columns: str) -> list[tuple[Any, ...]]:
-    """These columns of every delivery, in the order in which their notices were made."""
+    """Return these columns of every delivery, ordered by notice."""
     names = ", ".join(columns)
     return admin.execute(
         f"SELECT {names} FROM notice_delivery d JOIN notice n ON n.id = d.notice_id "
@@ -100,7 +100,7 @@ def deliveries(admin: Connection, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def metrics(output: str) -> list[tuple[str, str, float]]:
-    """(metric, channel, value) of each line in CloudWatch's embedded format."""
+    """Return (metric, channel, value) of each line in embedded metric format."""
     lines = [json.loads(line) for line in output.splitlines() if '"_aws"' in line]
     return [
         (metric["Name"], line["channel"], sum(line[metric["Name"]]))
@@ -110,11 +110,11 @@ def metrics(output: str) -> list[tuple[str, str, float]]:
 
 
 Answer = tuple[int, dict[str, str]] | None
-"""Status and headers; None resets the connection without a word."""
+"""Status and headers; None resets the connection."""
 
 
 class Webhook:
-    """A real HTTP server in the place of Slack. It answers by its script, one answer for each call, and then 200."""
+    """Local HTTP server instead of Slack. Answers by script, and then with 200."""
 
     def __init__(self) -> None:
         self.script: list[Answer] = []
@@ -147,7 +147,7 @@ class Webhook:
                 pass
 
             def handle(self) -> None:
-                with suppress(OSError):  # whoever called has gone
+                with suppress(OSError):  # the client has disconnected
                     super().handle()
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

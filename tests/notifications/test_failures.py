@@ -1,4 +1,4 @@
-"""From a worker's failure to what people read: they learn of it, and of no document's content."""
+"""Notices of worker failures do not quote document contents."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from tests.delivery.harness import Clock, Context, FakeSqs, event, life_cycle, m
 from tests.notifications.conftest import Run
 from tests.notifications.harness import FakeChannel
 
-# What a model may say of a document, with an apostrophe in it.
+# Model output that quotes a document, with an apostrophe.
 ANSWERS = ['{"matches": ["O\'Hara, salary 4,200"', "I can't say: O'Brien owes 77 EUR"]
 Pending = Callable[..., Message]
 
@@ -30,8 +30,8 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 
 
 @pytest.fixture
-def last_try(make_document: Callable[..., UUID], acme: UUID) -> Pending:
-    """`last_try(**columns)` makes a document that has one attempt left, and returns the message that names it."""
+def last_attempt(make_document: Callable[..., UUID], acme: UUID) -> Pending:
+    """`last_attempt(**columns)`: message of a document with one attempt left."""
 
     def make(**columns: object) -> Message:
         values = {"matching_status": "pending", "matching_revision": 1, "matching_attempts": 2, **columns}
@@ -47,12 +47,18 @@ def answering(answer: str) -> Callable[[TenantAttempt], NoReturn]:
     return work
 
 
-def test_people_are_told_of_a_model_s_bad_answer_without_what_it_quotes(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, last_try: Pending, run: Run, channel: FakeChannel
+def test_notification_omits_the_quoted_model_answer(
+    database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    last_attempt: Pending,
+    run: Run,
+    channel: FakeChannel,
 ):
-    message = last_try()
+    message = last_attempt()
     make_consumer(database, answering(ANSWERS[0]), clock).handle(event(record(message, receives=3)), Context())
-    assert ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # the tenant's own
+    assert ANSWERS[0] in life_cycle(admin, message.work_id)["error"]  # visible to the tenant only
     run()
     facts = {fact.label: fact.value for fact in channel.sent[0].text.facts}
     assert (facts["Error"], facts["Attempts"]) == ("The model's answer is not valid JSON", "3")
@@ -68,19 +74,25 @@ print([name for name in ("channels", "notifier", "store") if f"counterfoil.notif
     assert done.stdout == "['store']\n"
 
 
-def test_bad_answers_are_of_one_kind_whatever_they_say(
-    database: Database, sqs: FakeSqs, clock: Clock, last_try: Pending, run: Run, channel: FakeChannel
+def test_bad_model_answers_share_a_fingerprint(
+    database: Database, sqs: FakeSqs, clock: Clock, last_attempt: Pending, run: Run, channel: FakeChannel
 ):
     for answer in ANSWERS:
-        make_consumer(database, answering(answer), clock).handle(event(record(last_try(), receives=3)), Context())
+        make_consumer(database, answering(answer), clock).handle(event(record(last_attempt(), receives=3)), Context())
     run()
     assert len(channel.sent) == 1
 
 
-def test_nor_does_the_loss_of_a_worker_tell_what_the_try_before_it_had_quoted(
-    database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, last_try: Pending, run: Run, channel: FakeChannel
+def test_lost_worker_notification_omits_earlier_error(
+    database: Database,
+    admin: Connection,
+    sqs: FakeSqs,
+    clock: Clock,
+    last_attempt: Pending,
+    run: Run,
+    channel: FakeChannel,
 ):
-    message = last_try(
+    message = last_attempt(
         matching_status="in-progress",
         matching_attempts=3,
         matching_claimed_at=clock() - timedelta(minutes=10),

@@ -1,4 +1,4 @@
-"""Notices by SES: what is asked of it, and what its refusals and outages mean."""
+"""Notices by SES: requests, refusals and outages."""
 
 from collections.abc import Callable, Iterator
 from threading import Event
@@ -28,14 +28,14 @@ Run = Callable[[], Notified]
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier]) -> Run:
-    """One run of a notifier whose settings enable e-mail alone."""
+    """Run a notifier with e-mail only."""
     notifier = make_notifier(email_from=SENDER, email_to=["ops@example.com"])
     return lambda: notifier.run(lambda: 60)
 
 
 @pytest.fixture
 def ses(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
-    """SES v2 in botocore's own shape: every call is checked against the service's model."""
+    """Stubbed SES v2 client: botocore checks every call against the service model."""
     make: Any = boto3.client
     client = make(
         "sesv2",
@@ -69,9 +69,7 @@ def expected(recipient: str, text: Any = ANY) -> dict[str, Any]:
     }
 
 
-def test_a_failure_is_mailed_to_the_tenant_s_admins_and_the_global_ones_each_alone(
-    fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID
-):
+def test_failure_is_mailed_to_each_admin_separately(fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, 'ann@acme.example')", [acme])
     for recipient in ("ann@acme.example", "ops@example.com"):
         ses.add_response("send_email", {"MessageId": "1"}, expected(recipient))
@@ -80,7 +78,7 @@ def test_a_failure_is_mailed_to_the_tenant_s_admins_and_the_global_ones_each_alo
     ses.assert_no_pending_responses()
 
 
-def test_somebody_who_is_both_gets_one_message(fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID):
+def test_admin_in_both_lists_gets_one_message(fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, 'OPS@example.com')", [acme])
     ses.add_response("send_email", {"MessageId": "1"}, expected("OPS@example.com"))
     fail()
@@ -88,7 +86,7 @@ def test_somebody_who_is_both_gets_one_message(fail: Fail, run: Run, ses: Stubbe
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "goes_on"),
+    ("code", "status", "continues"),
     [
         ("TooManyRequestsException", 429, False),
         ("LimitExceededException", 400, False),
@@ -98,27 +96,25 @@ def test_somebody_who_is_both_gets_one_message(fail: Fail, run: Run, ses: Stubbe
         ("AccessDeniedException", 403, True),
     ],
 )
-def test_what_ses_refuses_is_tried_again_later(
-    code: str, status: int, goes_on: bool, fail: Fail, run: Run, ses: Stubber, clock: Clock, admin: Connection
+def test_refused_mail_is_retried_later(
+    code: str, status: int, continues: bool, fail: Fail, run: Run, ses: Stubber, clock: Clock, admin: Connection
 ):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'ann@acme.example' FROM tenant")
     fail()
     ses.add_client_error("send_email", code, "Email address is not verified: ann@acme.example", status)
-    if goes_on:
+    if continues:
         ses.add_response("send_email", {"MessageId": "1"}, expected("ops@example.com"))
     done = run()
-    assert (done.failed, done.sent) == (1, int(goes_on))
+    assert (done.failed, done.sent) == (1, int(continues))
     errors = [error for (error,) in deliveries(admin, "error") if error]
     assert errors == [f"SendEmail was answered with {code} (HTTP {status})"]
-    for _ in range(2 - goes_on):
+    for _ in range(2 - continues):
         ses.add_response("send_email", {"MessageId": "2"})
     clock.pass_(minutes=1)
-    assert run().sent == 2 - goes_on
+    assert run().sent == 2 - continues
 
 
-def test_a_service_that_hangs_holds_nobody_up_for_long(
-    fail: Fail, run: Run, admin: Connection, monkeypatch: pytest.MonkeyPatch
-):
+def test_hanging_service_times_out(fail: Fail, run: Run, admin: Connection, monkeypatch: pytest.MonkeyPatch):
     end = Event()
 
     class Hanging:
@@ -133,15 +129,15 @@ def test_a_service_that_hangs_holds_nobody_up_for_long(
     end.set()
 
 
-def test_while_its_breaker_is_open_nothing_is_mailed(fail: Fail, run: Run, ses: Stubber, breakers: Breakers):
+def test_open_breaker_defers_mail(fail: Fail, run: Run, ses: Stubber, breakers: Breakers):
     for _ in range(5):
         with pytest.raises(ServiceUnavailableError), breakers.guard("ses"):
-            raise ServiceUnavailableError("somebody else's call")
+            raise ServiceUnavailableError("another caller's call")
     fail()
-    assert run().deferred == 1  # a call would find no answer prepared, and fail
+    assert run().deferred == 1  # a call would fail, because no response is prepared
 
 
-def test_without_anybody_to_write_to_nothing_is_owed(
+def test_without_recipients_no_delivery_is_created(
     fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection
 ):
     fail()
@@ -149,7 +145,7 @@ def test_without_anybody_to_write_to_nothing_is_owed(
     assert deliveries(admin, "channel") == []
 
 
-def test_the_process_s_own_client_reaches_ses(fail: Fail, run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_default_client_reaches_ses(fail: Fail, run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     (document,) = fail()
     with mock_aws():

@@ -1,4 +1,4 @@
-"""A notice reaches every channel at least once: crashes, failing channels, two watchdogs, too little time."""
+"""Every notice reaches every channel at least once, despite crashes and outages."""
 
 import logging
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tests.delivery.harness import Clock
 from tests.notifications.conftest import Fail, Run
 from tests.notifications.harness import Failing, FakeChannel, deliveries, metrics
 
-AWAY = ServiceUnavailableError("hooks.example.com answered with HTTP 503")
+UNAVAILABLE = ServiceUnavailableError("hooks.example.com answered with HTTP 503")
 MakeNotifier = Callable[..., Notifier]
 
 
@@ -30,7 +30,7 @@ def counted(admin: Connection, table: str) -> int:
 # At least once
 
 
-def test_what_was_sent_is_marked_and_counted(
+def test_sent_notice_is_recorded_and_counted(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
@@ -42,15 +42,15 @@ def test_what_was_sent_is_marked_and_counted(
     assert metrics(capsys.readouterr().out) == [("NotificationsSent", "pager", 1)]
 
 
-def test_a_crash_between_sending_and_mark_sends_again_and_loses_nothing(
+def test_crash_before_recording_sends_again(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     fail()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "sent", Failing(KeyboardInterrupt()))  # the process ends here
+        patch.setattr(store, "sent", Failing(KeyboardInterrupt()))  # the process crashes here
         with pytest.raises(KeyboardInterrupt):
             run()
-    assert run().sent == 0  # it may still be under way elsewhere
+    assert run().sent == 0  # another sender may still hold the lease
     clock.now += LEASE
     assert run().sent == 1
     assert [sent.key for sent in channel.sent] == [channel.sent[0].key] * 2
@@ -58,7 +58,7 @@ def test_a_crash_between_sending_and_mark_sends_again_and_loses_nothing(
     assert run().sent == 0
 
 
-def test_a_crash_during_sending_sends_later(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_crash_during_sending_sends_later(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     channel.on_send = Failing(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -68,7 +68,7 @@ def test_a_crash_during_sending_sends_later(fail: Fail, run: Run, channel: FakeC
     assert len(channel.sent) == 1
 
 
-def test_a_database_that_goes_away_before_the_mark_loses_nothing(
+def test_database_outage_before_recording_loses_nothing(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     fail()
@@ -81,40 +81,40 @@ def test_a_database_that_goes_away_before_the_mark_loses_nothing(
     assert len(channel.sent) == 2
 
 
-def test_a_sender_that_was_taken_to_be_lost_still_marks_what_it_sent(
+def test_sender_with_expired_lease_still_records_success(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
 ):
     fail()
 
-    def overtaken() -> None:
-        channel.on_send = Failing(AWAY)
+    def expire_lease() -> None:
+        channel.on_send = Failing(UNAVAILABLE)
         clock.now += LEASE
         assert run().failed == 1
 
-    channel.on_send = overtaken
+    channel.on_send = expire_lease
     assert run().sent == 1
     assert deliveries(admin, "attempts", "sent_at", "error") == [(2, clock(), None)]
 
 
-def test_a_sender_that_was_taken_to_be_lost_and_failed_does_not_undo_what_came_after_it(
+def test_failure_after_expired_lease_keeps_newer_state(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
 ):
     fail()
 
-    def overtaken() -> None:
+    def expire_lease() -> None:
         channel.on_send = Failing(ServiceUnavailableError("Later, please", retry_after=600))
         clock.now += LEASE
         assert run().failed == 1
-        raise AWAY
+        raise UNAVAILABLE
 
-    channel.on_send = overtaken
+    channel.on_send = expire_lease
     run()
     assert deliveries(admin, "attempts", "error", "next_attempt_at") == [
         (2, "Later, please", clock() + timedelta(seconds=600))
     ]
 
 
-def test_a_delivery_that_another_watchdog_is_taking_is_left_to_it(
+def test_delivery_locked_by_another_watchdog_is_skipped(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
 ):
     channel.on_send = Failing(RejectedRequestError("not now"), RejectedRequestError("not now"))
@@ -132,11 +132,11 @@ def test_two_watchdogs_do_not_both_send(fail: Fail, run: Run, channel: FakeChann
     fail()
     outcomes = []
 
-    def meanwhile() -> None:
+    def run_other() -> None:
         channel.on_send = lambda: None
         outcomes.append(run())
 
-    channel.on_send = meanwhile
+    channel.on_send = run_other
     assert run().sent == 1
     assert outcomes[0].sent == 0
     assert len(channel.sent) == 1
@@ -148,7 +148,7 @@ def test_two_watchdogs_at_once_send_everything_once(fail: Fail, run: Run, channe
     with ThreadPoolExecutor(2) as pool:
         done = [ended.result() for ended in [pool.submit(run), pool.submit(run)]]
     assert sum(one.notices for one in done) == 40
-    run()  # what one of them made while the other had looked for it already
+    run()  # sends notices that one run made after the other had searched
     assert len(channel.sent) == len({sent.key for sent in channel.sent}) == 40
 
 
@@ -158,7 +158,7 @@ def test_no_transaction_is_open_while_a_channel_sends(
     fail()
     seen = []
 
-    def look() -> None:
+    def record_state() -> None:
         seen.extend(
             admin.execute(
                 "SELECT state FROM pg_stat_activity WHERE usename = 'counterfoil_keeper' AND datname = %s",
@@ -166,7 +166,7 @@ def test_no_transaction_is_open_while_a_channel_sends(
             ).fetchall()
         )
 
-    channel.on_send = look
+    channel.on_send = record_state
     run()
     assert set(seen) == {("idle",)}
 
@@ -174,18 +174,18 @@ def test_no_transaction_is_open_while_a_channel_sends(
 # Failing channels
 
 
-def test_a_failed_sending_is_tried_again_with_growing_waits(
+def test_failed_delivery_is_retried_with_growing_delays(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
-    channel.on_send = failing = Failing(AWAY, RejectedRequestError("HTTP 404"), AWAY)
+    channel.on_send = failing = Failing(UNAVAILABLE, RejectedRequestError("HTTP 404"), UNAVAILABLE)
     began = clock()
-    tried: list[float] = []
+    attempt_times: list[float] = []
     for _ in range(30):
-        if run().failed or not tried:
-            tried.append((clock() - began).total_seconds())
+        if run().failed or not attempt_times:
+            attempt_times.append((clock() - began).total_seconds())
         clock.pass_(seconds=10)
-    assert tried == [0, 30, 90]  # 30 s, then 60 s; the last wait is 120 s
+    assert attempt_times == [0, 30, 90]  # 30 s, then 60 s; the last wait is 120 s
     assert failing.calls == 4
     assert len(channel.sent) == 1
     assert deliveries(admin, "attempts", "error") == [(4, None)]
@@ -197,38 +197,38 @@ def test_a_failed_sending_is_tried_again_with_growing_waits(
     ]
 
 
-def test_the_waits_double_up_to_an_hour():
+def test_retry_delays_double_up_to_an_hour():
     assert [wait_after(n).total_seconds() for n in range(1, 10)] == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
     assert wait_after(10**6) == LONGEST_WAIT
 
 
-@pytest.mark.parametrize(("asked", "waited"), [(600, 600), (5, 30), (None, 30), (1e12, 3600)])
-def test_a_service_is_left_alone_as_long_as_it_asks_for_up_to_an_hour(
-    asked: float | None, waited: int, fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
+@pytest.mark.parametrize(("retry_after", "waited"), [(600, 600), (5, 30), (None, 30), (1e12, 3600)])
+def test_retry_after_is_honored_up_to_an_hour(
+    retry_after: float | None, waited: int, fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection
 ):
     fail()
-    channel.on_send = Failing(ServiceUnavailableError("HTTP 429", retry_after=asked))
+    channel.on_send = Failing(ServiceUnavailableError("HTTP 429", retry_after=retry_after))
     run()
     assert deliveries(admin, "next_attempt_at") == [(clock() + timedelta(seconds=waited),)]
 
 
-def test_a_failing_channel_does_not_touch_the_others(
+def test_failing_channel_does_not_affect_others(
     fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel, admin: Connection, clock: Clock
 ):
-    broken = FakeChannel(on_send=Failing(*[AWAY] * 99))
+    broken = FakeChannel(on_send=Failing(*[UNAVAILABLE] * 99))
     notifier = make_notifier({"broken": broken, "pager": channel})
     for number in range(5):
         fail(error=f"Failure of kind {'abcde'[number]}")
     done = notifier.run(lambda: 60)
     assert len(channel.sent) == 5
-    assert (done.sent, done.failed) == (5, 1)  # one call was enough to know that nobody can reach it now
+    assert (done.sent, done.failed) == (5, 1)  # one failed call is enough to skip the channel in this run
     for _ in range(20):
         clock.pass_(minutes=1)
         notifier.run(lambda: 60)
     assert len(channel.sent) == 5
 
 
-def test_whatever_a_channel_raises_is_its_own_affair(
+def test_unexpected_channel_error_is_isolated_and_redacted(
     fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel, admin: Connection
 ):
     broken = FakeChannel(on_send=Failing(KeyError("token=secret")))
@@ -239,7 +239,7 @@ def test_whatever_a_channel_raises_is_its_own_affair(
     assert "secret" not in error
 
 
-def test_a_channel_that_cannot_be_made_does_not_stop_the_others(
+def test_uncreatable_channel_does_not_stop_others(
     fail: Fail,
     keeper_database: Database,
     clock: Clock,
@@ -257,7 +257,7 @@ def test_a_channel_that_cannot_be_made_does_not_stop_the_others(
     assert ("NotificationFailures", "broken", 1) in metrics(capsys.readouterr().out)
 
 
-def test_a_refused_notice_does_not_hold_up_the_next_one(fail: Fail, run: Run, channel: FakeChannel):
+def test_refused_notice_does_not_block_the_next(fail: Fail, run: Run, channel: FakeChannel):
     fail(error="Failure of one kind")
     fail(error="Failure of another")
     channel.on_send = Failing(RejectedRequestError("There is no such address"))
@@ -265,7 +265,7 @@ def test_a_refused_notice_does_not_hold_up_the_next_one(fail: Fail, run: Run, ch
     assert (done.sent, done.failed) == (1, 1)
 
 
-def test_one_recipient_s_failure_does_not_touch_another_s(
+def test_one_recipients_failure_does_not_affect_others(
     fail: Fail, make_notifier: MakeNotifier, admin: Connection, clock: Clock
 ):
     channel = FakeChannel(to=("good@example.com", "bad@example.com"))
@@ -280,7 +280,7 @@ def test_one_recipient_s_failure_does_not_touch_another_s(
     assert channel.sent[1].recipient != first.recipient
 
 
-def test_an_open_breaker_costs_no_attempt_and_counts_no_failure(
+def test_open_breaker_spends_no_attempt(
     fail: Fail,
     run: Run,
     channel: FakeChannel,
@@ -299,11 +299,11 @@ def test_an_open_breaker_costs_no_attempt_and_counts_no_failure(
     assert run().sent == 1
 
 
-def test_what_is_not_sent_within_three_days_is_given_up_and_counted(
+def test_notice_is_abandoned_after_three_days(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
-    channel.on_send = failing = Failing(*[AWAY] * 1000)
+    channel.on_send = failing = Failing(*[UNAVAILABLE] * 1000)
     began = clock()
     while clock() <= began + TRIED_FOR:
         run()
@@ -312,17 +312,17 @@ def test_what_is_not_sent_within_three_days_is_given_up_and_counted(
     before = failing.calls
     assert run().abandoned == 1
     assert metrics(capsys.readouterr().out) == [("NotificationFailures", "pager", 1)]
-    assert deliveries(admin, "abandoned_at IS NULL", "sent_at", "error") == [(False, None, str(AWAY))]
+    assert deliveries(admin, "abandoned_at IS NULL", "sent_at", "error") == [(False, None, str(UNAVAILABLE))]
     clock.pass_(days=1)
     assert (run().abandoned, failing.calls) == (0, before)
     assert 70 < before < 85  # hourly, after the first minutes
 
 
-def test_a_channel_that_is_no_longer_enabled_owes_nothing_for_ever(
+def test_disabled_channel_abandons_its_deliveries(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, make_notifier: MakeNotifier
 ):
     fail()
-    channel.on_send = Failing(AWAY)
+    channel.on_send = Failing(UNAVAILABLE)
     run()
     clock.now += TRIED_FOR + timedelta(seconds=1)
     assert make_notifier({}).run(lambda: 60).abandoned == 1
@@ -331,13 +331,13 @@ def test_a_channel_that_is_no_longer_enabled_owes_nothing_for_ever(
 # Time
 
 
-def test_nothing_is_begun_that_may_not_end(fail: Fail, run: Run, channel: FakeChannel):
+def test_sending_requires_enough_time_left(fail: Fail, run: Run, channel: FakeChannel):
     fail()
     assert run(lambda: 10.0).sent == 0
     assert run().sent == 1
 
 
-def test_a_channel_of_many_notices_leaves_time_to_the_others(fail: Fail, make_notifier: MakeNotifier):
+def test_busy_channel_leaves_time_to_others(fail: Fail, make_notifier: MakeNotifier):
     busy, pager = FakeChannel(to=[f"{n}@example.com" for n in range(50)]), FakeChannel()
     fail()
     left = iter([60.0] * 6)
@@ -346,29 +346,29 @@ def test_a_channel_of_many_notices_leaves_time_to_the_others(fail: Fail, make_no
     assert done.sent == 1 + len(busy.sent) == 5
 
 
-# Nobody to tell, and the end of records
+# No channels, and retention
 
 
-def test_without_a_channel_failures_stay_as_a_record_and_wait_for_nobody(
+def test_without_channels_failures_are_only_recorded(
     fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel, clock: Clock, admin: Connection
 ):
-    nobody = make_notifier()
+    without_channels = make_notifier()
     fail(times=20)
     for _ in range(10):
-        nobody.run(lambda: 60)
+        without_channels.run(lambda: 60)
         clock.pass_(minutes=1)
     assert counted(admin, "notification WHERE notice_id IS NULL") == 0
     assert (counted(admin, "notification"), counted(admin, "notice_delivery")) == (20, 0)
     make_notifier({"pager": channel}).run(lambda: 60)
-    assert channel.sent == []  # no flood of old news, once there is a channel
+    assert channel.sent == []  # no flood of old failures once a channel exists
 
 
-def test_old_notices_are_purged_with_all_that_belongs_to_them(
+def test_old_notices_are_purged_with_their_rows(
     fail: Fail, run: Run, clock: Clock, admin: Connection, make_notifier: MakeNotifier
 ):
     fail()
     run()
-    fail(None, error="Nobody is told of this")
+    fail(None, error="No admin receives this")
     make_notifier({}).run(lambda: 60)
     clock.now += RETENTION
     assert run().purged == 0
@@ -378,7 +378,7 @@ def test_old_notices_are_purged_with_all_that_belongs_to_them(
     assert [counted(admin, table) for table in ("notice", "notification", "notice_delivery")] == [1, 1, 1]
 
 
-def test_the_admins_of_a_tenant_are_told_of_its_failures_alone(
+def test_tenant_admins_get_only_their_failures(
     fail: Fail, run: Run, channel: FakeChannel, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
 ):
     zenith = make_tenant("zenith")
@@ -393,7 +393,7 @@ def test_the_admins_of_a_tenant_are_told_of_its_failures_alone(
     assert [sent.recipient for sent in channel.sent] == ["somebody"]
 
 
-def test_a_notifier_that_signs_in_as_a_document_worker_is_refused(
+def test_notifier_with_worker_role_is_rejected(
     database: Database, fail: Fail, make_notifier: MakeNotifier, channel: FakeChannel
 ):
     notifier = make_notifier({"pager": channel})
@@ -404,14 +404,14 @@ def test_a_notifier_that_signs_in_as_a_document_worker_is_refused(
     assert isinstance(refused.value.__cause__, psycopg.errors.InsufficientPrivilege)
 
 
-def test_no_address_and_no_error_of_a_document_is_logged(
+def test_logs_contain_no_address_or_error_text(
     fail: Fail, make_notifier: MakeNotifier, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
-    channel = FakeChannel(to=("ann@acme.example",), on_send=Failing(AWAY))
+    channel = FakeChannel(to=("ann@acme.example",), on_send=Failing(UNAVAILABLE))
     fail(error="The file 'Rechnung an Ann.pdf' is empty")
     with caplog.at_level(logging.DEBUG):
         make_notifier({"email": channel}).run(lambda: 60)
-    said = capsys.readouterr().out + caplog.text
-    assert "A notice was not sent" in said
-    assert "ann@" not in said
-    assert "Rechnung" not in said
+    output = capsys.readouterr().out + caplog.text
+    assert "A notice was not sent" in output
+    assert "ann@" not in output
+    assert "Rechnung" not in output

@@ -1,4 +1,4 @@
-"""Notices over a real webhook: it answers well, refuses, throttles, hangs and breaks off."""
+"""Notices over a real webhook that succeeds, refuses, throttles, hangs or resets."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.notifications.harness import Answer, Webhook, deliveries
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier], webhook: Webhook) -> Callable[[], Notified]:
-    """One run of a notifier whose settings enable Slack alone."""
+    """Run a notifier with Slack only."""
     notifier = make_notifier(slack_webhook_url=webhook.url, console_url="https://console.example.com")
     return lambda: notifier.run(lambda: 60)
 
@@ -28,7 +28,7 @@ def run(make_notifier: Callable[..., Notifier], webhook: Webhook) -> Callable[[]
 Run = Callable[[], Notified]
 
 
-def test_a_failure_is_posted_with_its_document_and_a_link(fail: Fail, run: Run, webhook: Webhook):
+def test_failure_is_posted_with_document_and_link(fail: Fail, run: Run, webhook: Webhook):
     (document,) = fail(error="The sum of <b> & <c> is wrong")
     assert run().sent == 1
     (posted,) = webhook.requests
@@ -50,14 +50,14 @@ def test_a_failure_is_posted_with_its_document_and_a_link(fail: Fail, run: Run, 
         (None, "127.0.0.1 did not answer: "),
     ],
 )
-def test_an_answer_that_is_no_success_is_kept_and_the_notice_sent_later(
+def test_failed_response_is_recorded_and_retried(
     answer: Answer, error: str, fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
 ):
     fail()
     webhook.script = [answer]
     assert run().failed == 1
-    ((said, due),) = deliveries(admin, "error", "next_attempt_at")
-    assert said.startswith(error)
+    ((error_text, due),) = deliveries(admin, "error", "next_attempt_at")
+    assert error_text.startswith(error)
     assert due == clock() + timedelta(seconds=30)
     clock.pass_(minutes=1)
     assert run().sent == 1
@@ -65,14 +65,14 @@ def test_an_answer_that_is_no_success_is_kept_and_the_notice_sent_later(
     assert webhook.keys[0] == webhook.keys[1] is not None
 
 
-def test_a_webhook_that_throttles_is_left_alone_as_long_as_it_asks(
+def test_throttling_webhook_is_retried_after_its_delay(
     fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
 ):
     fail(error="Failure of one kind")
     fail(error="Failure of another")
     webhook.script = [(429, {"Retry-After": "600"})]
     assert run().failed == 1
-    assert len(webhook.requests) == 1  # the other notice is not even tried now
+    assert len(webhook.requests) == 1  # the other notice is not attempted in this run
     assert max(deliveries(admin, "next_attempt_at")) == (clock() + timedelta(seconds=600),)
     clock.pass_(minutes=1)
     assert run().sent == 1
@@ -80,7 +80,7 @@ def test_a_webhook_that_throttles_is_left_alone_as_long_as_it_asks(
     assert run().sent == 1
 
 
-def test_a_webhook_that_hangs_holds_nobody_up_for_long(
+def test_hanging_webhook_times_out(
     fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(channels, "TOTAL_SECONDS", 0.2)
@@ -93,7 +93,7 @@ def test_a_webhook_that_hangs_holds_nobody_up_for_long(
     assert run().sent == 1
 
 
-def test_a_webhook_that_keeps_failing_opens_its_breaker_and_what_waits_is_sent_afterwards(
+def test_failing_webhook_opens_breaker_and_recovers(
     fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
 ):
     for kind in "abcdef":
@@ -109,12 +109,12 @@ def test_a_webhook_that_keeps_failing_opens_its_breaker_and_what_waits_is_sent_a
     assert {sent_at is None for (sent_at,) in deliveries(admin, "sent_at")} == {False}
 
 
-def test_while_the_breaker_of_its_host_is_open_nothing_is_posted_and_no_attempt_spent(
+def test_open_breaker_defers_posts_without_an_attempt(
     fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection, breakers: Breakers
 ):
     for _ in range(5):
         with pytest.raises(ServiceUnavailableError), breakers.guard("webhook:127.0.0.1"):
-            raise ServiceUnavailableError("somebody else's call")
+            raise ServiceUnavailableError("another caller's call")
     fail()
     assert run().deferred == 1
     assert webhook.requests == []
@@ -124,7 +124,7 @@ def test_while_the_breaker_of_its_host_is_open_nothing_is_posted_and_no_attempt_
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "http://[half", "https:///services/secret"])
-def test_an_address_that_is_none_is_said_without_being_quoted(
+def test_invalid_address_error_omits_the_address(
     url: str, fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection
 ):
     fail()
@@ -133,7 +133,7 @@ def test_an_address_that_is_none_is_said_without_being_quoted(
 
 
 class Secrets:
-    """Secrets Manager, which may be away or answer with an error."""
+    """Secrets Manager with a stored secret or an error."""
 
     def __init__(self, stored: str | Exception) -> None:
         self.stored = stored
@@ -145,7 +145,7 @@ class Secrets:
         return {"SecretString": self.stored}
 
 
-AWAY = ServiceUnavailableError("Secrets Manager is away")
+UNAVAILABLE = ServiceUnavailableError("Secrets Manager is unavailable")
 REFUSED = RejectedRequestError("GetSecretValue was answered with AccessDeniedException (HTTP 403)")
 
 
@@ -157,7 +157,7 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Secrets:
     return secrets
 
 
-def test_the_webhook_may_be_kept_in_the_secret(
+def test_webhook_address_may_be_in_the_secret(
     fail: Fail, make_notifier: Callable[..., Notifier], webhook: Webhook, manager: Secrets
 ):
     manager.stored = f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'
@@ -166,19 +166,22 @@ def test_the_webhook_may_be_kept_in_the_secret(
 
 
 @pytest.mark.parametrize(
-    ("stored", "says"),
+    ("stored", "expected"),
     [
         ("{}", "SLACK_WEBHOOK_URL is missing: put the address of the webhook into the secret of SECRETS_ARN."),
         ('{"SLACK_WEBHOOK_URL": ""}', "SLACK_WEBHOOK_URL is missing: put the address of the webhook into the secret"),
         ("[]", "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: SECRETS_ARN is wrong"),
-        (AWAY, "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: Secrets Manager is away"),
+        (
+            UNAVAILABLE,
+            "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: Secrets Manager is unavailable",
+        ),
         (REFUSED, "SLACK_WEBHOOK_URL could not be read from the secret of SECRETS_ARN: GetSecretValue was answered"),
     ],
-    ids=["new", "empty", "no object", "away", "refused"],
+    ids=["new", "empty", "no object", "unavailable", "refused"],
 )
-def test_what_is_owed_to_slack_waits_until_its_address_is_to_be_had(
+def test_notices_wait_for_the_webhook_address(
     stored: str | Exception,
-    says: str,
+    expected: str,
     fail: Fail,
     make_notifier: Callable[..., Notifier],
     webhook: Webhook,
@@ -192,19 +195,21 @@ def test_what_is_owed_to_slack_waits_until_its_address_is_to_be_had(
     notifier.run(lambda: 60)
     fail(error="Failure of one kind")
     fail(error="Failure of another")
-    assert notifier.run(lambda: 60).failed == 1  # the other notice is not even tried now
+    assert notifier.run(lambda: 60).failed == 1  # the other notice is not attempted in this run
     measured = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["channel"] for line in measured if "NotificationFailures" in line] == ["slack"]
     errors = [error for (error,) in deliveries(admin, "error")]
     assert len(errors) == 2
-    assert [error.startswith(says) for error in errors if error is not None] == [True]
+    assert [error.startswith(expected) for error in errors if error is not None] == [True]
     manager.stored = f'{{"SLACK_WEBHOOK_URL": "{webhook.url}"}}'
     clock.pass_(hours=1)
     assert notifier.run(lambda: 60).sent == 2
 
 
-@pytest.mark.parametrize("stored", ["{}", AWAY, REFUSED, '{"LLM_API_KEY": "k"}', '{"SLACK_WEBHOOK_URL": "https://x"}'])
-def test_nothing_is_owed_to_slack_where_it_is_not_wanted_whatever_the_secret_holds(
+@pytest.mark.parametrize(
+    "stored", ["{}", UNAVAILABLE, REFUSED, '{"LLM_API_KEY": "k"}', '{"SLACK_WEBHOOK_URL": "https://x"}']
+)
+def test_disabled_slack_gets_no_deliveries(
     stored: str | Exception, fail: Fail, make_notifier: Callable[..., Notifier], admin: Connection, manager: Secrets
 ):
     manager.stored = stored
@@ -214,7 +219,7 @@ def test_nothing_is_owed_to_slack_where_it_is_not_wanted_whatever_the_secret_hol
     assert deliveries(admin, "channel") == []
 
 
-def test_a_secrets_manager_that_never_answers_holds_nobody_up_for_long(
+def test_hanging_secrets_manager_times_out(
     fail: Fail,
     make_notifier: Callable[..., Notifier],
     clock: Clock,

@@ -1,4 +1,4 @@
-"""The first failure of a fingerprint is told at once, those that follow it within five minutes in one digest."""
+"""The first failure of a fingerprint is sent at once, later ones in a digest."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -12,7 +12,7 @@ from tests.notifications.conftest import Fail, Run
 from tests.notifications.harness import FakeChannel
 
 
-def test_the_first_failure_is_told_at_once(fail: Fail, run: Run, channel: FakeChannel):
+def test_first_failure_is_sent_at_once(fail: Fail, run: Run, channel: FakeChannel):
     (document,) = fail()
     assert run().sent == 1
     assert channel.headlines == ["A document of acme failed in matching"]
@@ -20,7 +20,7 @@ def test_the_first_failure_is_told_at_once(fail: Fail, run: Run, channel: FakeCh
     assert run().sent == 0
 
 
-def test_five_hundred_failures_of_one_kind_are_two_messages(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_five_hundred_equal_failures_send_two_messages(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     documents = fail(times=500)
     for _ in range(15):
         run()
@@ -36,7 +36,7 @@ def test_five_hundred_failures_of_one_kind_are_two_messages(fail: Fail, run: Run
     assert ("And", "494 more") in [(fact.label, fact.value) for fact in digest.facts]
 
 
-def test_so_are_those_that_come_one_by_one(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_five_minutes_of_failures_send_two_messages(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     for second in range(300):
         if second % 60 == 0:
             run()
@@ -51,7 +51,7 @@ def test_so_are_those_that_come_one_by_one(fail: Fail, run: Run, channel: FakeCh
     ]
 
 
-def test_the_digest_waits_for_the_end_of_its_window(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_digest_waits_until_its_window_ends(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     run()
     fail()
@@ -62,9 +62,9 @@ def test_the_digest_waits_for_the_end_of_its_window(fail: Fail, run: Run, channe
     assert len(channel.sent) == 2
 
 
-def test_after_a_digest_the_window_starts_again(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_window_restarts_after_a_digest(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     counts = []
-    for minute in range(20):  # a storm of a quarter of an hour
+    for minute in range(20):  # a storm of 15 minutes
         if minute < 15:
             fail(times=10)
         counts.append(run().notices)
@@ -78,7 +78,7 @@ def test_after_a_digest_the_window_starts_again(fail: Fail, run: Run, channel: F
     ]
 
 
-def test_a_failure_after_a_quiet_window_is_a_first_one_again(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_failure_after_quiet_window_is_sent_at_once(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     run()
     clock.pass_(seconds=301)
@@ -90,9 +90,7 @@ def test_a_failure_after_a_quiet_window_is_a_first_one_again(fail: Fail, run: Ru
     assert channel.headlines[2:] == ["29 more documents of acme failed in matching"]
 
 
-def test_a_single_failure_that_waited_for_its_digest_reads_like_a_single_failure(
-    fail: Fail, run: Run, channel: FakeChannel, clock: Clock
-):
+def test_digest_of_one_failure_reads_like_one(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     run()
     fail()
@@ -101,9 +99,7 @@ def test_a_single_failure_that_waited_for_its_digest_reads_like_a_single_failure
     assert channel.headlines == ["A document of acme failed in matching"] * 2
 
 
-def test_what_failed_while_the_watchdog_was_away_comes_in_two_messages(
-    fail: Fail, run: Run, channel: FakeChannel, clock: Clock
-):
+def test_failures_during_watchdog_outage_send_two_messages(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail(times=50)
     clock.pass_(hours=3)
     run()
@@ -116,7 +112,7 @@ def test_what_failed_while_the_watchdog_was_away_comes_in_two_messages(
 
 
 @pytest.mark.parametrize("other", ["tenant", "no tenant", "error", "worker"])
-def test_failures_of_another_kind_or_tenant_do_not_wait(
+def test_other_fingerprint_or_tenant_does_not_wait(
     other: str, fail: Fail, run: Run, channel: FakeChannel, make_tenant: Callable[..., UUID]
 ):
     fail()
@@ -142,7 +138,7 @@ def test_failures_without_a_tenant_are_grouped_too(fail: Fail, run: Run, channel
     assert channel.headlines == ["A document failed in matching", "19 more documents failed in matching"]
 
 
-def test_errors_that_differ_in_numbers_and_names_alone_are_of_one_kind(fail: Fail, run: Run, channel: FakeChannel):
+def test_numbers_and_names_do_not_change_the_fingerprint(fail: Fail, run: Run, channel: FakeChannel):
     for number in range(20):
         fail(error=f"The file '{number}.pdf' has {number} pages")
     run()
@@ -152,13 +148,13 @@ def test_errors_that_differ_in_numbers_and_names_alone_are_of_one_kind(fail: Fai
 def test_only_one_of_two_watchdogs_makes_notices(fail: Fail, run: Run, channel: FakeChannel, admin: Connection):
     fail(times=2)
     with admin.transaction():
-        admin.execute("SELECT pg_advisory_xact_lock(hashtext('notice'))")  # the other one is at it
+        admin.execute("SELECT pg_advisory_xact_lock(hashtext('notice'))")  # the other watchdog holds the lock
         assert run().notices == 0
     assert run().notices == 1
     assert len(channel.sent) == 1
 
 
-def test_without_a_window_everything_is_told_at_the_next_run(
+def test_zero_window_sends_everything_on_next_run(
     fail: Fail, make_notifier: Callable[..., Notifier], channel: FakeChannel, clock: Clock
 ):
     notifier = make_notifier({"pager": channel}, notification_digest_seconds=0)

@@ -1,4 +1,4 @@
-"""What people read: whole sentences, escaped for Slack, one line of subject for mail."""
+"""Texts of notices: full sentences, escaped for Slack, one-line mail subjects."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -52,11 +52,11 @@ def test_a_single_failure_in_slack():
         "Document: <https://console.example.com/documents/0198c0de-0000-7000-8000-000000000001?tenant=acme"
         "|0198c0de-0000-7000-8000-000000000001>\n"
         "It stays failed until a person acts. "
-        "Should more work fail in the same way, one message every 5 minutes tells of all of it."
+        "Further failures of this kind are reported in one message every 5 minutes."
     )
 
 
-def test_an_operation_that_halted_itself():
+def test_halted_bulk_operation_in_slack_and_mail():
     why = "Of 2 letters that were tried first, 1 died again."
     halted = notice(failure(worker="bulk", work_id=JOB, error=why, attempts=0))
     assert in_slack(halted) == (
@@ -89,7 +89,7 @@ def test_a_digest_by_mail():
         "And:                   494 more\n"
         "\n"
         "They stay failed until a person acts. "
-        "Should more work fail in the same way, one message every 5 minutes tells of all of it.\n"
+        "Further failures of this kind are reported in one message every 5 minutes.\n"
     )
 
 
@@ -98,7 +98,7 @@ def test_other_failures_link_to_their_dead_letter(worker: str):
     assert f"https://console.example.com/dead-letters/{JOB}?tenant=acme" in in_mail(notice(failure(worker=worker)))
 
 
-def test_without_a_console_it_names_the_command():
+def test_without_console_mail_names_the_command():
     text = in_mail(notice(), None)
     assert "Document:           0198c0de-0000-7000-8000-000000000001\n" in text
     assert "To see what failed: counterfoil dlq list --tenant acme\n" in text
@@ -106,21 +106,21 @@ def test_without_a_console_it_names_the_command():
 
 
 @pytest.mark.parametrize("layout", [in_slack, in_mail])
-def test_a_message_that_names_no_work_leads_to_its_letter_which_is_nobodys(layout: Any):
+def test_unreadable_message_links_to_unassigned_dead_letter(layout: Any):
     text = layout(notice(failure(work_id=None, attempts=0, error="The body is not JSON"), tenant=None))
     assert "A message to matching cannot be read" in text
     assert f"https://console.example.com/dead-letters/{JOB}?tenant=-" in text
     assert "none is named" in text
 
 
-def test_an_upload_is_no_document():
+def test_upload_is_not_called_a_document():
     text = in_mail(notice(failure(worker="acquisition"), tenant=None), None)
     assert "An upload failed in acquisition." in text
     assert "Upload:" in text
     assert "counterfoil dlq list --tenant -\n" in text
 
 
-def test_nothing_of_a_notice_is_markup_in_slack():
+def test_notice_text_is_escaped_in_slack():
     evil = Tenant(ACME.id, "acme", "Tom & <!channel> <https://evil.example|Jerry>")
     text = in_slack(notice(failure(error="a < b && c > d <@U123>"), tenant=evil))
     assert "Tom &amp; &lt;!channel&gt; &lt;https://evil.example|Jerry&gt;" in text
@@ -128,7 +128,7 @@ def test_nothing_of_a_notice_is_markup_in_slack():
     assert text.count("<") == text.count(">") == 1  # the link
 
 
-def test_a_long_error_is_cut_before_it_is_escaped():
+def test_long_error_is_cut_before_escaping():
     text = in_slack(notice(failure(error="&" * 5000)))
     (line,) = [line for line in text.splitlines() if line.startswith("Error")]
     assert line == "Error: " + "&amp;" * 999 + "…"
@@ -144,19 +144,21 @@ def test_a_long_error_is_cut_before_it_is_escaped():
         "Acme\x0b\x0c\x1c\x00Bcc: everybody@example.com",
     ],
 )
-def test_no_name_begins_a_header(name: str):
+def test_name_cannot_inject_a_mail_header(name: str):
     text = worded(notice(tenant=Tenant(ACME.id, "acme", name)), CONSOLE, 300)
-    assert channels.subject(text) == "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"
+    assert channels.subject(text) == (
+        "Counterfoil: A document of Acme Bcc: everybody@example.com failed in matching"  # prose: ignore
+    )
     assert len(channels.body(text).splitlines()) == len(in_mail(notice()).splitlines())
     assert len(channels.layout(text).splitlines()) == len(in_slack(notice()).splitlines())
 
 
-def test_nor_does_an_error_begin_a_line():
+def test_error_cannot_start_a_new_line():
     text = in_mail(notice(failure(error="first\nTenant: another\r\n.\r\nQUIT\u202e")))
     assert "Error:     first Tenant: another . QUIT\n" in text
 
 
-def test_a_subject_is_short_whatever_the_name():
+def test_subject_length_is_bounded():
     text = worded(notice(tenant=Tenant(ACME.id, "acme", "Ä" * 5000)), CONSOLE, 300)
     assert len(channels.subject(text)) <= 150
 
@@ -169,22 +171,22 @@ def test_one_line(text: str, line: str):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(300, "5 minutes"), (60, "minute"), (90, "90 seconds"), (3600, "60 minutes")],
 )
-def test_how_long_failures_are_gathered(seconds: float, said: str):
-    assert f" every {said} tells" in worded(notice(), None, seconds).closing
+def test_closing_names_the_digest_window(seconds: float, expected: str):
+    assert f" every {expected}." in worded(notice(), None, seconds).closing
 
 
-def test_where_failures_are_not_gathered_it_promises_nothing():
+def test_without_digest_closing_promises_nothing():
     assert worded(notice(), None, 0).closing == "It stays failed until a person acts."
 
 
 @pytest.mark.parametrize("worker", KINDS)
-def test_every_kind_of_work_has_a_word(worker: str):
+def test_every_worker_has_a_subject(worker: str):
     assert worker in SUBJECTS
 
 
-def test_a_later_kind_of_work_is_told_of_too():
+def test_unknown_worker_is_worded_too():
     first = failure(worker="somersault")
     assert "2 more pieces of work of Acme GmbH failed in somersault" in in_slack(notice(first, failure(2), count=2))

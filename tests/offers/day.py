@@ -1,4 +1,4 @@
-"""A day of a tenant's people, and the worker that serves its shards on the real engine."""
+"""A tenant's people for one day, and the worker that serves their shards."""
 
 from collections.abc import Callable
 from functools import partial
@@ -37,14 +37,14 @@ class Day:
         make_people(admin, tenant_id, PEOPLE)
 
     def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:
-        """The day's pool of these people, of all unless some are named. Returns the messages of its shards."""
+        """Pin the day's pool, by default of all people. Return its shards' messages."""
         users = [user(number) for number in numbers or PEOPLE]
         return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
 
     def deliver(
         self, *messages: Message, do: Callable[[TenantAttempt], Outcome] | None = None, left: float = 300
     ) -> list[str]:
-        """Hand messages to the worker, each in a batch of its own. Returns the ids of those that it keeps."""
+        """Send each message in its own batch. Return the ids of failed messages."""
         consumer = make_consumer(
             self.database,
             do or partial(serve, pools=self.pools),
@@ -54,14 +54,14 @@ class Day:
             retry_queue_urls={"offers": "offers-retry"},
             retry_waits={"offers": ROW.retry_waits},
         )
-        kept = []
+        failed = []
         for one in messages:
             answer = consumer.handle(event(record(one)), Context(left))
-            kept += [str(failure["itemIdentifier"]) for failure in answer["batchItemFailures"]]
-        return kept
+            failed += [str(failure["itemIdentifier"]) for failure in answer["batchItemFailures"]]
+        return failed
 
     def owed(self) -> list[Message]:
-        """The newest messages of shards that wait."""
+        """Return the latest message of each pending shard."""
         found = self.admin.execute(
             "SELECT id, revision, send_number FROM offer_shard WHERE status = 'pending' ORDER BY name"
         ).fetchall()
@@ -76,7 +76,7 @@ class Day:
         return {number: found[user(number)][0] for number in PEOPLE if user(number) in found}
 
     def spoil(self, *numbers: int) -> None:
-        """A trait of these people is no number."""
+        """Give these people an invalid trait."""
         self.admin.execute(
             "UPDATE profile SET traits = %s WHERE user_id = ANY(%s)", [NO_NUMBER, [user(number) for number in numbers]]
         )

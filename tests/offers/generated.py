@@ -1,4 +1,4 @@
-"""Pools that are made up: people around cities, most in the largest ones.
+"""Generated pools: people around cities, most of them in the largest ones.
 
 `python -m tests.offers.generated` prints the digest of the golden pool's offers.
 """
@@ -23,7 +23,7 @@ POOL = Path(__file__).parent / "golden" / "pool.bin"
 
 
 def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> People:
-    """People by id, of whom a fifth suit another one nearby, roughly."""
+    """Return people ordered by id; about a fifth of neighbors suit each other."""
     random = np.random.default_rng(seed)
     rows = np.zeros(count, ROW)
     ids = random.integers(0, 256, (count, 16), dtype=np.uint8)
@@ -50,14 +50,14 @@ def generated(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 1
     return People(rows)
 
 
-def nobody() -> np.ndarray:
-    """No exclusions."""
+def no_exclusions() -> np.ndarray:
+    """Return an empty array of exclusions."""
     return np.empty(0, EXCLUSION)
 
 
 def written(pool: Pool, users: People, rules: Rules = RULES) -> list[bytes]:
-    """By user: the offers as they are kept, ids and all."""
-    made = compute(pool, users, nobody(), rules)
+    """Return each user's offers as stored, including ids."""
+    made = compute(pool, users, no_exclusions(), rules)
     candidates = pool.people.ids[made.candidates]
     external_ids = pool.people.external_ids[made.candidates]
     times = NINE, NINE + timedelta(days=1)
@@ -65,10 +65,10 @@ def written(pool: Pool, users: People, rules: Rules = RULES) -> list[bytes]:
 
 
 def digest(texts: Iterable[bytes]) -> str:
-    """One hash of many texts."""
+    """Return one hash of many texts."""
     return hashlib.sha256(b"\n".join(texts)).hexdigest()
 
 
 if __name__ == "__main__":
-    everybody = People.read(POOL.read_bytes())
-    sys.stdout.write(digest(written(Pool(everybody, DAY), everybody)))
+    golden_people = People.read(POOL.read_bytes())
+    sys.stdout.write(digest(written(Pool(golden_people, DAY), golden_people)))

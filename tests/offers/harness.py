@@ -1,4 +1,4 @@
-"""What the tests of shards share: a day with its people, their jobs and shards, put there as they are pinned."""
+"""A day with people, jobs and shards, stored as pinning stores them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ ZONE = "Europe/Berlin"
 
 
 def user(number: int) -> UUID:
-    """The id of a person of the tests."""
+    """Return the id of a test person."""
     return UUID(int=(number << 64) + 1)
 
 
 def make_people(admin: Connection, tenant_id: UUID, numbers: Sequence[int], **columns: Any) -> list[UUID]:
-    """Profiles of these people."""
+    """Create profiles of these people."""
     return [make_profile(admin, tenant_id, user_id=user(number), **columns) for number in numbers]
 
 
@@ -37,7 +37,7 @@ def pin(
     zone: str = ZONE,
     **columns: Any,
 ) -> list[UUID]:
-    """The pool of a day, of these people as they are now. Returns the ids of its shards."""
+    """Pin a day's pool of these people. Return the ids of its shards."""
     each = -(-len(users) // shards)
     parts = [sorted(users)[first : first + each] for first in range(0, len(users), each)]
     packed = [_packed(admin, part) for part in parts]
@@ -62,7 +62,7 @@ def pin(
 def queue(
     admin: Connection, tenant_id: UUID, users: Sequence[UUID], shard_id: UUID, *, day: date = DAY, zone: str = ZONE
 ) -> None:
-    """Jobs of these users, which the shard serves."""
+    """Create jobs for these users in a shard."""
     admin.execute(
         "INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id) "
         "SELECT %s, %s, u, 'pending', %s, %s FROM unnest(%s::uuid[]) AS u",
@@ -77,7 +77,7 @@ def _packed(admin: Connection, users: Sequence[UUID]) -> bytes:
 
 
 def results(offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequence[tuple[UUID, str]] = ()) -> Results:
-    """What came of users: each is offered these, in this order, with made-up scores and ids."""
+    """Return results with these offers in order, with made-up scores and ids."""
     whose = [(who, candidate, rank) for who, some in offered for rank, candidate in enumerate(some, 1)]
     return Results(
         version=1,
@@ -98,7 +98,7 @@ def _ids(ids: Sequence[UUID]) -> Any:
 
 
 def jobs(admin: Connection, day: date = DAY) -> dict[UUID, tuple[str, Any, str | None]]:
-    """By user: the status of the day's job, its offers and its error."""
+    """Return status, offers and error of the day's job, by user."""
     found = admin.execute(
         "SELECT user_id, status, offers, error_message FROM matchmaking_jobs WHERE date = %s", [day]
     ).fetchall()
@@ -106,7 +106,7 @@ def jobs(admin: Connection, day: date = DAY) -> dict[UUID, tuple[str, Any, str |
 
 
 def offered(admin: Connection, day: date = DAY) -> dict[UUID, list[UUID]]:
-    """By user: who was offered, in order."""
+    """Return each user's offered candidates, in order."""
     found: dict[UUID, list[UUID]] = {}
     rows = admin.execute("SELECT user_id, candidate_id FROM offers WHERE date = %s ORDER BY user_id, rank", [day])
     for user_id, candidate in rows:

@@ -1,4 +1,4 @@
-"""A day's offers of one user, computed as the words say it, one person after another: for comparison."""
+"""Reference implementation of offers: one user and one candidate at a time."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -14,7 +14,7 @@ from tests.offers.people import Person, people
 def offers(
     pool: Iterable[Person], user: Person, excluded: Collection[UUID], rules: Rules, day: date
 ) -> list[tuple[UUID, int]]:
-    """Whom a user is offered, best first, with the score."""
+    """Return a user's offers, best first, with scores."""
     if broken(user):
         return []
     near = sorted((p for p in pool if not broken(p) and may_suit(p, user, day)), key=stand)

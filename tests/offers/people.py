@@ -1,4 +1,4 @@
-"""People made up for tests, as the database packs them."""
+"""Test people, packed as the database packs them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ WOMAN, MAN, NONBINARY = 1, 2, 4
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody, in words of the packed row; places in degrees."""
+    """A person with the fields of the packed row; places in degrees."""
 
     id: UUID
     latitude: float = 52.5
@@ -42,7 +42,7 @@ class Person:
 
 
 def packed(people: Iterable[Person]) -> bytes:
-    """The rows of people, one after another."""
+    """Return the packed rows of people."""
     rows = [
         (
             p.id.bytes,

@@ -1,4 +1,4 @@
-"""Arrays made of numpy's arrive in PostgreSQL as what they are."""
+"""Arrays built with numpy arrive in PostgreSQL with their types."""
 
 from typing import Any
 from uuid import uuid4
@@ -23,16 +23,16 @@ IDS = [uuid4() for _ in range(3)]
     ],
     ids=["uuid", "smallint", "integer", "bytea", "jsonb"],
 )
-def test_an_array_arrives_as_what_it_is(array: Any, type_: str, expected: list[Any], admin: Connection):
+def test_numpy_array_arrives_with_its_type(array: Any, type_: str, expected: list[Any], admin: Connection):
     found = admin.execute("SELECT pg_typeof(%s)::text, v FROM unnest(%s) AS v", [array, array]).fetchall()
     assert found == [(f"{type_}[]", value) for value in expected]
 
 
-def test_ids_that_end_in_zeros_keep_them(admin: Connection):
+def test_ids_ending_in_zeros_are_preserved(admin: Connection):
     id_ = bytes([7]) + bytes(15)
     ((found,),) = admin.execute("SELECT unnest(%s)", [store.uuids(np.array([id_], "S16"))]).fetchall()
     assert found.bytes == id_
 
 
-def test_an_empty_array_has_no_rows(admin: Connection):
+def test_empty_array_yields_no_rows(admin: Connection):
     assert admin.execute("SELECT unnest(%s)", [store.uuids(np.array([], "S16"))]).fetchall() == []

@@ -1,4 +1,4 @@
-"""Nobody is offered to too many."""
+"""The exposure cap limits how often one person is offered."""
 
 from dataclasses import replace
 from datetime import date, timedelta
@@ -16,27 +16,27 @@ from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, Person, people
 
 Scores = list[list[int]]
-"""By user, by candidate; negative: they do not suit."""
+"""Score by user and candidate; negative if they do not suit each other."""
 
 
 def in_turns(scores: Scores, already: list[int], offers: int, most: int, random: Random) -> list[list[int]]:
-    """By user: who is offered, if users ask one after another in a random order.
+    """Return offers by user if users propose one at a time in random order.
 
-    `already`: by candidate, how many places are taken.
+    `already` is the number of taken places by candidate.
     """
-    wishes = [sorted((c for c in range(len(row)) if row[c] >= 0), key=lambda c: (-row[c], c)) for row in scores]
-    kept: list[list[int]] = [[] for _ in scores[0]]
+    preferences = [sorted((c for c in range(len(row)) if row[c] >= 0), key=lambda c: (-row[c], c)) for row in scores]
+    accepted: list[list[int]] = [[] for _ in scores[0]]
     while True:
-        asking = [u for u, left in enumerate(wishes) if left and sum(u in users for users in kept) < offers]
-        if not asking:
+        proposing = [u for u, left in enumerate(preferences) if left and sum(u in users for users in accepted) < offers]
+        if not proposing:
             return [
-                sorted((c for c, users in enumerate(kept) if u in users), key=lambda c: (-scores[u][c], c))
+                sorted((c for c, users in enumerate(accepted) if u in users), key=lambda c: (-scores[u][c], c))
                 for u in range(len(scores))
             ]
-        user = random.choice(asking)
-        candidate = wishes[user].pop(0)
-        kept[candidate] = sorted([*kept[candidate], user], key=lambda u: (-scores[u][candidate], u))
-        del kept[candidate][max(0, most - already[candidate]) :]
+        user = random.choice(proposing)
+        candidate = preferences[user].pop(0)
+        accepted[candidate] = sorted([*accepted[candidate], user], key=lambda u: (-scores[u][candidate], u))
+        del accepted[candidate][max(0, most - already[candidate]) :]
 
 
 def at_once(scores: Scores, already: list[int], offers: int, most: int, depth: int) -> list[list[int]]:
@@ -62,15 +62,13 @@ def at_once(scores: Scores, already: list[int], offers: int, most: int, depth: i
     depth=st.integers(1, 6),
     random=st.randoms(use_true_random=False),
 )
-def test_the_outcome_is_that_of_asking_one_after_another_in_any_order(
-    scores: Scores, offers: int, most: int, depth: int, random: Random
-):
+def test_capped_offers_equal_sequential_proposals(scores: Scores, offers: int, most: int, depth: int, random: Random):
     already = [random.randint(0, most + 1) for _ in scores[0]]
 
     assert at_once(scores, already, offers, most, depth) == in_turns(scores, already, offers, most, random)
 
 
-def test_who_is_liked_by_all_is_offered_to_those_who_suit_best():
+def test_popular_person_is_offered_to_best_scores():
     rules = Rules(offers=5, candidates=1000, most_offered=2, repeat_days=30)
     women = [
         Person(UUID(int=number), 50 + far, 13.0, seeks=MAN) for number, far in enumerate([0.3, 0.1, 0.4, 0.2, 0.5])
@@ -82,7 +80,7 @@ def test_who_is_liked_by_all_is_offered_to_those_who_suit_best():
     assert found.counts.tolist() == [0, 1, 0, 1, 0, 5]
 
 
-def test_a_cap_that_nobody_reaches_changes_nothing():
+def test_unreached_cap_changes_nothing():
     rules = Rules(offers=3, candidates=1000, most_offered=None, repeat_days=30)
     persons = [Person(UUID(int=number), 50 + number % 9 / 10, 13.0) for number in range(1, 40)]
     pool, users = Pool(people(*persons), date(2026, 11, 23)), people(*reversed(persons))
@@ -96,7 +94,7 @@ def test_a_cap_that_nobody_reaches_changes_nothing():
 
 
 @given(parts=st.integers(1, 7), most=st.integers(1, 9), after=st.integers(0, 6))
-def test_parts_share_the_places_of_each_candidate_evenly_and_by_turns(parts: int, most: int, after: int):
+def test_shards_share_capped_places_evenly_in_rotation(parts: int, most: int, after: int):
     day = date(2026, 11, 23)
 
     shared = np.array([places(7, part, parts, most, day) for part in range(parts)])

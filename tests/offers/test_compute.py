@@ -1,4 +1,4 @@
-"""Who is offered to whom."""
+"""Offers: eligibility, scores and order."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def computed(
     rules: Rules = RULES,
     day: date = DAY,
 ) -> list[list[tuple[UUID, int]]]:
-    """By user: whom the user is offered, with the score."""
+    """Return each user's offers with their scores."""
     made = Pool(people(*pool), day)
     rows = np.array([(user, candidate.bytes) for user, candidate in excluded], EXCLUSION)
     users = pool if users is None else users
@@ -43,7 +43,7 @@ def computed(
 
 
 def offered(*pool: Person, **more: Any) -> list[list[int]]:
-    """By user of a pool: the ids of whom the user is offered, as numbers."""
+    """Return each user's offered ids as numbers."""
     return [[candidate.int for candidate, _ in one] for one in computed(pool, **more)]
 
 
@@ -70,7 +70,7 @@ _persons = st.builds(
     offers=st.integers(1, 40),
     data=st.data(),
 )
-def test_offers_are_those_that_the_words_say(
+def test_offers_equal_the_reference_implementation(
     pool: list[Person], late: list[Person], candidates: int, offers: int, data: st.DataObject
 ):
     users = [*pool, *(person for person in late if person.id not in {p.id for p in pool})]
@@ -85,32 +85,32 @@ def test_offers_are_those_that_the_words_say(
         assert found[number] == oracle.offers(pool, user, not_to, rules, DAY)
 
 
-def test_of_equal_scores_the_lower_id_comes_first():
-    everybody = [Person(UUID(int=number)) for number in (7, 3, 5, 1, 6, 2, 4)]
+def test_lower_id_wins_among_equal_scores():
+    persons = [Person(UUID(int=number)) for number in (7, 3, 5, 1, 6, 2, 4)]
 
-    assert offered(*everybody)[0] == [1, 2, 3, 4, 5]
-    assert offered(*everybody)[3] == [2, 3, 4, 5, 6]
+    assert offered(*persons)[0] == [1, 2, 3, 4, 5]
+    assert offered(*persons)[3] == [2, 3, 4, 5, 6]
 
 
-def test_one_alone_is_offered_nobody():
+def test_person_alone_gets_no_offers():
     assert offered(Person(UUID(int=1))) == [[]]
 
 
-def test_who_is_sought_by_nobody_is_offered_nobody_and_to_nobody():
+def test_unsought_person_is_not_offered():
     woman, other = Person(UUID(int=1)), Person(UUID(int=2))
     man = Person(UUID(int=3), gender=MAN, seeks=WOMAN)
 
     assert offered(woman, other, man) == [[2], [1], []]
 
 
-def test_what_somebody_seeks_has_to_hold_both_ways():
+def test_preferences_must_match_both_ways():
     man, woman = Person(UUID(int=1), gender=MAN, seeks=WOMAN), Person(UUID(int=2), gender=WOMAN, seeks=WOMAN | MAN)
     nonbinary = Person(UUID(int=3), gender=NONBINARY, seeks=MAN)
 
     assert offered(man, woman, nonbinary) == [[2], [1], []]
 
 
-def test_a_trait_that_is_no_number_leaves_that_person_out_and_nobody_else():
+def test_person_with_invalid_trait_is_left_out():
     broken = Person(UUID(int=2), traits=(-128,) + (0,) * 15)
     pool = people(Person(UUID(int=1)), broken, Person(UUID(int=3)))
 
@@ -130,14 +130,14 @@ def test_a_trait_that_is_no_number_leaves_that_person_out_and_nobody_else():
         (2000_02_29, date(2026, 3, 1), True),
     ],
 )
-def test_somebody_is_old_enough_from_the_birthday_on(born: int, day: date, together: bool):
+def test_minimum_age_is_reached_on_the_birthday(born: int, day: date, together: bool):
     seeks = Person(UUID(int=1), min_age=26)
     young = Person(UUID(int=2), born=born)
 
     assert offered(seeks, young, day=day) == ([[2], [1]] if together else [[], []])
 
 
-def test_neighbours_across_the_antimeridian_are_near():
+def test_neighbors_across_the_antimeridian_are_near():
     east = Person(UUID(int=1), -17.8, 179.99, reach_km=3)
     west = Person(UUID(int=2), -17.8, -179.99, reach_km=3)
 
@@ -145,7 +145,7 @@ def test_neighbours_across_the_antimeridian_are_near():
 
 
 @pytest.mark.parametrize(("reach_km", "together"), [(111, False), (112, True)])
-def test_somebody_is_too_far_away_if_only_one_would_go_there(reach_km: int, together: bool):
+def test_smaller_reach_of_two_people_decides(reach_km: int, together: bool):
     # A degree of latitude is 111.195 km.
     near = Person(UUID(int=1), 50, 8, reach_km=reach_km)
     far = Person(UUID(int=2), 51, 8, reach_km=ANYWHERE)
@@ -153,14 +153,14 @@ def test_somebody_is_too_far_away_if_only_one_would_go_there(reach_km: int, toge
     assert offered(near, far) == ([[2], [1]] if together else [[], []])
 
 
-def test_who_would_go_anywhere_would_go_to_the_other_end_of_the_world():
+def test_unlimited_reach_spans_the_globe():
     here = Person(UUID(int=1), 40.4, -3.7, reach_km=ANYWHERE)
     there = Person(UUID(int=2), -40.4, 176.3, reach_km=ANYWHERE)
 
     assert computed([here, there]) == [[(UUID(int=2), 4500)], [(UUID(int=1), 4500)]]
 
 
-def test_those_who_are_alike_in_all_have_the_highest_score_and_opposites_the_lowest():
+def test_equal_traits_score_highest_and_opposites_lowest():
     one = Person(UUID(int=1), traits=(90, -20) * 8)
     same = Person(UUID(int=2), traits=(45, -10) * 8)
     opposite = Person(UUID(int=3), born=1960_01_01, traits=(-90, 20) * 8)
@@ -172,17 +172,17 @@ def test_users_of_another_pool_are_offered_its_people():
     assert computed([Person(UUID(int=1))], [Person(UUID(int=9))]) == [[(UUID(int=1), 7_000)]]
 
 
-def test_nobody_is_twice_in_a_pool():
+def test_duplicate_person_in_pool_is_rejected():
     with pytest.raises(ValueError, match="twice"):
         Pool(people(Person(UUID(int=1)), Person(UUID(int=1))), DAY)
 
 
 @pytest.mark.parametrize("km", [1, 7, 50, 111, 1000, 5000, 10_000, 19_000, 20_010])
-def test_lines_through_the_earth_are_those_of_trigonometry(km: int):
+def test_chord_lengths_agree_with_trigonometry(km: int):
     assert squared_line(km) == pytest.approx((2 * UNIT * math.sin(km / EARTH_KM / 2)) ** 2, rel=1e-9, abs=1)
 
 
-def test_a_longer_reach_is_a_longer_line():
+def test_longer_reach_is_a_longer_chord():
     lines = [squared_line(km) for km in range(1, ANYWHERE + 1)]
 
     assert all(one < other or other == EVERYWHERE for one, other in pairwise(lines))
@@ -190,7 +190,7 @@ def test_a_longer_reach_is_a_longer_line():
 
 
 @given(st.lists(st.integers(-1, 9), min_size=1, max_size=80), st.integers(1, 80))
-def test_the_highest_are_found_one_by_one_as_by_sorting(numbers: list[int], depth: int):
+def test_highest_scores_equal_sorted_scores(numbers: list[int], depth: int):
     found = np.array([numbers, numbers[::-1]])
 
     assert highest_of(found, depth).tolist() == [sorted(numbers, reverse=True)[:depth]] * 2

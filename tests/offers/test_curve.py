@@ -1,4 +1,4 @@
-"""The order of places."""
+"""Positions on the space-filling curve."""
 
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from tests.offers.people import Person, people
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4])
-def test_the_curve_goes_through_every_cell_once_and_each_step_leads_to_a_neighbour(bits: int):
+def test_curve_visits_adjacent_cells_exactly_once(bits: int):
     cells = np.indices((1 << bits,) * 3).reshape(3, -1)
 
     order = position(cells, bits)
@@ -19,18 +19,18 @@ def test_the_curve_goes_through_every_cell_once_and_each_step_leads_to_a_neighbo
     assert (np.abs(np.diff(cells[:, np.argsort(order)], axis=1)).sum(axis=0) == 1).all()
 
 
-def test_a_finer_curve_visits_the_cells_of_a_coarser_one_in_the_same_order():
+def test_finer_curve_preserves_coarser_cell_order():
     cells = np.indices((16, 16, 16)).reshape(3, -1)
     order = np.argsort(position(cells, 4))
 
     coarser = position(cells // 4, 2)[order]
 
-    # Each of the 64 coarse cells is left for good before the next one is entered.
+    # The curve finishes each of the 64 coarse cells before it enters the next.
     assert np.count_nonzero(np.diff(coarser)) == 63
 
 
 @pytest.mark.parametrize(("latitude", "longitude"), [(0, 0), (90, 0), (-90, 0), (0, 180), (0, -180), (0, 90), (0, -90)])
-def test_the_ends_of_the_earth_have_a_position(latitude: float, longitude: float):
+def test_poles_and_edges_have_a_position(latitude: float, longitude: float):
     (place,) = along(people(Person(UUID(int=1), latitude, longitude)).rows["place"])
 
     assert 0 <= place < 1 << 48

@@ -1,6 +1,6 @@
-"""Every time zone through ten years of hourly ticks, with outages and people who move: nobody is forgotten or hurried.
+"""Ten years of hourly ticks in every time zone, with outages and moving users.
 
-What clocks show is worked out here in another way than by the code: from UTC, in steps of a quarter of an hour.
+Local time is computed independently of the code: from UTC, in steps of a quarter of an hour.
 """
 
 import random
@@ -23,12 +23,15 @@ HOURS = int((END - BEGIN) / timedelta(hours=1))
 EPOCH = date(1970, 1, 1)
 
 Changes = tuple[tuple[int, int], ...]
-"""From which quarter of an hour after BEGIN on clocks are ahead of UTC by so many quarters."""
+"""Pairs of a quarter hour after BEGIN and the offset from UTC from then on, in quarter hours."""
 
 
 @dataclass(frozen=True)
 class Years:
-    """A zone's dates, as days since 1970, and the quarter of an hour after BEGIN in which each shows 9:00 or later."""
+    """Dates of a zone since 1970, with the quarter hour in which each reaches 9:00.
+
+    Quarter hours count from BEGIN. If clocks skip 9:00, the first later one counts.
+    """
 
     dates: Any
     nines: Any
@@ -42,16 +45,16 @@ class Years:
         day, of_day = np.divmod(shown, QUARTERS_A_DAY)
         late = of_day >= NINE
         dates, first = np.unique(day[late], return_index=True)
-        return cls(dates[1:], quarters[late][first][1:])  # the first one may have begun before
+        return cls(dates[1:], quarters[late][first][1:])  # the first date may have begun before BEGIN
 
     def at(self, hour: int) -> int | None:
-        """The date whose 9:00 was the last one before this hour; None in the first days."""
+        """Return the date of the last 9:00 before this hour; None in the first days."""
         place = int(np.searchsorted(self.nines, hour * 4, "right")) - 1
         return None if place < 0 else int(self.dates[place])
 
 
 def changes_of(zone: str) -> Changes:
-    """When a zone's clocks are set. Looked for in steps of five days, and then by halves."""
+    """Return a zone's clock changes: steps of five days, then bisection."""
 
     def ahead(quarter: int) -> int:
         offset = (BEGIN + timedelta(minutes=15 * quarter)).astimezone(info).utcoffset()
@@ -73,40 +76,40 @@ def changes_of(zone: str) -> Changes:
 
 
 @pytest.fixture(scope="module")
-def alike() -> dict[Changes, list[str]]:
-    """Zones by when their clocks are set: those of one entry have the same time throughout."""
+def zones_by_changes() -> dict[Changes, list[str]]:
+    """Zones by clock changes; the zones of an entry always show the same time."""
     found = defaultdict(list)
     for zone in sorted(names()):
         found[changes_of(zone)].append(zone)
     return dict(found)
 
 
-def test_nine_oclock_of_a_date_is_the_first_quarter_of_an_hour_that_shows_it_in_every_zone(
-    alike: dict[Changes, list[str]],
+def test_nine_oclock_is_correct_in_every_zone(
+    zones_by_changes: dict[Changes, list[str]],
 ):
-    assert sum(map(len, alike.values())) == len(names())
-    for changes, zones in alike.items():
+    assert sum(map(len, zones_by_changes.values())) == len(names())
+    for changes, zones in zones_by_changes.items():
         years = Years.of(changes)
         days = [EPOCH + timedelta(days=int(day)) for day in years.dates]
         wanted = [BEGIN + timedelta(minutes=15 * int(quarter)) for quarter in years.nines]
         for number, zone in enumerate(zones):
-            some = slice(number % 7, None, 7 if number else 1)  # of zones that have the same time, one day by day
+            some = slice(number % 7, None, 7 if number else 1)  # all dates of one zone, every seventh of its equals
             assert [nine_oclock(zone, day) for day in days[some]] == wanted[some], zone
 
 
 class World:
-    """People in zones, and a scheduler that is called every hour unless it is away."""
+    """People in zones, and an hourly scheduler with outages."""
 
     def __init__(self, years: dict[str, Years], chance: random.Random) -> None:
         self.years = years
         self.chance = chance
         self.zones = sorted(years)
         self.homes = [zone for zone in self.zones for _ in range(3)]
-        """The zone of each user, by number. Every third one moves, now and then."""
+        """The zone of each user, by number. Every third user moves occasionally."""
         self.moved: set[int] = set()
         self.queued: set[tuple[str, date]] = set()
         self.jobs = [bytearray(HOURS // 24 + 4) for _ in self.homes]
-        """Jobs of each user, by days since BEGIN and one more."""
+        """Number of jobs of each user, by days since BEGIN plus one."""
         self.is_alive = np.array(list(self._outages()))
 
     def _outages(self) -> Iterator[bool]:
@@ -158,10 +161,10 @@ class World:
             assert BEGIN + timedelta(hours=hour) - found.offered_at < timedelta(hours=1)
 
 
-def test_everybody_gets_one_job_a_date_not_before_nine_and_at_most_a_tick_late(alike: dict[Changes, list[str]]):
-    """Of zones that have the same time throughout one takes part, another one each time."""
+def test_each_user_gets_one_timely_job_per_date(zones_by_changes: dict[Changes, list[str]]):
+    """One random zone of each group with equal clocks takes part."""
     chance = random.Random(random.getrandbits(32))
-    world = World({chance.choice(zones): Years.of(changes) for changes, zones in alike.items()}, chance)
+    world = World({chance.choice(zones): Years.of(changes) for changes, zones in zones_by_changes.items()}, chance)
 
     world.run()
 
@@ -171,9 +174,9 @@ def test_everybody_gets_one_job_a_date_not_before_nine_and_at_most_a_tick_late(a
         if user % 3 == 0:
             continue
         years = world.years[zone]
-        first, last = -(-years.nines // 4), years.nines // 4 + 24  # ticks that come in time for a date
+        first, last = -(-years.nines // 4), years.nines // 4 + 24  # ticks in time for a date
         behind = np.minimum(last + 1, np.append(-(-years.nines[1:] // 4), HOURS))
         served = ticks[np.minimum(behind, HOURS)] > ticks[np.minimum(first, HOURS)]
         days = years.dates + (EPOCH - BEGIN.date()).days + 1
-        had = np.frombuffer(world.jobs[user], dtype=np.uint8)[days]
-        assert had.tolist() == served.astype(int).tolist(), zone
+        received = np.frombuffer(world.jobs[user], dtype=np.uint8)[days]
+        assert received.tolist() == served.astype(int).tolist(), zone

@@ -1,4 +1,4 @@
-"""Which dates are due: from 9:00 of the zone's clocks, for a day, until they are queued."""
+"""Due dates: from 9:00 local time, for a day, until they are queued."""
 
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -17,12 +17,12 @@ def dates(now: datetime, *zones: str, queued: frozenset[tuple[str, date]] = froz
     return [(one.zone, str(one.date)) for one in due(now, zones, queued)]
 
 
-def test_a_zone_is_due_from_its_nine_oclock_on():
+def test_zone_is_due_from_nine_oclock():
     assert dates(at("2026-01-05T07:59:59"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-04")]
     assert dates(at("2026-01-05T08:00:00"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-05")]
 
 
-def test_the_date_is_that_of_the_zones_own_calendar():
+def test_date_follows_the_zones_calendar():
     zones = ("Pacific/Kiritimati", "UTC", "Pacific/Pago_Pago")
     assert dates(at("2026-01-05T19:30:00"), *zones) == [
         ("Pacific/Kiritimati", "2026-01-06"),
@@ -31,12 +31,12 @@ def test_the_date_is_that_of_the_zones_own_calendar():
     ]
 
 
-def test_what_is_queued_is_not_due_again():
+def test_queued_date_is_not_due_again():
     queued = frozenset({("UTC", date(2026, 1, 5)), ("Asia/Kolkata", date(2026, 1, 4))})
     assert dates(at("2026-01-05T12:00:00"), "UTC", "Asia/Kolkata", queued=queued) == [("Asia/Kolkata", "2026-01-05")]
 
 
-def test_what_was_missed_is_caught_up_on_for_a_day_and_what_has_expired_is_not():
+def test_missed_date_is_due_for_one_day():
     queued = frozenset({("UTC", date(2026, 1, 4))})
     assert dates(at("2026-01-06T08:59:59"), "UTC", queued=queued) == [("UTC", "2026-01-05")]
     assert dates(at("2026-01-06T09:00:00"), "UTC", queued=queued) == [("UTC", "2026-01-06")]
@@ -45,7 +45,7 @@ def test_what_was_missed_is_caught_up_on_for_a_day_and_what_has_expired_is_not()
     assert dates(longest.offered_at + CATCH_UP + timedelta(seconds=1), "Europe/Berlin") == []
 
 
-def test_a_date_that_a_zone_skips_is_never_due_and_the_one_before_it_lasts_until_the_next():
+def test_skipped_date_is_never_due():
     before, after = of_date("Pacific/Apia", date(2011, 12, 29)), of_date("Pacific/Apia", date(2011, 12, 31))
     assert before.expires_at == after.offered_at == at("2011-12-30T19:00:00")
     with pytest.raises(NoSuchDateError):
@@ -55,8 +55,8 @@ def test_a_date_that_a_zone_skips_is_never_due_and_the_one_before_it_lasts_until
     assert days == {28, 29, 31}
 
 
-def test_a_date_that_a_zone_repeats_is_one_date():
-    """Kwajalein put its clocks back by 23 hours at the end of the last day of September 1969."""
+def test_repeated_date_is_one_date():
+    """Kwajalein set its clocks back by 23 hours at the end of September 30, 1969."""
     hours = [at("1969-09-28T00:00:00") + timedelta(hours=hour) for hour in range(120)]
     found = [current("Kwajalein", hour) for hour in hours]
     days = [one.date for one in found]
@@ -66,12 +66,12 @@ def test_a_date_that_a_zone_repeats_is_one_date():
     assert found.count(twice) == 47
 
 
-def test_an_unknown_zone_is_due_at_nine_of_utc_under_its_own_name():
+def test_unknown_zone_is_due_at_nine_utc():
     now = at("2026-01-05T09:00:00")
     assert due(now, ["Mars/Olympus"], set()) == [Due("Mars/Olympus", date(2026, 1, 5), now, now + timedelta(days=1))]
 
 
-def test_dates_of_a_zone_follow_one_another_without_a_gap_whatever_was_asked_before(monkeypatch: pytest.MonkeyPatch):
+def test_dates_are_contiguous_in_any_query_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(due_module, "_latest", {})
     hours = [at("2026-03-01T00:00:00") + timedelta(hours=hour) for hour in range(24 * 60)]
     forward = [current("America/New_York", hour) for hour in hours]

@@ -1,4 +1,4 @@
-"""The same people get the same offers: on another machine, in other shards, in another order, tomorrow."""
+"""Offers are reproducible across machines, shards, input order and time."""
 
 import json
 import os
@@ -16,16 +16,16 @@ from counterfoil.offers.schedule import VERSION
 from tests.offers.generated import DAY, POOL, RULES, digest, generated, written
 
 GOLDEN = json.loads((POOL.parent / "offers.json").read_text())
-"""For `VERSION`: of a pool that was made once, the offers of some users, and the digest of all."""
+"""For `VERSION`: the offers of some users of a fixed pool, and the digest of all."""
 
 
 @pytest.fixture(scope="module")
-def everybody() -> People:
+def golden_people() -> People:
     return People.read(POOL.read_bytes())
 
 
-def test_offers_are_those_that_they_always_were(everybody: People):
-    texts = written(Pool(everybody, DAY), everybody)
+def test_offers_never_change(golden_people: People):
+    texts = written(Pool(golden_people, DAY), golden_people)
 
     assert GOLDEN["version"] == VERSION
     assert [json.loads(text) for text in texts[: len(GOLDEN["offers"])]] == GOLDEN["offers"]
@@ -33,27 +33,27 @@ def test_offers_are_those_that_they_always_were(everybody: People):
 
 
 @pytest.mark.parametrize("rules", [{"most_offered": 5}, {"candidates": 40}], ids=["capped", "narrow"])
-def test_offers_by_other_rules_are_those_that_they_always_were(everybody: People, rules: dict[str, int]):
+def test_offers_under_other_rules_never_change(golden_people: People, rules: dict[str, int]):
     (name,) = rules
 
-    assert digest(written(Pool(everybody, DAY), everybody, replace(RULES, **rules))) == GOLDEN[name]
+    assert digest(written(Pool(golden_people, DAY), golden_people, replace(RULES, **rules))) == GOLDEN[name]
 
 
 @pytest.mark.parametrize("users", [1, 7, 100, 499])
-def test_offers_are_the_same_whatever_shards_the_users_are_in(everybody: People, users: int):
-    pool, texts = Pool(everybody, DAY), list[bytes]()
-    for start in range(0, len(everybody), users):
-        texts += written(pool, People(everybody.rows[start : start + users]))
+def test_offers_do_not_depend_on_shards(golden_people: People, users: int):
+    pool, texts = Pool(golden_people, DAY), list[bytes]()
+    for start in range(0, len(golden_people), users):
+        texts += written(pool, People(golden_people.rows[start : start + users]))
 
     assert digest(texts) == GOLDEN["digest"]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_offers_are_the_same_in_whatever_order_people_come(everybody: People, seed: int):
-    shuffled = np.random.default_rng(seed).permutation(len(everybody))
-    pool = Pool(People(everybody.rows[shuffled]), DAY)
+def test_offers_do_not_depend_on_input_order(golden_people: People, seed: int):
+    shuffled = np.random.default_rng(seed).permutation(len(golden_people))
+    pool = Pool(People(golden_people.rows[shuffled]), DAY)
 
-    texts = written(pool, People(everybody.rows[shuffled]))
+    texts = written(pool, People(golden_people.rows[shuffled]))
 
     assert digest(texts[at] for at in np.argsort(shuffled)) == GOLDEN["digest"]
 
@@ -70,7 +70,7 @@ def test_offers_are_the_same_in_whatever_order_people_come(everybody: People, se
     ],
     ids=lambda environment: next(iter(environment.items())),
 )
-def test_offers_are_the_same_in_other_processes_and_on_other_processors(environment: dict[str, str]):
+def test_offers_do_not_depend_on_process_or_processor(environment: dict[str, str]):
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-m", "tests.offers.generated"],
@@ -84,7 +84,7 @@ def test_offers_are_the_same_in_other_processes_and_on_other_processors(environm
     assert (done.stdout, done.returncode) == (GOLDEN["digest"], 0), done.stderr
 
 
-def test_what_lies_between_is_the_same_for_few_users_and_for_many():
+def test_offers_do_not_depend_on_batch_size():
     people = generated(3000)
     pool = Pool(people, DAY)
 

@@ -1,4 +1,4 @@
-"""What is kept of computed offers."""
+"""Stored form and input hashes of computed offers."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def offer_id(day: date, user: UUID, candidate: UUID) -> UUID:
     return uuid5(MATCHMAKING_NAMESPACE, f"{day}:{user}:{candidate}")
 
 
-def test_documents_are_as_apps_expect_them():
+def test_documents_have_the_format_apps_expect():
     nine = datetime(2026, 11, 23, 9, tzinfo=timezone(timedelta(hours=5, minutes=45)))
 
     made, texts = documents(
@@ -59,7 +59,7 @@ def test_documents_are_as_apps_expect_them():
 
 
 @given(st.dates(), st.lists(st.tuples(st.uuids(), st.lists(st.tuples(st.uuids(), st.integers(0, 10_000)), max_size=4))))
-def test_every_offer_of_every_user_is_told_in_order(day: date, offered: list[tuple[UUID, list[tuple[UUID, int]]]]):
+def test_documents_contain_every_offer_in_order(day: date, offered: list[tuple[UUID, list[tuple[UUID, int]]]]):
     nine = datetime(2026, 11, 23, 9, tzinfo=UTC)
     flat = [offer for _, offers in offered for offer in offers]
 
@@ -74,11 +74,14 @@ def test_every_offer_of_every_user_is_told_in_order(day: date, offered: list[tup
         nine + timedelta(days=1),
     )
 
-    told = [[(UUID(one["id"]), UUID(one["userId"]), one["compatibilityScore"]) for one in json.loads(t)] for t in texts]
-    expected = [
-        [(offer_id(day, user, whom), external(whom), score) for whom, score in offers] for user, offers in offered
+    decoded = [
+        [(UUID(one["id"]), UUID(one["userId"]), one["compatibilityScore"]) for one in json.loads(t)] for t in texts
     ]
-    assert told == expected
+    expected = [
+        [(offer_id(day, user, candidate), external(candidate), score) for candidate, score in offers]
+        for user, offers in offered
+    ]
+    assert decoded == expected
     assert made.tobytes() == b"".join(id_.bytes for offers in expected for id_, _, _ in offers)
 
 
@@ -94,7 +97,7 @@ def hashes(
     return inputs_hashes(pool, rules, users, np.array(rows, EXCLUSION))
 
 
-def test_the_same_inputs_have_the_same_hash_in_whatever_shard():
+def test_hash_does_not_depend_on_the_shard():
     alone = hashes(people(Person(TWO)), excluded=[(0, ONE), (0, THREE)])
     together = hashes(excluded=[(0, THREE), (1, ONE), (1, THREE)])
 
@@ -102,7 +105,7 @@ def test_the_same_inputs_have_the_same_hash_in_whatever_shard():
     assert len(alone[0]) == 32
 
 
-def test_whatever_else_goes_in_changes_the_hash():
+def test_every_other_input_changes_the_hash():
     others = [
         hashes(),
         hashes(pool=b"q"),
@@ -116,5 +119,5 @@ def test_whatever_else_goes_in_changes_the_hash():
     assert len({one[0] for one in others}) == len(others)
 
 
-def test_who_is_excluded_for_one_changes_the_hash_of_nobody_else():
+def test_exclusion_changes_only_that_users_hash():
     assert hashes(excluded=[(0, THREE)])[1] == hashes()[1]

@@ -1,4 +1,4 @@
-"""People as a pool holds them."""
+"""Packed people of a pool."""
 
 from datetime import date
 from uuid import UUID
@@ -12,7 +12,7 @@ from counterfoil.offers.pool import ROW, UNIT, People
 from tests.offers.people import Person, packed, people
 
 
-def test_row_has_76_bytes_and_is_read_as_packed(admin: psycopg.Connection):
+def test_row_of_76_bytes_is_read_as_packed(admin: psycopg.Connection):
     user, external_id = UUID("ffeeddcc-bbaa-9988-7766-554433221100"), UUID(int=1 << 120)
     row = admin.execute(
         "SELECT packed_person(%s, %s, '1988-02-29', 'nonbinary', '{woman,nonbinary}', 25, 40, 0, 90, 300,"
@@ -34,7 +34,7 @@ def test_row_has_76_bytes_and_is_read_as_packed(admin: psycopg.Connection):
     assert read.rows.tobytes() == row[0]
 
 
-def test_people_of_tests_are_packed_as_those_of_the_database(admin: psycopg.Connection):
+def test_fixture_people_are_packed_like_database_rows(admin: psycopg.Connection):
     person = Person(UUID(int=7), 52.5, -13.4, 1990_06_05, 2, 3, 20, 50, 80)
 
     row = admin.execute(
@@ -45,7 +45,7 @@ def test_people_of_tests_are_packed_as_those_of_the_database(admin: psycopg.Conn
     assert row == (packed([person]),)
 
 
-def test_ids_compare_as_the_database_compares_them():
+def test_id_order_equals_database_order():
     ids = [UUID(int=0), UUID(int=1), UUID(int=256), UUID(int=1 << 127), UUID(int=(1 << 128) - 1)]
 
     read = people(*map(Person, ids))
@@ -53,13 +53,13 @@ def test_ids_compare_as_the_database_compares_them():
     assert (read.ids[1:] > read.ids[:-1]).all()
 
 
-def test_a_trait_that_is_no_number_is_that_persons_fault():
+def test_invalid_trait_is_a_fault_of_that_person():
     read = people(Person(UUID(int=1)), Person(UUID(int=2), traits=(0,) * 15 + (-128,)))
 
     assert read.faults == {1: "A trait of the profile is not a number"}
 
 
-def test_rows_that_end_too_early_are_refused():
+def test_truncated_rows_raise_value_error():
     with pytest.raises(ValueError, match="buffer size"):
         People.read(packed([Person(UUID(int=1))])[:-1])
 
@@ -83,7 +83,7 @@ def test_an_age_changes_on_the_birthday(born: date, day: date, age: int):
 
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 20) | st.integers(1 << 100, (1 << 100) + 9)), st.lists(st.integers(0, 20)))
-def test_people_are_found_by_their_ids_even_if_these_begin_alike(numbers: set[int], wanted: list[int]):
+def test_people_are_found_by_similar_ids(numbers: set[int], wanted: list[int]):
     found = people(*(Person(UUID(int=number)) for number in sorted(numbers))).find(
         people(*(Person(UUID(int=number)) for number in wanted)).ids
     )

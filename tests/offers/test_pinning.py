@@ -1,4 +1,4 @@
-"""Pinning a pool against PostgreSQL: everybody once, in order, with a job; and nothing again, whoever asks at once."""
+"""Pinning a pool in PostgreSQL: each person once, with a job, despite concurrency."""
 
 import hashlib
 import threading
@@ -35,12 +35,12 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 class Town:
-    """A tenant's people, and the scheduler's transactions about them."""
+    """A tenant's people, and the scheduler's transactions on them."""
 
     def __init__(self, database: Database, admin: Connection, tenant_id: UUID) -> None:
         self.database, self.admin, self.tenant_id = database, admin, tenant_id
 
-    def settle(self, zone: str = "Europe/Berlin", **columns: Any) -> UUID:
+    def add_person(self, zone: str = "Europe/Berlin", **columns: Any) -> UUID:
         return make_profile(self.admin, self.tenant_id, timezone=zone, **columns)
 
     def pin(
@@ -68,8 +68,8 @@ def town(database: Database, admin: Connection, tenant: UUID) -> Town:
     return Town(database, admin, tenant)
 
 
-def many(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
-    """People of Berlin who differ, in the order of their ids."""
+def make_people(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
+    """Create varied people in Berlin. Return their ids in order."""
     found = admin.execute(
         """
         INSERT INTO profile (user_id, external_id, tenant_id, timezone, born, gender, seeks, min_age, max_age,
@@ -84,10 +84,8 @@ def many(admin: Connection, tenant_id: UUID, number: int) -> list[UUID]:
     return sorted(user_id for (user_id,) in found)
 
 
-def test_twenty_thousand_people_are_pinned_in_shards_by_their_ids_each_with_a_job(
-    town: Town, admin: Connection, tenant: UUID
-):
-    everybody = many(admin, tenant, 20_000)
+def test_twenty_thousand_people_are_pinned_in_shards(town: Town, admin: Connection, tenant: UUID):
+    user_ids = make_people(admin, tenant, 20_000)
     packed: dict[UUID, bytes] = dict(admin.execute("SELECT user_id, packed FROM profile").fetchall())
 
     sends = town.pin(each=3_000)
@@ -97,9 +95,9 @@ def test_twenty_thousand_people_are_pinned_in_shards_by_their_ids_each_with_a_jo
     shards.sort(key=lambda shard: int(shard[1]))
     assert [name for _, name, *_ in shards] == [str(number) for number in range(7)]
     assert [len(users) for _, _, users, *_ in shards] == [3_000] * 6 + [2_000]
-    assert [user for _, _, users, *_ in shards for user in users] == everybody
+    assert [user for _, _, users, *_ in shards for user in users] == user_ids
     people = [part for _, _, _, part, *_ in shards]
-    assert b"".join(people) == b"".join(packed[user] for user in everybody)
+    assert b"".join(people) == b"".join(packed[user] for user in user_ids)
     assert pool["people"] == 20_000
     assert pool["digest"] == "\\x" + hashlib.sha256(b"".join(people)).hexdigest()
     assert {(status, revision) for *_, status, revision in shards} == {("pending", 1)}
@@ -107,58 +105,58 @@ def test_twenty_thousand_people_are_pinned_in_shards_by_their_ids_each_with_a_jo
         admin.execute("SELECT user_id, shard_id FROM matchmaking_jobs WHERE status = 'pending'").fetchall()
     )
     assert shard_of == {user: id_ for id_, _, users, *_ in shards for user in users}
-    owed = admin.execute("SELECT work_id, worker, tenant_id, revision, send_number FROM outbox").fetchall()
-    assert sorted(owed) == sorted((id_, "offers", tenant, 1, 0) for id_, *_ in shards)
+    outbox_rows = admin.execute("SELECT work_id, worker, tenant_id, revision, send_number FROM outbox").fetchall()
+    assert sorted(outbox_rows) == sorted((id_, "offers", tenant, 1, 0) for id_, *_ in shards)
     assert {send.message.work_id for send in sends} == {id_ for id_, *_ in shards}
 
 
-def test_a_bounded_pool_has_shards_of_their_own_size(
+def test_bounded_pool_has_its_own_shard_size(
     town: Town, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(pinning, "BOUNDED_USERS", 400)
-    everybody = many(admin, tenant, 1_000)
+    user_ids = make_people(admin, tenant, 1_000)
 
     town.pin(each=10, rules=replace(RULES, most_offered=3))
 
-    assert [users for _, users in sorted(town.shards())] == [everybody[:400], everybody[400:800], everybody[800:]]
+    assert [users for _, users in sorted(town.shards())] == [user_ids[:400], user_ids[400:800], user_ids[800:]]
 
 
-def test_ids_are_those_of_tenant_date_zone_and_name_for_ever(town: Town, admin: Connection, tenant: UUID):
-    town.settle()
+def test_pool_and_shard_ids_are_deterministic(town: Town, admin: Connection, tenant: UUID):
+    town.add_person()
     town.pin()
     pool = uuid5(UUID("5b0c6e0e-0f5f-5c5e-8a53-6d3f1f6f2c55"), f"{tenant}/2026-01-05/Europe/Berlin")
     assert admin.execute("SELECT id FROM offer_pool").fetchall() == [(pool,)]
     assert admin.execute("SELECT id FROM offer_shard").fetchall() == [(uuid5(pool, "0"),)]
 
 
-def test_a_pool_keeps_its_rules_its_times_and_the_version_it_was_pinned_for(town: Town, admin: Connection):
-    town.settle()
+def test_pool_stores_rules_times_and_version(town: Town, admin: Connection):
+    town.add_person()
     town.pin(rules=Rules(3, 50, 7, 10))
-    kept = admin.execute(
+    stored = admin.execute(
         "SELECT rules, offered_at, expires_at, algorithm_version, pinned_at FROM offer_pool"
     ).fetchone()
-    assert kept is not None
-    assert Rules.from_json(kept[0]) == Rules(3, 50, 7, 10)
-    assert kept[1:] == (BERLIN.offered_at, BERLIN.expires_at, 1, NOW)
+    assert stored is not None
+    assert Rules.from_json(stored[0]) == Rules(3, 50, 7, 10)
+    assert stored[1:] == (BERLIN.offered_at, BERLIN.expires_at, 1, NOW)
 
 
 def test_a_pool_is_pinned_once(town: Town):
     for _ in range(25):
-        town.settle()
+        town.add_person()
     assert len(town.pin()) == 3
     before = town.counts()
     assert before == [1, 3, 25, 3]
     for now in (NOW, LATER):
         assert town.pin(now=now) == []
         assert town.pin(now=now, by=pin_late) == []
-    town.settle()
+    town.add_person()
     assert town.pin(now=LATER) == []
     assert town.counts() == before
 
 
-def test_two_who_pin_a_pool_at_once_pin_it_once(town: Town):
+def test_concurrent_pins_pin_a_pool_once(town: Town):
     for _ in range(25):
-        town.settle()
+        town.add_person()
     barrier = threading.Barrier(4)
 
     def run(_: int) -> int:
@@ -170,22 +168,20 @@ def test_two_who_pin_a_pool_at_once_pin_it_once(town: Town):
     assert town.counts() == [1, 3, 25, 3]
 
 
-def at_once(
-    town: Town, first: Due, meanwhile: Callable[[], None], second: Due
-) -> tuple[Sequence[Send], Sequence[Send]]:
-    """Pin two pools; the second begins before the first one is committed, and after `meanwhile`."""
+def at_once(town: Town, first: Due, between: Callable[[], None], second: Due) -> tuple[Sequence[Send], Sequence[Send]]:
+    """Pin two pools. The second starts before the first commits, after `between`."""
     with ThreadPoolExecutor(1) as thread:
         with town.database.tenant(town.tenant_id) as connection:
             sent = pin(connection, town.tenant_id, first, RULES, 10, NOW)
-            meanwhile()
+            between()
             other = thread.submit(town.pin, second)
             while not town.admin.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
                 assert not other.done()
         return sent, other.result(timeout=30)
 
 
-def test_who_moves_while_pools_are_pinned_is_in_one_of_them(town: Town):
-    mover, stays, other = town.settle(), town.settle(), town.settle("Europe/Lisbon")
+def test_moving_during_pinning_yields_one_job(town: Town):
+    mover, stays, other = town.add_person(), town.add_person(), town.add_person("Europe/Lisbon")
 
     at_once(town, BERLIN, lambda: town.move(mover, "Europe/Lisbon"), LISBON)
 
@@ -194,10 +190,10 @@ def test_who_moves_while_pools_are_pinned_is_in_one_of_them(town: Town):
     assert town.pin(LISBON, by=pin_late) == []
 
 
-def test_user_gets_one_job_per_date_without_the_lock(town: Town, monkeypatch: pytest.MonkeyPatch):
+def test_unique_constraint_prevents_second_job_per_date(town: Town, monkeypatch: pytest.MonkeyPatch):
     """The unique constraint alone separates concurrent pins."""
     monkeypatch.setattr(pinning, "_LOCK", "SELECT %(tenant)s::uuid, %(date)s::date")
-    mover = town.settle()
+    mover = town.add_person()
 
     with pytest.raises(RejectedStatementError, match="matchmaking_jobs_date_user_id_key"):
         at_once(town, BERLIN, lambda: town.move(mover, "Europe/Lisbon"), LISBON)
@@ -205,8 +201,8 @@ def test_user_gets_one_job_per_date_without_the_lock(town: Town, monkeypatch: py
     assert town.admin.execute("SELECT user_id, timezone FROM matchmaking_jobs").fetchall() == [(mover, "Europe/Berlin")]
 
 
-def test_who_is_deleted_while_a_pool_is_pinned_is_left_out_of_it(town: Town):
-    leaver, stays = town.settle(), town.settle()
+def test_user_deleted_during_pinning_is_left_out(town: Town):
+    leaver, stays = town.add_person(), town.add_person()
 
     with ThreadPoolExecutor(1) as thread:
         with town.database.tenant(town.tenant_id) as connection:
@@ -221,8 +217,8 @@ def test_who_is_deleted_while_a_pool_is_pinned_is_left_out_of_it(town: Town):
     assert send.message.revision == 1
 
 
-def test_the_jobs_of_days_before_are_not_read_to_see_who_waits(town: Town, admin: Connection):
-    many(admin, town.tenant_id, 300)
+def test_waiting_query_skips_jobs_of_other_days(town: Town, admin: Connection):
+    make_people(admin, town.tenant_id, 300)
     admin.execute(
         """
         INSERT INTO matchmaking_jobs (date, timezone, user_id, status, tenant_id, shard_id, completed_at, offers)
@@ -239,11 +235,11 @@ def test_the_jobs_of_days_before_are_not_read_to_see_who_waits(town: Town, admin
         whole = connection.execute("SELECT pg_stat_get_xact_tuples_returned('matchmaking_jobs'::regclass)").fetchone()
 
     assert waits.people == 300
-    assert whole == (0,)  # rows that were read one after another, by no index
+    assert whole == (0,)  # rows read sequentially
 
 
-def test_a_pool_that_would_have_nobody_left_is_not_pinned(town: Town):
-    mover = town.settle()
+def test_pool_without_remaining_people_is_not_pinned(town: Town):
+    mover = town.add_person()
 
     _, sends = at_once(town, BERLIN, lambda: town.move(mover, "Europe/Lisbon"), LISBON)
 
@@ -251,18 +247,18 @@ def test_a_pool_that_would_have_nobody_left_is_not_pinned(town: Town):
     assert town.counts() == [1, 1, 1, 1]
 
 
-def test_nobody_is_no_pool(town: Town):
-    town.settle(is_active=False)
-    town.settle("Europe/Lisbon")
+def test_no_active_people_yield_no_pool(town: Town):
+    town.add_person(is_active=False)
+    town.add_person("Europe/Lisbon")
     assert town.pin() == []
     assert town.counts() == [0, 0, 0, 0]
 
 
-def test_who_comes_later_is_served_by_a_late_shard_and_is_no_part_of_the_pool(town: Town, admin: Connection):
-    early, away, elsewhere = town.settle(), town.settle(is_active=False), town.settle("Asia/Tokyo")
-    assert town.pin(by=pin_late) == []  # not before there is a pool
+def test_late_user_gets_a_late_shard(town: Town, admin: Connection):
+    early, away, elsewhere = town.add_person(), town.add_person(is_active=False), town.add_person("Asia/Tokyo")
+    assert town.pin(by=pin_late) == []  # no late shard before a pool exists
     town.pin()
-    new = town.settle()
+    new = town.add_person()
     admin.execute("UPDATE profile SET is_active = true WHERE user_id = %s", [away])
     town.move(elsewhere, "Europe/Berlin")
 
@@ -277,18 +273,18 @@ def test_who_comes_later_is_served_by_a_late_shard_and_is_no_part_of_the_pool(to
     assert town.counts() == [1, 2, 4, 2]
 
 
-def test_many_who_come_later_are_served_by_several_shards(town: Town):
-    town.settle()
+def test_many_late_users_get_several_shards(town: Town):
+    town.add_person()
     town.pin()
-    late = sorted(town.settle() for _ in range(23))
+    late = sorted(town.add_person() for _ in range(23))
     assert len(town.pin(now=LATER, by=pin_late)) == 3
     _, *found = town.shards()
     assert [user for _, users in found for user in users] == late
     assert [name for name, _ in found] == [f"late/{LATER.isoformat()}/{number}" for number in range(3)]
 
 
-def test_who_had_the_date_elsewhere_has_it_not_again(town: Town):
-    mover, _ = town.settle(), town.settle("Europe/Lisbon")
+def test_moved_user_gets_no_second_job(town: Town):
+    mover, _ = town.add_person(), town.add_person("Europe/Lisbon")
     town.pin(BERLIN)
     town.move(mover, "Europe/Lisbon")
     town.pin(LISBON)
@@ -299,45 +295,43 @@ def test_who_had_the_date_elsewhere_has_it_not_again(town: Town):
     assert len(rows(town.admin, "matchmaking_jobs")) == 4
 
 
-def test_where_people_may_be_offered_so_often_only_a_pool_is_one_shard(town: Town):
+def test_capped_pool_is_one_shard(town: Town):
     for _ in range(25):
-        town.settle()
+        town.add_person()
     capped = Rules(5, 1000, 3, 30)
     assert len(town.pin(rules=capped)) == 1
     for _ in range(15):
-        town.settle()
+        town.add_person()
     assert len(town.pin(now=LATER, rules=capped, by=pin_late)) == 1
     assert [len(users) for _, users in town.shards()] == [25, 15]
 
 
-def test_people_of_another_tenant_are_in_a_pool_of_their_own(
-    town: Town, admin: Connection, make_tenant: Callable[..., UUID]
-):
-    ours = town.settle()
+def test_each_tenant_has_its_own_pool(town: Town, admin: Connection, make_tenant: Callable[..., UUID]):
+    ours = town.add_person()
     their_town = Town(town.database, admin, make_tenant("umbrella"))
-    theirs = their_town.settle()
+    theirs = their_town.add_person()
     town.pin()
     assert list(town.jobs()) == [ours]
     their_town.pin()
     assert sorted(users for _, users in town.shards()) == sorted([[ours], [theirs]])
 
 
-def test_zones_are_those_of_active_people_each_once(town: Town):
+def test_zones_are_distinct_zones_of_active_people(town: Town):
     with town.database.tenant(town.tenant_id) as connection:
         assert pinning.zones(connection, town.tenant_id) == []
     for zone in ("Europe/Berlin", "UTC", "Asia/Tokyo", "Europe/Berlin", "Mars/Olympus"):
-        town.settle(zone)
-    town.settle("Asia/Kolkata", is_active=False)
+        town.add_person(zone)
+    town.add_person("Asia/Kolkata", is_active=False)
     with town.database.tenant(town.tenant_id) as connection:
         found = pinning.zones(connection, town.tenant_id)
     assert len(found) == 4
     assert set(found) == {"Europe/Berlin", "UTC", "Asia/Tokyo", "Mars/Olympus"}
 
 
-def test_who_waits_is_counted_by_zone_and_what_is_pinned_is_known(town: Town):
+def test_waiting_people_are_counted_per_zone(town: Town):
     for _ in range(3):
-        town.settle()
-    town.settle("Europe/Lisbon")
+        town.add_person()
+    town.add_person("Europe/Lisbon")
     with town.database.tenant(town.tenant_id) as connection:
         assert pinning.pinned(connection, town.tenant_id, []) == set()
         assert pinning.pinned(connection, town.tenant_id, [BERLIN, LISBON]) == set()
@@ -348,7 +342,7 @@ def test_who_waits_is_counted_by_zone_and_what_is_pinned_is_known(town: Town):
         assert pinning.waiting(connection, town.tenant_id, [BERLIN, LISBON]) == [(LISBON, 1)]
 
 
-def test_an_unknown_zone_is_pinned_like_any_other_so_that_its_worker_can_say_so(town: Town):
-    town.settle("Mars/Olympus")
+def test_unknown_zone_is_pinned_like_any_other(town: Town):
+    town.add_person("Mars/Olympus")
     assert len(town.pin(of_date("Mars/Olympus", date(2026, 1, 5)))) == 1
     assert list(town.jobs().values()) == ["Mars/Olympus"]

@@ -1,4 +1,4 @@
-"""Shards are read as they were pinned, and what came of them is written once."""
+"""Shards are read as pinned, and their results are written once."""
 
 from contextlib import closing
 from datetime import timedelta
@@ -28,7 +28,7 @@ def shards(admin: Connection, tenant: UUID) -> list[UUID]:
     return pin(admin, tenant, make_people(admin, tenant, ALL), shards=2)
 
 
-def given(database: Database, tenant: UUID, shard_id: UUID) -> Given:
+def read_shard(database: Database, tenant: UUID, shard_id: UUID) -> Given:
     with database.tenant(tenant) as connection:
         found = store.given(connection, shard_id)
     assert found is not None
@@ -36,13 +36,13 @@ def given(database: Database, tenant: UUID, shard_id: UUID) -> Given:
 
 
 def write(database: Database, tenant: UUID, shard_id: UUID, outcome: store.Results) -> Written:
-    shard = given(database, tenant, shard_id)
+    shard = read_shard(database, tenant, shard_id)
     with database.tenant(tenant) as connection:
         return store.write(connection, shard, outcome, NOW)
 
 
-def test_a_shard_says_whom_it_serves_and_when(database: Database, tenant: UUID, shards: list[UUID]):
-    shard = given(database, tenant, shards[1])
+def test_shard_has_its_users_and_times(database: Database, tenant: UUID, shards: list[UUID]):
+    shard = read_shard(database, tenant, shards[1])
 
     assert (shard.name, shard.date, shard.timezone, shard.pool_people) == ("1", DAY, "Europe/Berlin", 6)
     assert list(shard.users) == [user(number) for number in (4, 5, 6)]
@@ -52,7 +52,7 @@ def test_a_shard_says_whom_it_serves_and_when(database: Database, tenant: UUID, 
     assert not shard.is_aside
 
 
-def test_there_is_no_shard_of_somebody_else(
+def test_shard_of_another_tenant_is_not_found(
     database: Database, admin: Connection, shards: list[UUID], make_tenant: object
 ):
     other = make_tenant("other")  # type: ignore[operator]
@@ -60,16 +60,14 @@ def test_there_is_no_shard_of_somebody_else(
         assert store.given(connection, shards[0]) is None
 
 
-def test_the_people_of_a_pool_are_those_of_its_shards_in_order(
-    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
-):
-    first, second = (given(database, tenant, id_) for id_ in shards)
+def test_pool_people_follow_the_shard_order(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+    first, second = (read_shard(database, tenant, id_) for id_ in shards)
     make_shard(admin, tenant, [user(0)], pool_id=first.pool_id, name="late/now/0")
     with database.tenant(tenant) as connection:
         assert store.pool_people(connection, first.pool_id) == (first.people or b"") + (second.people or b"")
 
 
-def test_users_are_read_anew_as_far_as_they_are_there(database: Database, admin: Connection, tenant: UUID):
+def test_deleted_users_are_left_out_on_reread(database: Database, admin: Connection, tenant: UUID):
     make_people(admin, tenant, (1, 3))
     with database.tenant(tenant) as connection:
         numbers, people = store.read_anew(connection, [user(1), user(2), user(3)])
@@ -77,38 +75,39 @@ def test_users_are_read_anew_as_far_as_they_are_there(database: Database, admin:
     assert [people[:16], people[76:92]] == [user(1).bytes, user(3).bytes]
 
 
-def test_whoever_blocked_whom_they_are_not_offered_and_nobody_twice_within_the_days(
+def test_blocked_and_recently_offered_people_are_excluded(
     database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
 ):
-    def block(who: int, whom: int) -> None:
+    def block(blocker: int, blocked: int) -> None:
         admin.execute(
-            "INSERT INTO profile_block VALUES (%s, %s, %s, now(), gen_random_uuid())", [user(who), user(whom), tenant]
+            "INSERT INTO profile_block VALUES (%s, %s, %s, now(), gen_random_uuid())",
+            [user(blocker), user(blocked), tenant],
         )
 
     block(1, 9)
     block(5, 2)
-    block(4, 6)  # of the other shard
-    for days, candidate in ((2, 12), (3, 13), (-1, 14), (-3, 15)):  # this date is served late, after the next one
+    block(4, 6)  # in the other shard
+    for days, candidate in ((2, 12), (3, 13), (-1, 14), (-3, 15)):  # -1 and -3: later dates that were served first
         day = DAY - timedelta(days=days)
         (earlier,) = pin(admin, tenant, [user(1)], day=day)
         write(database, tenant, earlier, results([(user(1), [user(candidate)])]))
-    shard = given(database, tenant, shards[0])
+    shard = read_shard(database, tenant, shards[0])
     admin.execute("UPDATE offer_shard SET claim_token = 7")
 
     with database.tenant(tenant) as connection:
-        kept = store.pin_excluded(connection, shard, 2, 7)
-        assert store.excluded(connection, shard.id) == kept
+        stored = store.pin_excluded(connection, shard, 2, 7)
+        assert store.excluded(connection, shard.id) == stored
 
-    found = [(int.from_bytes(kept[at : at + 4]), UUID(bytes=kept[at + 4 : at + 20])) for at in range(0, len(kept), 20)]
+    found = [
+        (int.from_bytes(stored[at : at + 4]), UUID(bytes=stored[at + 4 : at + 20])) for at in range(0, len(stored), 20)
+    ]
     assert found == [(0, user(9)), (0, user(12)), (0, user(14)), (1, user(5))]
 
 
-def test_a_try_that_lost_its_claim_pins_nothing(
-    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
-):
+def test_stale_attempt_pins_no_exclusions(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     admin.execute("UPDATE offer_shard SET claim_token = 8")
     with pytest.raises(StaleClaimError), database.tenant(tenant) as connection:
-        store.pin_excluded(connection, given(database, tenant, shards[0]), 30, 7)
+        store.pin_excluded(connection, read_shard(database, tenant, shards[0]), 30, 7)
     with database.tenant(tenant) as connection:
         assert store.excluded(connection, shards[0]) is None
 
@@ -119,27 +118,27 @@ def test_offers_of_other_dates_do_not_count(database: Database, admin: Connectio
     write(database, tenant, shards[0], results([(user(1), [user(5)])]))
 
     with database.tenant(tenant) as connection:
-        counts = store.already_offered(connection, given(database, tenant, shards[1]))
+        counts = store.already_offered(connection, read_shard(database, tenant, shards[1]))
 
     assert [(int(row["number"]), UUID(bytes=row["candidate"])) for row in counts] == [(1, user(5))]
 
 
 def hold(connection: Connection, shard: Given) -> None:
-    """Hold the shard's pool, or fail at once."""
+    """Lock the shard's pool, or fail at once."""
     connection.execute("SET LOCAL lock_timeout = '10ms'")
     candidates, numbers = store.uuids(np.array([user(1).bytes], "V16")), store.integers(np.array([1]))
     store.hold_pool(connection, shard, candidates, numbers, most=1)
 
 
-def test_one_shard_of_a_pool_writes_at_a_time(database: Database, database_url: str, tenant: UUID, shards: list[UUID]):
-    first, second = (given(database, tenant, id_) for id_ in shards)
+def test_shards_of_a_pool_write_in_turn(database: Database, database_url: str, tenant: UUID, shards: list[UUID]):
+    first, second = (read_shard(database, tenant, id_) for id_ in shards)
     with closing(Database(database_url)) as other, database.tenant(tenant) as connection:
         hold(connection, first)
         with other.tenant(tenant) as waiting, pytest.raises(psycopg.errors.LockNotAvailable):
             hold(waiting, second)
 
 
-def test_what_follows_in_the_transaction_is_planned_as_always(database: Database, tenant: UUID, shards: list[UUID]):
+def test_planner_settings_are_restored_after_write(database: Database, tenant: UUID, shards: list[UUID]):
     with database.tenant(tenant) as connection:
         found = store.given(connection, shards[0])
         assert found is not None
@@ -147,7 +146,7 @@ def test_what_follows_in_the_transaction_is_planned_as_always(database: Database
         assert connection.execute("SHOW enable_nestloop").fetchone() == ("on",)
 
 
-def test_offers_stand_in_jobs_and_rows(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+def test_offers_are_written_to_jobs_and_rows(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     outcome = results([(user(1), [user(5), user(4)]), (user(2), []), (user(3), [user(1)])])
 
     assert write(database, tenant, shards[0], outcome) == Written(3, 0, [])
@@ -164,7 +163,7 @@ def test_offers_stand_in_jobs_and_rows(database: Database, admin: Connection, te
     assert (row["completed"], row["failed"]) == (3, 0)
 
 
-def test_what_is_written_again_changes_nothing(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+def test_second_write_changes_nothing(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     write(database, tenant, shards[0], results([(user(1), [user(5)])]))
     before = rows(admin, "matchmaking_jobs"), rows(admin, "offers")
 
@@ -176,9 +175,7 @@ def test_what_is_written_again_changes_nothing(database: Database, admin: Connec
         admin.execute("UPDATE matchmaking_jobs SET offers = '[]' WHERE status = 'completed'")
 
 
-def test_a_user_who_is_no_more_is_offered_nothing(
-    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
-):
+def test_deleted_user_gets_no_offers(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     admin.execute("DELETE FROM profile WHERE user_id = %s", [user(1)])
 
     assert write(database, tenant, shards[0], results([(user(1), [user(5)]), (user(2), [user(5)])])).completed == 1
@@ -186,26 +183,29 @@ def test_a_user_who_is_no_more_is_offered_nothing(
     assert offered(admin) == {user(2): [user(5)]}
 
 
-def test_who_cannot_be_served_is_put_aside_and_the_others_are_served(
+def test_failed_users_are_quarantined_and_others_served(
     database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
 ):
-    outcome = results([(user(1), [user(5)])], [(user(3), "A trait is no number"), (user(2), "There is no age")])
+    outcome = results([(user(1), [user(5)])], [(user(3), "A trait is not a number"), (user(2), "There is no age")])
 
     written = write(database, tenant, shards[0], outcome)
 
     assert (written.completed, written.failed) == (1, 2)
     found = jobs(admin)
     assert found[user(2)] == ("failed", None, "There is no age")
-    assert found[user(3)] == ("failed", None, "A trait is no number")
+    assert found[user(3)] == ("failed", None, "A trait is not a number")
     (send,) = written.sends
-    aside = given(database, tenant, send.message.work_id)
-    assert (aside.name, list(aside.users), aside.people, aside.is_aside) == ("0/failed", [user(2), user(3)], None, True)
-    assert [(row["work_id"], row["revision"]) for row in rows(admin, "outbox")] == [(str(aside.id), 1)]
+    quarantined = read_shard(database, tenant, send.message.work_id)
+    assert (quarantined.name, list(quarantined.users), quarantined.people, quarantined.is_aside) == (
+        "0/failed",
+        [user(2), user(3)],
+        None,
+        True,
+    )
+    assert [(row["work_id"], row["revision"]) for row in rows(admin, "outbox")] == [(str(quarantined.id), 1)]
 
 
-def test_those_put_aside_follow_the_shard_that_serves_them_then(
-    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
-):
+def test_quarantined_jobs_follow_their_shard(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     written = write(database, tenant, shards[0], results(faults=[(user(1), "no")]))
     (send,) = written.sends
     admin.execute(
@@ -218,7 +218,7 @@ def test_those_put_aside_follow_the_shard_that_serves_them_then(
     assert jobs(admin)[user(1)] == ("completed", [str(user(1)), 1], None)
 
 
-def test_one_tenant_s_shard_serves_no_user_of_another(
+def test_shard_serves_no_user_of_another_tenant(
     database: Database, admin: Connection, tenant: UUID, make_tenant: object
 ):
     other = make_tenant("other")  # type: ignore[operator]

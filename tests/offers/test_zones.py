@@ -1,4 +1,4 @@
-"""9:00 of a date in a time zone, also where clocks jump, go back, or skip a day."""
+"""9:00 of a date in a time zone, including clock changes and skipped dates."""
 
 from datetime import UTC, date, datetime
 
@@ -15,13 +15,13 @@ from counterfoil.offers.schedule import NoSuchDateError, UnknownZoneError, nine_
         ("UTC", "2026-01-05", "2026-01-05T09:00:00"),
         ("Europe/Berlin", "2026-01-05", "2026-01-05T08:00:00"),
         ("Europe/Berlin", "2026-07-05", "2026-07-05T07:00:00"),
-        ("Europe/Berlin", "2026-03-29", "2026-03-29T07:00:00"),  # the day that is an hour shorter
-        ("Europe/Berlin", "2026-10-25", "2026-10-25T08:00:00"),  # and the one that is an hour longer
+        ("Europe/Berlin", "2026-03-29", "2026-03-29T07:00:00"),  # a day of 23 hours
+        ("Europe/Berlin", "2026-10-25", "2026-10-25T08:00:00"),  # a day of 25 hours
         ("Asia/Kolkata", "2026-01-05", "2026-01-05T03:30:00"),
         ("Asia/Kathmandu", "2026-01-05", "2026-01-05T03:15:00"),
         ("Australia/Eucla", "2026-01-05", "2026-01-05T00:15:00"),
         ("Pacific/Chatham", "2026-01-05", "2026-01-04T19:15:00"),
-        ("Australia/Lord_Howe", "2026-04-05", "2026-04-04T22:30:00"),  # clocks go back by half an hour
+        ("Australia/Lord_Howe", "2026-04-05", "2026-04-04T22:30:00"),  # clocks are set back by half an hour
         ("Pacific/Kiritimati", "2026-01-05", "2026-01-04T19:00:00"),
         ("Etc/GMT+12", "2026-01-05", "2026-01-05T21:00:00"),
         ("Africa/Monrovia", "1971-06-01", "1971-06-01T09:44:30"),
@@ -29,17 +29,17 @@ from counterfoil.offers.schedule import NoSuchDateError, UnknownZoneError, nine_
         ("Pacific/Apia", "2011-12-31", "2011-12-30T19:00:00"),
     ],
 )
-def test_nine_oclock_is_that_of_the_zones_own_clocks(zone: str, day: str, instant: str):
+def test_nine_oclock_follows_local_clocks(zone: str, day: str, instant: str):
     assert nine_oclock(zone, date.fromisoformat(day)) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
 
 
-def test_where_clocks_jump_over_nine_it_is_the_moment_of_the_jump():
+def test_skipped_nine_oclock_is_the_clock_jump():
     assert nine_oclock("EET", date(1979, 4, 1)) == datetime(1979, 4, 1, 7, tzinfo=UTC)  # from 9:00 to 10:00
     assert nine_oclock("Antarctica/Macquarie", date(1948, 3, 25)) == datetime(1948, 3, 25, tzinfo=UTC)
 
 
-def test_where_clocks_show_nine_twice_it_is_the_first_time():
-    """Kwajalein put its clocks back by 23 hours at the end of a day."""
+def test_repeated_nine_oclock_is_the_first():
+    """Kwajalein set its clocks back by 23 hours at the end of a day."""
     assert nine_oclock("Kwajalein", date(1969, 9, 30)) == datetime(1969, 9, 29, 22, tzinfo=UTC)
 
 
@@ -47,20 +47,20 @@ def test_where_clocks_show_nine_twice_it_is_the_first_time():
     ("zone", "day"),
     [("Pacific/Apia", date(2011, 12, 30)), ("Kwajalein", date(1993, 8, 21)), ("Pacific/Enderbury", date(1994, 12, 31))],
 )
-def test_a_date_that_was_skipped_has_none(zone: str, day: date):
+def test_skipped_date_raises_no_such_date(zone: str, day: date):
     with pytest.raises(NoSuchDateError, match=f"^There is no {day} in the time zone '{zone}', or no 9:00 of it$"):
         nine_oclock(zone, day)
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "europe/berlin", "", "../zones", "Europe", "/etc/passwd", "UTC\n"])
-def test_an_unknown_zone_is_named_and_no_file_is_looked_for(zone: str):
+def test_unknown_zone_is_named_without_reading_files(zone: str):
     with pytest.raises(UnknownZoneError) as raised:
         nine_oclock(zone, date(2026, 1, 5))
-    assert str(raised.value) == f"There is no time zone '{zone}'"
+    assert str(raised.value) == f"Unknown time zone '{zone}'"
     assert isinstance(raised.value, PermanentError)
 
 
-def test_zones_are_those_of_the_pinned_package_and_not_of_the_system(monkeypatch: pytest.MonkeyPatch):
+def test_zones_come_from_the_pinned_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("zoneinfo.TZPATH", ())
     schedule._read.cache_clear()
     assert len(schedule.names()) > 590

@@ -1,4 +1,4 @@
-"""Queues whose mappings are Lambda's, as moto has them: two of tasks and one of matching."""
+"""Queues with event source mappings in moto: two of tasks and one of matching."""
 
 import io
 import json
@@ -20,7 +20,7 @@ TRUST = {"Version": "2012-10-17", "Statement": []}
 
 @dataclass
 class Account:
-    """An AWS account with the queues of two workers, and their mappings."""
+    """An AWS account with the queues of two workers and their mappings."""
 
     urls: dict[str, list[str]]
     mappings: dict[str, list[UUID]]
@@ -28,18 +28,18 @@ class Account:
     sqs: Any
 
     def states(self, worker: str) -> list[str]:
-        """Of the worker's mappings."""
+        """Return the states of the worker's mappings."""
         return [self.lambda_.get_event_source_mapping(UUID=str(id_))["State"] for id_ in self.mappings[worker]]
 
-    def somebody_switches(self, worker: str, *, on: bool) -> None:
-        """By AWS's own means, past us."""
+    def switch_directly(self, worker: str, *, on: bool) -> None:
+        """Switch the mappings in AWS, bypassing Counterfoil."""
         for id_ in self.mappings[worker]:
             self.lambda_.update_event_source_mapping(UUID=str(id_), Enabled=on)
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[Account]:
-    """The account, made once: it takes a second."""
+def shared_account() -> Iterator[Account]:
+    """The account, created once because it takes a second."""
     clear = aws.client.cache_clear
     with pytest.MonkeyPatch.context() as patch, mock_aws():
         patch.setenv("AWS_DEFAULT_REGION", REGION)
@@ -50,11 +50,11 @@ def made() -> Iterator[Account]:
 
 
 @pytest.fixture
-def account(made: Account) -> Account:
-    """Every mapping is enabled."""
-    for worker in made.mappings:
-        made.somebody_switches(worker, on=True)
-    return made
+def account(shared_account: Account) -> Account:
+    """The account with every mapping enabled."""
+    for worker in shared_account.mappings:
+        shared_account.switch_directly(worker, on=True)
+    return shared_account
 
 
 def _account() -> Account:

@@ -1,4 +1,4 @@
-"""What ended is counted by the minute it ended in, once, and what waits as the watchdog saw it."""
+"""Queue history: ended work per minute, and the recorded backlog."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,19 +44,19 @@ def other(admin: Connection) -> Tenant:
 
 @pytest.fixture
 def write(keeper_database: Database) -> Write:
-    """The watchdog's round, so many minutes later."""
+    """`write(minute, depths)` runs the watchdog's step at a minute after NOW."""
 
-    def round_(minute: int = 0, depths: dict[str, int] | None = None) -> int:
+    def run(minute: int = 0, depths: dict[str, int] | None = None) -> int:
         with keeper(keeper_database) as connection:
             now = NOW + minute * MINUTE
             return add_up_minutes(connection, now) + record_depths(connection, WORKERS, depths or {}, now)
 
-    return round_
+    return run
 
 
 @pytest.fixture
 def ended(admin: Connection) -> End:
-    """Work of tasks that ended so many minutes before NOW."""
+    """`ended(...)` records tasks that ended `ago` minutes before NOW."""
 
     def end(tenant: UUID | None, outcome: str = "succeeded", *, ago: int = 1, times: int = 1) -> None:
         admin.execute(
@@ -70,7 +70,7 @@ def ended(admin: Connection) -> End:
 def history(
     database: Database, tenant_id: UUID | None = None, worker: str = "tasks", *, now: datetime = NOW
 ) -> QueueHistory:
-    """What is told of a worker."""
+    """Return the queue history of a worker."""
     with database.delivery() as connection:
         last = last_recorded_at(connection, WORKERS, now)
         if tenant_id is None:
@@ -79,8 +79,8 @@ def history(
         return last_hour(connection, WORKERS, now, last=last, tenant_id=tenant_id)[worker]
 
 
-def kinds_of(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
-    """A pending piece of work of this kind."""
+def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
+    """Create a pending work item of a kind."""
     if kind.table == "document":
         return make_document(admin, tenant.id, matching_status="pending")
     tenant.insert(admin, kind.table)
@@ -105,19 +105,21 @@ def kinds_of(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
         ("succeeded", "pending", None),
     ],
 )
-def test_each_end_of_work_counts_and_nothing_else(
+def test_only_ended_work_items_are_counted(
     kind: WorkKind, before: str, after: str | None, counted: str | None, admin: Connection, acme: Tenant
 ):
-    id_ = kinds_of(admin, kind, acme)
+    id_ = make_pending(admin, kind, acme)
     admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [before, id_])
     admin.execute("DELETE FROM work_ended")
     admin.execute(kind.sql("UPDATE {table} SET {status} = %s WHERE id = %s"), [after, id_])
-    found = admin.execute("SELECT worker, tenant_id, outcome FROM work_ended").fetchall()
-    assert found == ([(kind.worker, acme.id, counted)] if counted else [])
+    stored = admin.execute("SELECT worker, tenant_id, outcome FROM work_ended").fetchall()
+    assert stored == ([(kind.worker, acme.id, counted)] if counted else [])
 
 
-def test_who_settles_work_may_count_it(database: Database, keeper_database: Database, admin: Connection, acme: Tenant):
-    """In a transaction of the tenant's, as workers do, and in one of delivery's, as the archiver."""
+def test_tenant_and_delivery_transactions_count_ended_work(
+    database: Database, keeper_database: Database, admin: Connection, acme: Tenant
+):
+    """Workers use a transaction of the tenant, the archiver one of delivery."""
     tasks = [make_task(admin, acme.id, status="in-progress") for _ in range(2)]
     end = "UPDATE task SET status = 'failed' WHERE id = %s"
     with database.tenant(acme.id) as connection:
@@ -127,7 +129,7 @@ def test_who_settles_work_may_count_it(database: Database, keeper_database: Data
     assert admin.execute("SELECT tenant_id FROM work_ended").fetchall() == [(acme.id,), (acme.id,)]
 
 
-def test_what_is_rolled_back_did_not_end(database: Database, admin: Connection, acme: Tenant):
+def test_rolled_back_end_is_not_counted(database: Database, admin: Connection, acme: Tenant):
     task = make_task(admin, acme.id, status="in-progress")
     with suppress(ZeroDivisionError), database.tenant(acme.id) as connection:
         connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [task])
@@ -135,14 +137,14 @@ def test_what_is_rolled_back_did_not_end(database: Database, admin: Connection, 
     assert admin.execute("SELECT count(*) FROM work_ended").fetchone() == (0,)
 
 
-def test_minutes_are_told_in_their_order_of_each_tenant_and_of_all(
+def test_history_is_ordered_per_tenant_and_overall(
     database: Database, ended: End, write: Write, acme: Tenant, other: Tenant
 ):
     ended(acme.id, ago=60)
     ended(acme.id, ago=2, times=3)
     ended(acme.id, "failed", ago=2)
     ended(other.id, ago=2, times=4)
-    ended(None, "skipped", ago=1)  # nobody's: it counts for all together
+    ended(None, "skipped", ago=1)  # unassigned: counts only in the total
     write()
     ours, all_ = history(database, acme.id).series, history(database).series
     assert (ours.succeeded[0], ours.succeeded[58:], ours.failed[58:], ours.skipped[58:]) == (1, [3, 0], [1, 0], [0, 0])
@@ -151,9 +153,7 @@ def test_minutes_are_told_in_their_order_of_each_tenant_and_of_all(
     assert sum(history(database, other.id).series.succeeded) == 4
 
 
-def test_the_minute_that_is_not_over_and_what_is_older_than_an_hour_are_not_told(
-    database: Database, ended: End, write: Write, acme: Tenant
-):
+def test_history_covers_last_complete_hour(database: Database, ended: End, write: Write, acme: Tenant):
     ended(acme.id, ago=0)
     ended(acme.id, ago=61)
     write()
@@ -161,7 +161,7 @@ def test_the_minute_that_is_not_over_and_what_is_older_than_an_hour_are_not_told
     assert sum(history(database, now=NOW + MINUTE).series.succeeded) == 1
 
 
-def test_rounds_add_to_a_minute_what_each_of_them_finds(database: Database, ended: End, write: Write, acme: Tenant):
+def test_runs_add_up_within_a_minute(database: Database, ended: End, write: Write, acme: Tenant):
     ended(acme.id, times=2)
     write()
     ended(acme.id, times=3)
@@ -170,7 +170,7 @@ def test_rounds_add_to_a_minute_what_each_of_them_finds(database: Database, ende
     assert history(database).series.succeeded[59] == history(database, acme.id).series.succeeded[59] == 5
 
 
-def test_a_round_takes_so_much_and_the_next_one_the_rest(
+def test_run_is_bounded_and_next_continues(
     database: Database, ended: End, write: Write, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("counterfoil.queues.MAX_ENDS", 2)
@@ -182,14 +182,14 @@ def test_a_round_takes_so_much_and_the_next_one_the_rest(
     assert sum(history(database).series.succeeded) == 5
 
 
-def test_the_end_of_a_tenant_stops_no_round(database: Database, ended: End, write: Write, acme: Tenant, other: Tenant):
+def test_deleted_tenant_does_not_stop_run(database: Database, ended: End, write: Write, acme: Tenant, other: Tenant):
     ended(acme.id)
-    ended(uuid4())  # of one that is gone
+    ended(uuid4())  # a deleted tenant
     write()
     assert (sum(history(database).series.succeeded), sum(history(database, acme.id).series.succeeded)) == (2, 1)
 
 
-def test_minutes_are_forgotten_after_a_while(ended: End, write: Write, acme: Tenant, admin: Connection):
+def test_old_minutes_are_deleted(ended: End, write: Write, acme: Tenant, admin: Connection):
     ended(acme.id)
     write()
     write(200)
@@ -198,7 +198,7 @@ def test_minutes_are_forgotten_after_a_while(ended: End, write: Write, acme: Ten
     )
 
 
-def test_what_waits_is_told_as_it_was_seen(database: Database, write: Write, admin: Connection, acme: Tenant):
+def test_backlog_is_reported_as_recorded(database: Database, write: Write, admin: Connection, acme: Tenant):
     waiting = [make_task(admin, acme.id) for _ in range(3)]
     begin(admin, "tasks", waiting[:1], NOW - timedelta(seconds=200))
     begin(admin, "tasks", waiting[1:], NOW - timedelta(seconds=90))
@@ -215,9 +215,7 @@ def test_what_waits_is_told_as_it_was_seen(database: Database, write: Write, adm
     )
 
 
-def test_what_waits_for_its_time_is_pending_and_not_due(
-    database: Database, write: Write, admin: Connection, acme: Tenant
-):
+def test_scheduled_work_item_is_pending_but_not_due(database: Database, write: Write, admin: Connection, acme: Tenant):
     (task,) = tasks = [make_task(admin, acme.id)]
     begin(admin, "tasks", tasks, NOW - timedelta(seconds=200))
     admin.execute("UPDATE task SET next_attempt_at = %s WHERE id = %s", [NOW + MINUTE, task])
@@ -225,23 +223,21 @@ def test_what_waits_for_its_time_is_pending_and_not_due(
     assert history(database).waiting == Backlog(pending=1, oldest_seconds=None)
 
 
-def test_dead_letters_that_wait_are_counted_of_their_worker(
-    database: Database, write: Write, admin: Connection, acme: Tenant
-):
-    letter = """INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
+def test_pending_dead_letters_count_for_their_worker(database: Database, write: Write, admin: Connection, acme: Tenant):
+    count = """INSERT INTO dead_letter_count (tenant_id, fingerprint, task_type, status, number, last_at)
                 VALUES (%s, 'f', 'echo', %s, %s, now())"""
     group = """INSERT INTO dead_letter_group (tenant_id, fingerprint, worker, error_type, sentence, words, first_seen)
                VALUES (%s, 'f', 'tasks', 'Error', '', '{}', now())"""
     for tenant, number in ((acme.id, 5), (None, 2)):
         admin.execute(group, [tenant])
-        admin.execute(letter, [tenant, "pending", number])
-        admin.execute(letter, [tenant, "resolved", 9])
-    admin.execute(letter, [acme.id, "pending", -1])
+        admin.execute(count, [tenant, "pending", number])
+        admin.execute(count, [tenant, "resolved", 9])
+    admin.execute(count, [acme.id, "pending", -1])
     write()
     assert (history(database, acme.id).waiting, history(database).waiting) == (Backlog(dead=4), Backlog(dead=6))
 
 
-def test_without_a_watchdog_nothing_is_known_to_wait(database: Database, write: Write, admin: Connection, acme: Tenant):
+def test_backlog_is_unknown_without_watchdog(database: Database, write: Write, admin: Connection, acme: Tenant):
     make_task(admin, acme.id)
     write()
     with database.delivery() as connection:
@@ -251,7 +247,7 @@ def test_without_a_watchdog_nothing_is_known_to_wait(database: Database, write: 
         assert last_hour(connection, WORKERS, later, last=None, tenant_id=None)["tasks"].waiting is None
 
 
-def test_what_is_worked_on_is_counted_as_it_is(database: Database, admin: Connection, acme: Tenant, other: Tenant):
+def test_running_work_items_are_counted_live(database: Database, admin: Connection, acme: Tenant, other: Tenant):
     for tenant in (acme, acme, other):
         make_task(admin, tenant.id, status="in-progress")
     make_document(admin, acme.id, matching_status="in-progress")
@@ -277,9 +273,7 @@ def test_running_work_is_found_by_index(kind: WorkKind, whose: str, admin: Conne
     assert "Seq Scan" not in plan
 
 
-def test_an_hour_is_read_by_an_index_however_many_tenants_there_are(
-    database: Database, admin: Connection, acme: Tenant
-):
+def test_history_query_uses_index_with_many_tenants(database: Database, admin: Connection, acme: Tenant):
     admin.execute(
         """WITH made AS (INSERT INTO organization (name) VALUES ('many') RETURNING id), tenants AS (
                INSERT INTO tenant (organization_id, slug, name)

@@ -1,4 +1,4 @@
-"""A queue is paused by whoever says so; its mappings follow, whatever comes between, and others' stay as they are."""
+"""Queue pauses: requests, their application to mappings, and reconciliation."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -30,42 +30,42 @@ def pause_request(*, paused: bool = True, seen: int = 0, by: str = "kim", worker
     return PauseRequest(worker, paused, "The model is being exchanged", by, NOW, seen)
 
 
-def on_record(database: Database) -> dict[str, QueuePause]:
+def stored_pauses(database: Database) -> dict[str, QueuePause]:
     with database.delivery() as connection:
         return list_pauses(connection)
 
 
 def paused(database: Database, account: Account) -> QueuePause:
-    """Tasks are paused, and Lambda knows."""
+    """Pause the tasks queue and apply the pause in Lambda."""
     pause = request_pause(database, pause_request())
     assert apply_pause(database, "tasks", account.mappings["tasks"])
     assert pause is not None
     return pause
 
 
-def put_right(database: Database, account: Account) -> list[str]:
-    """What the watchdog does, an hour later."""
+def reconcile(database: Database, account: Account) -> list[str]:
+    """Run the watchdog's reconciliation an hour later."""
     return reconcile_pauses(database, account.mappings, LATER)
 
 
-def test_a_queue_is_paused_with_both_of_its_mappings_and_no_other_s(database: Database, account: Account):
+def test_pause_disables_only_mappings_of_its_queue(database: Database, account: Account):
     paused(database, account)
     assert account.states("tasks") == ["Disabled", "Disabled"]
     assert account.states("matching") == ["Enabled"]
-    found = on_record(database)["tasks"]
-    assert found == QueuePause("tasks", True, "The model is being exchanged", "kim", NOW, True, 1)
+    stored = stored_pauses(database)["tasks"]
+    assert stored == QueuePause("tasks", True, "The model is being exchanged", "kim", NOW, True, 1)
 
 
-def test_it_is_read_again_when_it_is_resumed(database: Database, account: Account):
+def test_resume_enables_mappings(database: Database, account: Account):
     paused(database, account)
     request_pause(database, pause_request(paused=False, seen=1, by="ann"))
     assert apply_pause(database, "tasks", account.mappings["tasks"])
     assert account.states("tasks") == ["Enabled", "Enabled"]
-    found = on_record(database)["tasks"]
-    assert (found.is_paused, found.changed_by, found.is_in_effect, found.version) == (False, "ann", True, 2)
+    stored = stored_pauses(database)["tasks"]
+    assert (stored.is_paused, stored.changed_by, stored.is_in_effect, stored.version) == (False, "ann", True, 2)
 
 
-def test_to_pause_what_is_paused_changes_nothing_whatever_was_seen(database: Database, account: Account):
+def test_repeated_pause_changes_nothing(database: Database, account: Account):
     first = paused(database, account)
     again = request_pause(database, pause_request(by="ann", seen=0))
     assert again is not None
@@ -74,101 +74,101 @@ def test_to_pause_what_is_paused_changes_nothing_whatever_was_seen(database: Dat
         assert len(audit.page(connection, None, limit=10)) == 1
 
 
-def test_to_resume_what_never_was_paused_leaves_nothing_behind(database: Database):
+def test_resume_without_pause_stores_nothing(database: Database):
     assert request_pause(database, pause_request(paused=False)) is None
-    assert on_record(database) == {}
+    assert stored_pauses(database) == {}
 
 
 @pytest.mark.parametrize("seen", [0, 1, 3])
-def test_who_has_not_seen_the_last_change_changes_nothing(seen: int, database: Database, account: Account):
+def test_outdated_version_raises_conflict(seen: int, database: Database, account: Account):
     paused(database, account)
     request_pause(database, pause_request(paused=False, seen=1))
     with pytest.raises(PauseConflictError):
         request_pause(database, pause_request(seen=seen))
-    assert not on_record(database)["tasks"].is_paused
+    assert not stored_pauses(database)["tasks"].is_paused
 
 
-def test_who_did_it_is_in_the_trail_of_what_is_no_tenant_s(database: Database, account: Account):
+def test_pauses_are_audited_as_unassigned(database: Database, account: Account):
     paused(database, account)
     request_pause(database, pause_request(paused=False, seen=1, by="ann"))
     with database.delivery() as connection:
         entries = audit.page(connection, None, limit=10)
         assert broken(connection, None) is None
-    told = [
+    recorded = [
         (entry.action, entry.actor, list(entry.targets), entry.version_before, entry.version_after) for entry in entries
     ]
-    assert told == [("queue-resumed", "ann", ["tasks"], 1, 2), ("queue-paused", "kim", ["tasks"], 0, 1)]
+    assert recorded == [("queue-resumed", "ann", ["tasks"], 1, 2), ("queue-paused", "kim", ["tasks"], 0, 1)]
     assert all(entry.note_hash for entry in entries)
 
 
-def test_a_process_that_ends_between_the_wish_and_the_switch_is_made_up_for(database: Database, account: Account):
+def test_unapplied_request_is_reconciled(database: Database, account: Account):
     request_pause(database, pause_request())
     assert account.states("tasks") == ["Enabled", "Enabled"]
-    assert put_right(database, account) == ["tasks"]
+    assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Disabled", "Disabled"]
-    assert on_record(database)["tasks"].is_in_effect
+    assert stored_pauses(database)["tasks"].is_in_effect
     request_pause(database, pause_request(paused=False, seen=1))
-    assert put_right(database, account) == ["tasks"]
+    assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Enabled", "Enabled"]
-    assert put_right(database, account) == []
+    assert reconcile(database, account) == []
 
 
-def test_what_a_deployment_enables_is_disabled_again_while_it_is_paused(database: Database, account: Account):
+def test_mapping_enabled_by_deployment_is_disabled_again(database: Database, account: Account):
     paused(database, account)
-    account.somebody_switches("tasks", on=True)
-    assert put_right(database, account) == ["tasks"]
+    account.switch_directly("tasks", on=True)
+    assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Disabled", "Disabled"]
-    assert put_right(database, account) == []
+    assert reconcile(database, account) == []
 
 
-def test_what_somebody_disabled_past_us_stays_so(database: Database, account: Account):
-    account.somebody_switches("matching", on=False)
+def test_externally_disabled_mapping_stays_disabled(database: Database, account: Account):
+    account.switch_directly("matching", on=False)
     paused(database, account)
     request_pause(database, pause_request(paused=False, seen=1))
     apply_pause(database, "tasks", account.mappings["tasks"])
-    account.somebody_switches("tasks", on=False)
-    assert put_right(database, account) == []
+    account.switch_directly("tasks", on=False)
+    assert reconcile(database, account) == []
     assert (account.states("matching"), account.states("tasks")) == (["Disabled"], ["Disabled", "Disabled"])
 
 
-def test_a_queue_is_looked_after_for_a_while_after_it_was_resumed(database: Database, account: Account):
-    """A call to disable it, made by a process that was thought dead, may take effect late."""
+def test_recently_resumed_queue_is_reconciled(database: Database, account: Account):
+    """A delayed call of a crashed process may still disable its mappings."""
     paused(database, account)
     request_pause(database, pause_request(paused=False, seen=1))
     apply_pause(database, "tasks", account.mappings["tasks"])
-    account.somebody_switches("tasks", on=False)
+    account.switch_directly("tasks", on=False)
     assert reconcile_pauses(database, account.mappings, NOW + timedelta(minutes=1)) == ["tasks"]
     assert account.states("tasks") == ["Enabled", "Enabled"]
 
 
-def test_a_queue_that_is_no_more_is_passed_over(database: Database, account: Account):
+def test_removed_queue_is_skipped(database: Database, account: Account):
     request_pause(database, pause_request(worker="retired"))
-    assert put_right(database, account) == []
+    assert reconcile(database, account) == []
 
 
-def test_what_there_is_no_time_for_is_left_to_the_next_round(database: Database, account: Account):
+def test_reconciliation_without_time_is_postponed(database: Database, account: Account):
     request_pause(database, pause_request())
-    assert reconcile_pauses(database, account.mappings, LATER, lambda: 20.0) == []  # it has two mappings
+    assert reconcile_pauses(database, account.mappings, LATER, lambda: 20.0) == []  # too little time for two mappings
     assert account.states("tasks") == ["Enabled", "Enabled"]
 
 
 class Refusing:
-    """Lambda's API, which refuses some changes."""
+    """Lambda API that rejects the first changes."""
 
     def __init__(self, lambda_: Any, refused: int) -> None:
         self.lambda_, self.left = lambda_, refused
 
-    def get_event_source_mapping(self, **asked: Any) -> Any:
-        return self.lambda_.get_event_source_mapping(**asked)
+    def get_event_source_mapping(self, **arguments: Any) -> Any:
+        return self.lambda_.get_event_source_mapping(**arguments)
 
-    def update_event_source_mapping(self, **asked: Any) -> Any:
+    def update_event_source_mapping(self, **arguments: Any) -> Any:
         self.left -= 1
         if self.left >= 0:
             raise ClientError(
                 {"Error": {"Code": "ResourceInUseException"}, "ResponseMetadata": {"HTTPStatusCode": 400}},  # type: ignore[typeddict-item]
                 "UpdateEventSourceMapping",
             )
-        return self.lambda_.update_event_source_mapping(**asked)
+        return self.lambda_.update_event_source_mapping(**arguments)
 
 
 @pytest.fixture
@@ -179,25 +179,23 @@ def refusing(account: Account, monkeypatch: pytest.MonkeyPatch) -> Refusing:
 
 
 @pytest.mark.usefixtures("refusing")
-def test_what_lambda_refuses_is_not_in_effect_and_is_tried_again(database: Database, account: Account):
+def test_rejected_switch_is_retried(database: Database, account: Account):
     request_pause(database, pause_request())
     assert not apply_pause(database, "tasks", account.mappings["tasks"])
     assert account.states("tasks") == ["Enabled", "Disabled"]
-    assert not on_record(database)["tasks"].is_in_effect
-    assert put_right(database, account) == ["tasks"]
+    assert not stored_pauses(database)["tasks"].is_in_effect
+    assert reconcile(database, account) == ["tasks"]
     assert account.states("tasks") == ["Disabled", "Disabled"]
-    assert on_record(database)["tasks"].is_in_effect
+    assert stored_pauses(database)["tasks"].is_in_effect
 
 
-def test_the_last_switch_is_that_of_the_last_wish_however_many_switch_at_once(
-    database: Database, account: Account, admin: Connection
-):
-    begun = threading.Barrier(4)
+def test_concurrent_requests_end_in_last_requested_state(database: Database, account: Account, admin: Connection):
+    start = threading.Barrier(4)
 
-    def person(number: int) -> None:
-        begun.wait(10)
+    def change_repeatedly(number: int) -> None:
+        start.wait(10)
         for _ in range(5):
-            row = on_record(database).get("tasks")
+            row = stored_pauses(database).get("tasks")
             is_paused, seen = (row.is_paused, row.version) if row else (False, 0)
             try:
                 request_pause(database, pause_request(paused=not is_paused, seen=seen, by=f"person {number}"))
@@ -205,10 +203,10 @@ def test_the_last_switch_is_that_of_the_last_wish_however_many_switch_at_once(
                 continue
             apply_pause(database, "tasks", account.mappings["tasks"])
 
-    with ThreadPoolExecutor(4) as people:
-        list(people.map(person, range(4)))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(change_repeatedly, range(4)))
 
-    last = on_record(database)["tasks"]
+    last = stored_pauses(database)["tasks"]
     assert last.is_in_effect
     assert set(account.states("tasks")) == {"Disabled" if last.is_paused else "Enabled"}
     (changes,) = admin.execute("SELECT count(*) FROM audit_entry").fetchone() or (0,)

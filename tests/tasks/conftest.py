@@ -1,4 +1,4 @@
-"""What the tests of tasks share: a tenant, a moment, and an S3 that is a dictionary."""
+"""Shared fixtures of task tests: a tenant and an in-memory S3."""
 
 import io
 from collections.abc import Callable
@@ -17,12 +17,12 @@ BUCKET = "counterfoil-uploads"
 
 
 class FakeS3:
-    """Keeps objects by their keys."""
+    """In-memory S3."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.refused: set[str] = set()
-        """Keys that it does not delete."""
+        """Keys whose deletion fails."""
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes, ContentType: str) -> dict[str, Any]:  # noqa: N803
         assert (Bucket, ContentType) == (BUCKET, "application/json")
@@ -62,6 +62,6 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 def rows(admin: Connection, table: str) -> list[dict[str, Any]]:
-    """Every row of a table, as Python has its values."""
+    """Return all rows of a table as Python values."""
     statement = SQL("SELECT * FROM {} AS t ORDER BY t").format(Identifier(table))
     return admin.cursor(row_factory=dict_row).execute(statement).fetchall()

@@ -1,4 +1,4 @@
-"""`http_request`: one bounded call, through the guard, and never to where it may not lead."""
+"""`http_request`: one bounded call through the egress guard."""
 
 import gzip
 from collections.abc import Iterator
@@ -40,12 +40,12 @@ def allowed() -> Egress:
     return Egress(("127.0.0.0/8",))
 
 
-def test_it_is_off_by_default() -> None:
+def test_http_request_is_off_by_default() -> None:
     assert "http_request" not in enabled_types(Settings())
     assert "http_request" in enabled_types(Settings(http_requests=True))
 
 
-def test_a_call_is_made_as_asked_under_a_key_of_its_own(scripted: Server) -> None:
+def test_request_is_sent_with_an_idempotency_key(scripted: Server) -> None:
     scripted.then(Raw(201, "grüß\x00".encode()))
 
     answer = run(
@@ -68,7 +68,7 @@ def test_a_call_is_made_as_asked_under_a_key_of_its_own(scripted: Server) -> Non
         (Raw(429), ServiceUnavailableError),
     ],
 )
-def test_an_answer_that_is_none_fails_as_its_status_says(scripted: Server, answer: Raw, error: type[Exception]) -> None:
+def test_error_status_decides_the_error_type(scripted: Server, answer: Raw, error: type[Exception]) -> None:
     scripted.then(answer)
     with pytest.raises(error):
         run({"url": scripted.url}, egress=allowed())
@@ -76,7 +76,7 @@ def test_an_answer_that_is_none_fails_as_its_status_says(scripted: Server, answe
 
 
 @pytest.mark.parametrize(
-    ("body", "kept"),
+    ("body", "expected"),
     [
         (b"x" * (LONGEST_BODY + 1), "x" * LONGEST_BODY),
         ("ü".encode() * LONGEST_BODY, "ü" * (LONGEST_BODY // 2)),
@@ -89,17 +89,17 @@ def test_an_answer_that_is_none_fails_as_its_status_says(scripted: Server, answe
     ],
     ids=["long", "two bytes each", "half a character", "control characters", "quotes", "bytes", "NUL", "surrogates"],
 )
-def test_as_much_of_an_answer_is_kept_as_there_is_room_for(scripted: Server, body: bytes, kept: str | None) -> None:
+def test_response_body_is_truncated_to_the_limit(scripted: Server, body: bytes, expected: str | None) -> None:
     scripted.then(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
 
     answer = run({"url": scripted.url}, egress=allowed())
 
     assert len(checked(answer, "result")) <= MAX_PAYLOAD_BYTES
-    assert answer["truncated"] == (kept is not None)
-    assert kept in {None, answer["body"]}
+    assert answer["truncated"] == (expected is not None)
+    assert expected in {None, answer["body"]}
 
 
-def test_a_compressed_answer_is_cut_while_it_is_inflated(scripted: Server) -> None:
+def test_compressed_response_is_truncated_while_inflating(scripted: Server) -> None:
     scripted.then(Raw(200, gzip.compress(b"x" * 10_000_000), {"Content-Encoding": "gzip"}))
 
     answer = run({"url": scripted.url}, egress=allowed())
@@ -108,7 +108,7 @@ def test_a_compressed_answer_is_cut_while_it_is_inflated(scripted: Server) -> No
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "message"),
     [
         ("http://example.com/", "only https is"),
         ("https://10.0.0.1/", "no public address"),
@@ -119,17 +119,17 @@ def test_a_compressed_answer_is_cut_while_it_is_inflated(scripted: Server) -> No
         ("https://ann:hunter2@example.com/", "no user"),
     ],
 )
-def test_what_can_never_be_called_is_not_accepted(url: str, says: str) -> None:
-    # Where webhooks may go inside, tasks may not.
+def test_forbidden_url_is_rejected_on_submission(url: str, message: str) -> None:
+    # The webhook allowlist does not apply to tasks.
     settings = Settings(http_requests=True, webhooks=True, webhook_allowlist=("10.0.0.0/8", "127.0.0.0/8"))
 
     with pytest.raises(RejectedRequestError, match="HTTP_REQUEST_ALLOWLIST") as refused:
         order(HTTP_REQUEST, {"url": url}, settings=settings)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
-def test_what_may_be_called_is_accepted() -> None:
+def test_allowed_url_is_accepted() -> None:
     opened = Settings(http_requests=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
 
     for url in ("https://10.0.0.1/", "http://inside/", "http://inside:80/", "https://example.com:8443/"):
@@ -137,7 +137,7 @@ def test_what_may_be_called_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("url", ["{}", "http://user:hunter2@127.0.0.1/", "https://169.254.169.254/latest/"])
-def test_what_may_not_be_called_hears_nothing(scripted: Server, url: str) -> None:
+def test_forbidden_url_gets_no_request(scripted: Server, url: str) -> None:
     with pytest.raises(RejectedRequestError) as refused:
         run({"url": url.format(scripted.url)}, egress=Egress())
     assert scripted.requests == []
@@ -149,7 +149,7 @@ def test_missing_egress_error_names_the_setting() -> None:
         run({"url": "https://example.com"})
 
 
-def test_without_time_no_call_is_begun(scripted: Server) -> None:
+def test_no_request_starts_without_enough_time(scripted: Server) -> None:
     with pytest.raises(CancelledError):
         run({"url": scripted.url}, egress=allowed(), seconds=1)
     assert scripted.requests == []
@@ -176,6 +176,6 @@ def test_without_time_no_call_is_begun(scripted: Server) -> None:
         {"url": "https://example.com", "follow_redirects": True},
     ],
 )
-def test_what_no_call_is_made_of_is_refused(payload: dict[str, Any]) -> None:
+def test_invalid_payload_is_rejected(payload: dict[str, Any]) -> None:
     with pytest.raises(InvalidPayloadError):
         run(payload, egress=allowed())

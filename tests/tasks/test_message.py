@@ -1,4 +1,4 @@
-"""Messages of tasks: what the outbox composes can be read, what else comes is refused with a sentence."""
+"""Task messages: the outbox format is readable, and invalid ones are rejected."""
 
 import json
 from typing import Any
@@ -31,13 +31,13 @@ MESSAGE: dict[str, Any] = {
 }
 
 
-def test_a_message_names_its_task() -> None:
+def test_message_identifies_its_task() -> None:
     (found,) = read_task_message(json.dumps(MESSAGE)).messages
 
     assert (found.work_id, found.revision, found.send_number) == (UUID(MESSAGE["job_id"]), 2, 3)
 
 
-def test_what_the_outbox_composes_is_read(database: Database, admin: Connection, tenant: UUID) -> None:
+def test_outbox_message_is_readable(database: Database, admin: Connection, tenant: UUID) -> None:
     echo = TYPES.get("echo")
     assert echo is not None
     job_id = store.submit(database, tenant, store.order(echo, {"a": "\uffff"}), NOW, bucket=None).task.job_id
@@ -62,14 +62,14 @@ def test_what_the_outbox_composes_is_read(database: Database, admin: Connection,
         {"retry_count": 99, "max_retry": 1},
     ],
 )
-def test_a_clock_or_a_count_that_is_wrong_changes_nothing(metadata: dict[str, Any]) -> None:
+def test_metadata_does_not_affect_the_message(metadata: dict[str, Any]) -> None:
     wrong = MESSAGE | {"metadata": MESSAGE["metadata"] | metadata}
 
     assert read_task_message(json.dumps(wrong)) == read_task_message(json.dumps(MESSAGE))
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "reason"),
     [
         ("{", "not JSON"),
         ("[]", "a JSON list"),
@@ -81,14 +81,14 @@ def test_a_clock_or_a_count_that_is_wrong_changes_nothing(metadata: dict[str, An
         ({"hunter2": 1}, "wrong at a field"),
     ],
 )
-def test_what_is_no_message_is_refused(body: Any, says: str) -> None:
+def test_invalid_message_is_rejected(body: Any, reason: str) -> None:
     text = body if isinstance(body, str) else json.dumps(MESSAGE | body)
 
-    with pytest.raises(InvalidMessageError, match=says) as refused:
+    with pytest.raises(InvalidMessageError, match=reason) as refused:
         read_task_message(text)
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_newer_version_waits_for_its_deployment() -> None:
+def test_newer_schema_version_raises() -> None:
     with pytest.raises(NewerSchemaError):
         read_task_message(json.dumps({"schema_version": 2}))

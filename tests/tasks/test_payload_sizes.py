@@ -1,4 +1,4 @@
-"""How large a payload is: as PostgreSQL keeps it, which writes numbers out."""
+"""Payload size as PostgreSQL stores it, with numbers written out."""
 
 import json
 
@@ -10,14 +10,14 @@ from counterfoil.tasks import payloads
 from counterfoil.tasks.payloads import INLINE_BYTES, MAX_PAYLOAD_BYTES, TooLargeError
 
 
-def test_numbers_count_as_they_are_kept(admin: Connection) -> None:
+def test_numbers_count_with_their_stored_length(admin: Connection) -> None:
     payload: dict[str, JsonValue] = {"a": [1e300, -2.5e-20, 1e16, 7, 0.25], "b": {"c": 1.5e22}}
-    ((kept,),) = admin.execute("SELECT %s::jsonb::text", [json.dumps(payload)]).fetchall()
+    ((stored,),) = admin.execute("SELECT %s::jsonb::text", [json.dumps(payload)]).fetchall()
 
-    assert len(json.dumps(payload)) + payloads._written_out(payload) >= len(kept)
+    assert len(json.dumps(payload)) + payloads._written_out(payload) >= len(stored)
 
 
-def test_a_payload_of_large_numbers_lies_in_s3_and_too_many_are_refused() -> None:
+def test_large_numbers_count_toward_payload_limits() -> None:
     few, many = (int(limit / 300) for limit in (INLINE_BYTES, MAX_PAYLOAD_BYTES))
 
     assert payloads.fits({"a": [1e300] * (few // 2)})

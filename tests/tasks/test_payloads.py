@@ -1,4 +1,4 @@
-"""Payloads on a real S3 client: written, read, and removed from a bucket that keeps versions."""
+"""Payloads in a versioned bucket: write, read and remove with a real S3 client."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ KEY = "tasks/01a2048b/7.json"
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The uploads bucket, as it is deployed."""
+    """The uploads bucket, versioned as in production."""
     with mock_aws():
         s3 = boto3.client("s3", region_name="us-east-1")
         s3.create_bucket(Bucket=BUCKET)
@@ -26,14 +26,14 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield s3
 
 
-def test_a_payload_that_was_written_is_read(bucket: Any) -> None:
+def test_written_payload_is_readable(bucket: Any) -> None:
     payloads.write(BUCKET, KEY, payloads.canonical({"text": "größer"}))
 
     assert payloads.read(BUCKET, KEY) == {"text": "größer"}
     assert bucket.head_object(Bucket=BUCKET, Key=KEY)["ContentType"] == "application/json"
 
 
-def test_a_payload_that_was_removed_is_gone_and_may_be_removed_again(bucket: Any) -> None:
+def test_removal_is_idempotent(bucket: Any) -> None:
     keys = [f"tasks/01a2048b/{number}.json" for number in range(1000)]
     for key in keys[:3]:
         payloads.write(BUCKET, key, b"{}")
@@ -44,13 +44,13 @@ def test_a_payload_that_was_removed_is_gone_and_may_be_removed_again(bucket: Any
         payloads.read(BUCKET, keys[0])
 
 
-def test_a_bucket_that_is_not_there_is_told(bucket: Any) -> None:
+def test_missing_bucket_raises(bucket: Any) -> None:
     with pytest.raises(RejectedRequestError, match="NoSuchBucket"):
         payloads.remove("elsewhere", [KEY])
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b'{"a": "' + b"x" * payloads.MAX_PAYLOAD_BYTES + b'"}'])
-def test_what_is_no_payload_is_not_taken_for_one(bucket: Any, content: bytes) -> None:
+def test_invalid_payload_object_raises(bucket: Any, content: bytes) -> None:
     payloads.write(BUCKET, KEY, content)
 
     with pytest.raises(InvalidMessageError):

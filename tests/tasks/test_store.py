@@ -1,4 +1,4 @@
-"""Tasks are accepted once under a key, whoever asks how often; listed by pages; cancelled while they are not over."""
+"""Task store: idempotent submission, listing and cancellation."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,18 +25,18 @@ Submit = Callable[..., Submitted]
 
 @pytest.fixture
 def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
-    """`submit(payload, at=NOW, ...)` hands in an echo; the rest is what an order takes."""
+    """`submit(payload, at=NOW, **options)`: submit a task with options of `order`."""
     assert s3.objects == {}
 
-    def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **how: Any) -> Submitted:
+    def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **options: Any) -> Submitted:
         found = TYPES.get(type_)
         assert found is not None
-        return store.submit(database, tenant, store.order(found, payload, **how), at, bucket=BUCKET)
+        return store.submit(database, tenant, store.order(found, payload, **options), at, bucket=BUCKET)
 
     return submit
 
 
-def test_a_task_is_a_row_and_a_message_owed(submit: Submit, admin: Connection, tenant: UUID) -> None:
+def test_submission_stores_task_and_outbox_row(submit: Submit, admin: Connection, tenant: UUID) -> None:
     done = submit({"text": "hello"}, idempotency_key="k", user_id="ada", max_retry=2)
 
     assert done.is_new
@@ -44,8 +44,13 @@ def test_a_task_is_a_row_and_a_message_owed(submit: Submit, admin: Connection, t
     assert (row["id"], row["tenant_id"], row["status"], row["revision"], row["payload"], row["max_retry"]) == (
         *(done.task.job_id, tenant, "pending", 1, {"text": "hello"}, 2),
     )
-    (owed,) = rows(admin, "outbox")
-    assert (owed["worker"], owed["work_id"], owed["revision"], owed["send_number"]) == ("tasks", row["id"], 1, 0)
+    (outbox_row,) = rows(admin, "outbox")
+    assert (outbox_row["worker"], outbox_row["work_id"], outbox_row["revision"], outbox_row["send_number"]) == (
+        "tasks",
+        row["id"],
+        1,
+        0,
+    )
     assert [send.message.work_id for send in done.sends] == [row["id"]]
 
 
@@ -58,18 +63,18 @@ def test_task_without_key_gets_a_generated_one(submit: Submit, admin: Connection
     assert len(set(keys.values())) == 2
 
 
-def test_unset_limit_is_that_of_the_settings(submit: Submit) -> None:
+def test_default_retry_limit_comes_from_settings(submit: Submit) -> None:
     assert submit({}).task.max_retry == 5
     assert submit({}, settings=Settings(retry_max_attempts=7)).task.max_retry == 7
 
 
-def test_repeated_request_survives_a_change_of_the_default_limit(submit: Submit) -> None:
+def test_repeated_request_survives_changed_default_limit(submit: Submit) -> None:
     first = submit({}, idempotency_key="k", settings=Settings(retry_max_attempts=7)).task
 
     assert submit({}, idempotency_key="k", settings=Settings(retry_max_attempts=2)).task == first
 
 
-def test_the_same_request_under_a_key_finds_the_first_task_and_owes_nothing(submit: Submit, admin: Connection) -> None:
+def test_repeated_request_returns_first_task_without_message(submit: Submit, admin: Connection) -> None:
     first = submit({"a": 1, "b": 2}, idempotency_key="k")
     admin.execute("UPDATE task SET status = 'succeeded', result = '[7]', ended_at = %s", [NOW])
 
@@ -81,7 +86,7 @@ def test_the_same_request_under_a_key_finds_the_first_task_and_owes_nothing(subm
 
 
 @pytest.mark.parametrize("other", [{"payload": {"a": 2}}, {"max_retry": 1}, {"user_id": "eve"}])
-def test_another_request_under_a_key_is_refused(submit: Submit, admin: Connection, other: dict[str, Any]) -> None:
+def test_key_reuse_with_another_request_is_rejected(submit: Submit, admin: Connection, other: dict[str, Any]) -> None:
     submit({"a": 1}, idempotency_key="k", user_id="ada")
 
     with pytest.raises(KeyTakenError):
@@ -89,11 +94,11 @@ def test_another_request_under_a_key_is_refused(submit: Submit, admin: Connectio
     assert len(rows(admin, "task")) == 1
 
 
-def test_without_a_key_each_request_is_a_task(submit: Submit) -> None:
+def test_requests_without_key_create_separate_tasks(submit: Submit) -> None:
     assert submit({}).task.job_id != submit({}).task.job_id
 
 
-def test_of_many_requests_at_once_under_one_key_one_makes_the_task(submit: Submit, admin: Connection) -> None:
+def test_concurrent_requests_with_one_key_create_one_task(submit: Submit, admin: Connection) -> None:
     with ThreadPoolExecutor(8) as pool:
         done = list(pool.map(lambda _: submit({"a": 1}, idempotency_key="k"), range(24)))
 
@@ -102,7 +107,7 @@ def test_of_many_requests_at_once_under_one_key_one_makes_the_task(submit: Submi
     assert (len(rows(admin, "task")), len(rows(admin, "outbox"))) == (1, 1)
 
 
-def test_a_key_belongs_to_a_tenant(
+def test_idempotency_keys_are_per_tenant(
     submit: Submit, database: Database, make_tenant: Callable[..., UUID], s3: FakeS3
 ) -> None:
     mine = submit({"a": 1}, idempotency_key="k")
@@ -118,7 +123,7 @@ def test_a_key_belongs_to_a_tenant(
 
 
 @pytest.mark.parametrize(
-    ("payload", "how", "error"),
+    ("payload", "options", "error"),
     [
         ({}, {"max_retry": 21}, RejectedRequestError),
         ({}, {"max_retry": -1}, RejectedRequestError),
@@ -133,21 +138,21 @@ def test_a_key_belongs_to_a_tenant(
         ({"nowhere": 1}, {"type_": "http_request"}, InvalidPayloadError),
     ],
 )
-def test_what_is_not_sound_is_refused(
-    submit: Submit, admin: Connection, payload: dict[str, Any], how: dict[str, Any], error: type[Exception]
+def test_invalid_submission_is_rejected(
+    submit: Submit, admin: Connection, payload: dict[str, Any], options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        submit(payload, **how)
+        submit(payload, **options)
     assert rows(admin, "task") == []
 
 
-def test_a_backslash_before_u0000_is_a_text_like_any_other(submit: Submit, admin: Connection) -> None:
+def test_escaped_u0000_text_is_accepted(submit: Submit, admin: Connection) -> None:
     submit({"a": "\\u0000"})
 
     assert rows(admin, "task")[0]["payload"] == {"a": "\\u0000"}
 
 
-def test_a_large_payload_lies_in_s3_and_its_message_says_where(submit: Submit, admin: Connection, s3: FakeS3) -> None:
+def test_large_payload_is_stored_in_s3(submit: Submit, admin: Connection, s3: FakeS3) -> None:
     largest = {"a": "x" * (MAX_PAYLOAD_BYTES - len('{"a":""}'))}
     done = submit(largest)
 
@@ -159,14 +164,14 @@ def test_a_large_payload_lies_in_s3_and_its_message_says_where(submit: Submit, a
     assert found == ({"$claim_check": {"key": row["payload_key"]}},)
 
 
-def test_a_payload_is_measured_as_its_message_writes_it(submit: Submit, s3: FakeS3) -> None:
+def test_payload_size_is_measured_as_serialized(submit: Submit, s3: FakeS3) -> None:
     submit({"a": "x" * (INLINE_BYTES - len('{"a": ""}'))})
     assert s3.objects == {}
     submit({"a": "é" * (INLINE_BYTES // 6 + 1)})
     assert len(s3.objects) == 1
 
 
-def test_a_large_request_made_again_leaves_no_second_object(submit: Submit, s3: FakeS3) -> None:
+def test_repeated_large_request_stores_one_object(submit: Submit, s3: FakeS3) -> None:
     large = {"a": "x" * INLINE_BYTES}
     first = submit(large, idempotency_key="k")
 
@@ -174,17 +179,17 @@ def test_a_large_request_made_again_leaves_no_second_object(submit: Submit, s3: 
     assert len(s3.objects) == 1
 
 
-def test_a_large_payload_without_a_bucket_is_refused(database: Database, tenant: UUID) -> None:
+def test_large_payload_without_bucket_is_rejected(database: Database, tenant: UUID) -> None:
     echo = TYPES.get("echo")
     assert echo is not None
     with pytest.raises(InvalidSettingsError, match="UPLOADS_BUCKET"):
         store.submit(database, tenant, store.order(echo, {"a": "x" * INLINE_BYTES}), NOW, bucket=None)
 
 
-# Looking
+# Listing
 
 
-def test_pages_hold_every_task_once_the_newest_first(submit: Submit, database: Database, tenant: UUID) -> None:
+def test_pages_list_every_task_newest_first(submit: Submit, database: Database, tenant: UUID) -> None:
     made = [submit({}, at=NOW + timedelta(seconds=number // 3)).task for number in range(10)]
     seen: list[store.TaskSummary] = []
     with database.tenant(tenant) as connection:
@@ -199,7 +204,7 @@ def test_pages_hold_every_task_once_the_newest_first(submit: Submit, database: D
 
 
 @pytest.mark.parametrize(
-    ("wanted", "keys"),
+    ("task_filter", "keys"),
     [
         (Wanted(), "cba"),
         (Wanted(status="pending"), "c"),
@@ -211,8 +216,8 @@ def test_pages_hold_every_task_once_the_newest_first(submit: Submit, database: D
         (Wanted(user_id="ada"), "c"),
     ],
 )
-def test_a_list_has_what_is_wanted(
-    submit: Submit, database: Database, admin: Connection, tenant: UUID, wanted: Wanted, keys: str
+def test_list_applies_filters(
+    submit: Submit, database: Database, admin: Connection, tenant: UUID, task_filter: Wanted, keys: str
 ) -> None:
     submit({}, idempotency_key="a")
     admin.execute("UPDATE task SET status = 'failed', failed_at = %s", [NOW])
@@ -221,12 +226,10 @@ def test_a_list_has_what_is_wanted(
     with database.tenant(tenant) as connection:
         store.cancel(connection, cancelled.job_id, NOW, "ada")
 
-        assert "".join(one.idempotency_key for one in store.page(connection, wanted, 10)) == keys
+        assert "".join(one.idempotency_key for one in store.page(connection, task_filter, 10)) == keys
 
 
-def test_the_tries_of_a_task_are_told_in_order(
-    submit: Submit, database: Database, admin: Connection, tenant: UUID
-) -> None:
+def test_attempts_are_listed_in_order(submit: Submit, database: Database, admin: Connection, tenant: UUID) -> None:
     job_id = submit({}).task.job_id
     for number, outcome in ((2, "succeeded"), (1, "retry")):
         admin.execute(
@@ -241,10 +244,10 @@ def test_the_tries_of_a_task_are_told_in_order(
         ]
 
 
-# Cancelling
+# Cancellation
 
 
-def test_a_cancelled_task_has_ended_under_a_new_token(
+def test_canceled_task_gets_a_new_claim_token(
     submit: Submit, database: Database, admin: Connection, tenant: UUID
 ) -> None:
     job_id = submit({}).task.job_id
@@ -262,9 +265,7 @@ def test_a_cancelled_task_has_ended_under_a_new_token(
     )
 
 
-def test_a_task_is_cancelled_once_and_not_when_it_is_over(
-    submit: Submit, database: Database, admin: Connection, tenant: UUID
-) -> None:
+def test_ended_task_cannot_be_canceled(submit: Submit, database: Database, admin: Connection, tenant: UUID) -> None:
     first, second = submit({}).task.job_id, submit({}).task.job_id
     admin.execute("UPDATE task SET status = 'succeeded', ended_at = %s WHERE id = %s", [NOW, second])
     with database.tenant(tenant) as connection:

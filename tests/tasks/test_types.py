@@ -41,18 +41,18 @@ def test_disabled_type_error_names_its_setting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "says"),
+    ("payload", "message"),
     [
         ({}, "payload.name: Field required"),
         ({"name": "Augusta"}, "payload.name: String should have at most 5"),
         ({"name": "Ada", "secret": "hunter2"}, "at payload: Extra inputs"),
     ],
 )
-def test_invalid_payload_is_rejected_and_not_quoted(payload: dict[str, JsonValue], says: str) -> None:
+def test_invalid_payload_is_rejected_and_not_quoted(payload: dict[str, JsonValue], message: str) -> None:
     with pytest.raises(InvalidPayloadError) as refused:
         GREET.read(payload)
 
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert not any(word in str(refused.value) for word in ("Augusta", "secret", "hunter2"))
 
 

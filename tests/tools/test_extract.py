@@ -1,4 +1,4 @@
-"""`counterfoil extract` reports on every file and stops at none."""
+"""`counterfoil extract` reports on every file, regardless of errors."""
 
 import errno
 import json
@@ -38,7 +38,7 @@ def lines(result: Result) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_json_is_a_line_for_each_file_in_the_given_order(folder: Path):
+def test_json_has_one_line_per_file_in_order(folder: Path):
     result = run(folder / "hybrid.pdf", folder / "Rechnung Grün.xml", "--json")
     assert result.exit_code == 0
     hybrid, invoice = lines(result)
@@ -49,36 +49,36 @@ def test_json_is_a_line_for_each_file_in_the_given_order(folder: Path):
     assert 0 < invoice["seconds"] < 60
 
 
-def test_what_was_kept_says_why_and_is_no_error(folder: Path):
+def test_unreadable_pdf_has_reason_but_no_error(folder: Path):
     result = run("--json", folder / "plain.pdf")
     assert result.exit_code == 0
     (plain,) = lines(result)
     assert (plain["type"], plain["method"], plain["structured_data"]) == (None, "none", None)
-    assert "name no kind of document" in plain["reason"]
+    assert "No document type" in plain["reason"]
 
 
-def test_text_only_leaves_embedded_xml_aside(folder: Path):
+def test_text_only_ignores_embedded_xml(folder: Path):
     (hybrid,) = lines(run("--json", "--text-only", folder / "hybrid.pdf"))
     assert (hybrid["method"], hybrid["structured_data"]) == ("none", None)
     assert "embedded XML is ignored" in hybrid["reason"]
 
 
-def test_what_is_read_from_pages_comes_with_its_evidence(tmp_path: Path):
+def test_fields_from_pages_have_evidence(tmp_path: Path):
     (tmp_path / "page.pdf").write_bytes(pdf(text="Rechnung Nr. 17"))
     (page,) = lines(run("--json", tmp_path / "page.pdf"))
     assert (page["method"], page["structured_data"]) == ("text", {"invoice_number": "17"})
     assert page["evidence"] == {"invoice_number": {"source": "text:title", "confidence": 0.95, "page": 1}}
 
 
-def test_parts_of_a_file_are_lines_with_their_pages(tmp_path: Path):
+def test_documents_in_a_file_have_own_lines(tmp_path: Path):
     (tmp_path / "three.pdf").write_bytes(write_bundle([invoice for _, invoice in deals(1, 3)]))
     whole, *parts = lines(run("--json", tmp_path / "three.pdf"))
-    assert (whole["structured_data"], whole["reason"]) == (None, "The file holds 3 documents, which were taken apart.")
+    assert (whole["structured_data"], whole["reason"]) == (None, "The file holds 3 documents, which were separated.")
     assert [part["pages"] for part in parts] == [[1, 1], [2, 2], [3, 3]]
     assert [part["structured_data"]["invoice_number"] for part in parts] == [deal.number for _, deal in deals(1, 3)]
 
 
-def test_a_bad_file_is_a_line_with_an_error_and_the_others_go_on(folder: Path):
+def test_bad_files_do_not_stop_the_others(folder: Path):
     pipe = folder / "pipe"
     os.mkfifo(pipe)
     (folder / "empty").mkdir()
@@ -91,7 +91,7 @@ def test_a_bad_file_is_a_line_with_an_error_and_the_others_go_on(folder: Path):
     assert "error" not in hybrid
 
 
-def test_folder_is_read_with_its_folders(tmp_path: Path):
+def test_folder_is_read_recursively(tmp_path: Path):
     for name in ("b.xml", "a/c.xml", ".hidden/d.xml", "a/.e.xml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(ubl_invoice())
@@ -107,7 +107,7 @@ def test_text_named_pdf_is_not_a_pdf(tmp_path: Path):
     assert line["reason"] == "The file is named .pdf, but it is not a PDF; send the original file."
 
 
-def test_a_huge_file_is_refused_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_huge_file_is_rejected_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     huge = tmp_path / "huge.pdf"
     with huge.open("wb") as file:
         file.truncate(200 * 1024 * 1024)
@@ -116,8 +116,8 @@ def test_a_huge_file_is_refused_without_being_read(tmp_path: Path, monkeypatch: 
     assert "larger than 100 MiB" in line["error"]
 
 
-def test_a_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    def refuse(_file: Path) -> bytes:  # what root, who may read everything, would not see otherwise
+def test_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(_file: Path) -> bytes:  # root can read everything, so the error is injected
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
@@ -126,14 +126,14 @@ def test_a_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_bomb_is_an_error_and_the_others_go_on(folder: Path):
+def test_bomb_does_not_stop_the_others(folder: Path):
     (folder / "bomb.pdf").write_bytes(bombs.pdf_in_two_stages())
     bomb, hybrid = lines(run("--json", folder / "bomb.pdf", folder / "hybrid.pdf"))
     assert bomb["error"] == TOO_COMPLEX
     assert hybrid["method"] == "embedded-xml"
 
 
-def test_even_a_fault_of_ours_is_a_line(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_internal_error_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError
 
@@ -143,7 +143,7 @@ def test_even_a_fault_of_ours_is_a_line(folder: Path, monkeypatch: pytest.Monkey
     assert lines(result)[0]["error"] == "Reading the file failed unexpectedly (ZeroDivisionError)."
 
 
-def test_people_get_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_default_output_is_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "200")
     result = run(folder / "hybrid.pdf", folder / "empty.xml")
     assert result.exit_code == 1
@@ -152,12 +152,12 @@ def test_people_get_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch):
     assert "2 files, 1 with an error." in result.stdout
 
 
-def test_a_name_that_looks_like_markup_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_markup_in_file_name_is_not_interpreted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "200")
     file = tmp_path / "[red]order[blue].xml"
     file.write_bytes(ubl_invoice())
     assert "[red]order[blue].xml" in run(file).stdout
 
 
-def test_without_files_the_usage_is_shown():
+def test_missing_files_argument_is_a_usage_error():
     assert run("--json").exit_code == 2

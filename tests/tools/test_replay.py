@@ -1,4 +1,4 @@
-"""The replay must see what is wrong, and nothing where nothing is; and its slow S3 must be an S3."""
+"""The replay detects every defect, and its S3 proxy behaves like S3."""
 
 import json
 import socket
@@ -18,17 +18,19 @@ from uuid import UUID
 import pytest
 
 from cli.failures import CommandError
-from tools.replay import stage
-from tools.replay.evidence import Record, most_at_once, records
-from tools.replay.findings import Document, Found, Truth, checks
+from tools.replay import setup
+from tools.replay.checks import Document, ExpectedDocuments, ReplayData, run_checks
+from tools.replay.log_records import Record, max_concurrent, records
 from tools.replay.slow_s3 import SlowS3, slow_s3
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NUMBERS = [f"R-{number}" for number in range(1, 8)]
-TRUTH = Truth({number: (2 * place, 2 * place + 1) for place, number in enumerate(NUMBERS, 1)}, 1)
-GATE = 3
-ORDER = "protected, then permitted, then claimed, then done"
-AT_ONCE = "ingestions at once, by the workers' logs"
+EXPECTED = ExpectedDocuments(
+    {number: (2 * position, 2 * position + 1) for position, number in enumerate(NUMBERS, 1)}, 1
+)
+CONCURRENCY_LIMIT = 3
+ORDER = "protected, permitted, claimed, finished in order"
+CONCURRENT = "concurrent ingestions in the workers' logs"
 DEAD_LETTER_QUEUE = "counterfoil-ingestion-dlq"
 
 
@@ -36,47 +38,51 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def record(worker: str, place: int, **changes: Any) -> Record:
-    """A record that waited for its permit until those three before it were done."""
-    turn = place // GATE
+def record(worker: str, position: int, **changes: Any) -> Record:
+    """Return a record that waited for its permit until the three records before it were finished."""
+    turn = position // CONCURRENCY_LIMIT
     return replace(
-        Record(worker, f"{worker}-{place}", UUID(int=place), "succeeded", 1, at(0), at(turn), at(turn), at(turn + 1)),
+        Record(
+            worker, f"{worker}-{position}", UUID(int=position), "succeeded", 1, at(0), at(turn), at(turn), at(turn + 1)
+        ),
         **changes,
     )
 
 
-def perfect() -> Found:
-    """What must be found."""
+def perfect() -> ReplayData:
+    """Return the expected results."""
     children = [
-        Document(UUID(int=place), True, 2 * place, 2 * place + 1, number, "succeeded", "succeeded", 2)
-        for place, number in enumerate(NUMBERS, 1)
+        Document(UUID(int=position), True, 2 * position, 2 * position + 1, number, "succeeded", "succeeded", 2)
+        for position, number in enumerate(NUMBERS, 1)
     ]
     parent = Document(UUID(int=0), False, None, None, None, "succeeded", None, 1)
     cover = Document(UUID(int=99), True, 1, 1, None, None, None, 0)
-    ingested = [record("ingestion", place) for place in range(len(NUMBERS) + 1)]
-    matched = [record("matching", place) for place in range(1, len(NUMBERS) + 1)]
-    return Found([parent, *children, cover], [*ingested, *matched], 0, 0, {"counterfoil-ingestion": 0}, GATE)
+    ingested = [record("ingestion", position) for position in range(len(NUMBERS) + 1)]
+    matched = [record("matching", position) for position in range(1, len(NUMBERS) + 1)]
+    return ReplayData(
+        [parent, *children, cover], [*ingested, *matched], 0, 0, {"counterfoil-ingestion": 0}, CONCURRENCY_LIMIT
+    )
 
 
-def broken(found: Found) -> set[str]:
-    return {check.name for check in checks(found, TRUTH, GATE) if not check.holds}
+def failed_checks(found: ReplayData) -> set[str]:
+    return {check.name for check in run_checks(found, EXPECTED, CONCURRENCY_LIMIT) if not check.holds}
 
 
-def test_everything_holds_where_everything_is_right():
-    assert broken(perfect()) == set()
+def test_expected_results_pass_all_checks():
+    assert failed_checks(perfect()) == set()
 
 
-def with_document(place: int, **changes: Any) -> Found:
+def with_document(position: int, **changes: Any) -> ReplayData:
     found = perfect()
     documents = list(found.documents)
-    documents[place] = replace(documents[place], **changes)
+    documents[position] = replace(documents[position], **changes)
     return replace(found, documents=documents)
 
 
-def with_record(place: int, **changes: Any) -> Found:
+def with_record(position: int, **changes: Any) -> ReplayData:
     found = perfect()
     recorded = list(found.records)
-    recorded[place] = replace(recorded[place], **changes)
+    recorded[position] = replace(recorded[position], **changes)
     return replace(found, records=recorded)
 
 
@@ -85,57 +91,57 @@ def with_record(place: int, **changes: Any) -> Found:
     [
         (with_document(0, ingestion="failed"), {"parent ingested"}),
         (with_document(3, matching="failed"), {"children ingested and matched"}),
-        (with_document(3, number="R-2"), {"each invoice once, by its number", "each with its own pages"}),
-        (with_document(3, number=None), {"each invoice once, by its number", "each with its own pages"}),
-        (with_document(3, first_page=5), {"each with its own pages"}),
-        (with_document(3, last_page=8), {"each with its own pages"}),
-        (with_document(8, ingestion="succeeded"), {"documents", "each invoice once, by its number"}),
-        (with_document(3, attempts=3), {"attempts begun"}),
+        (with_document(3, number="R-2"), {"each invoice number once", "each invoice with its own pages"}),
+        (with_document(3, number=None), {"each invoice number once", "each invoice with its own pages"}),
+        (with_document(3, first_page=5), {"each invoice with its own pages"}),
+        (with_document(3, last_page=8), {"each invoice with its own pages"}),
+        (with_document(8, ingestion="succeeded"), {"documents", "each invoice number once"}),
+        (with_document(3, attempts=3), {"attempts started"}),
         (with_record(2, receives=2), {"receives of each message"}),
         (with_record(2, outcome="retry"), {"outcomes"}),
-        (with_record(2, work_id=UUID(int=1)), {"work done twice"}),
+        (with_record(2, work_id=UUID(int=1)), {"work items processed twice"}),
         (with_record(2, claimed=None), {ORDER}),
         (with_record(5, permitted=at(-1)), {ORDER}),
-        (with_record(5, claimed=at(0.5)), {ORDER, AT_ONCE}),
+        (with_record(5, claimed=at(0.5)), {ORDER, CONCURRENT}),
         (replace(perfect(), dead_letters=1), {"dead letters"}),
-        (replace(perfect(), notifications=1), {"notifications of failures"}),
+        (replace(perfect(), notifications=1), {"failure notifications"}),
         (replace(perfect(), queued={DEAD_LETTER_QUEUE: 1}), {"messages left in queues and dead-letter queues"}),
-        (replace(perfect(), downloads_at_once=GATE + 1), {"downloads at once, by S3"}),
+        (replace(perfect(), downloads_at_once=CONCURRENCY_LIMIT + 1), {"concurrent downloads in S3"}),
     ],
 )
-def test_each_thing_that_is_wrong_is_seen(found: Found, names: set[str]):
-    assert broken(found) == names
+def test_each_defect_fails_its_check(found: ReplayData, names: set[str]):
+    assert failed_checks(found) == names
 
 
-def test_a_lost_document_is_seen():
+def test_lost_document_fails_checks():
     found = perfect()
-    assert {"documents", "children ingested and matched", "each invoice once, by its number"} <= broken(
+    assert {"documents", "children ingested and matched", "each invoice number once"} <= failed_checks(
         replace(found, documents=[*found.documents[:3], *found.documents[4:]])
     )
 
 
-def test_a_second_line_about_the_same_work_is_seen():
+def test_second_log_record_fails_checks():
     found = perfect()
     twice = replace(found, records=[*found.records, record("ingestion", 1)])
-    assert {"work done twice", "messages of ingestion and matching"} <= broken(twice)
+    assert {"work items processed twice", "messages of ingestion and matching"} <= failed_checks(twice)
 
 
-def test_a_gate_that_was_never_full_proves_nothing():
+def test_unreached_concurrency_limit_fails_its_check():
     found = perfect()
     one_by_one = [
-        replace(one, permitted=at(place), claimed=at(place), ended=at(place + 1))
-        for place, one in enumerate(found.records)
+        replace(one, permitted=at(position), claimed=at(position), ended=at(position + 1))
+        for position, one in enumerate(found.records)
     ]
-    assert broken(replace(found, records=one_by_one)) == {"the gate was full, so that messages had to wait"}
+    assert failed_checks(replace(found, records=one_by_one)) == {"concurrency limit reached, so messages waited"}
 
 
-def test_what_ends_makes_room_for_what_begins_at_the_same_moment():
-    assert most_at_once([record("ingestion", place) for place in range(7)]) == GATE
-    assert most_at_once([record("ingestion", place, claimed=at(0)) for place in range(7)]) == 7
-    assert most_at_once([record("ingestion", 0, claimed=None)]) == 0
+def test_simultaneous_end_and_start_do_not_overlap():
+    assert max_concurrent([record("ingestion", position) for position in range(7)]) == CONCURRENCY_LIMIT
+    assert max_concurrent([record("ingestion", position, claimed=at(0)) for position in range(7)]) == 7
+    assert max_concurrent([record("ingestion", 0, claimed=None)]) == 0
 
 
-def test_the_lines_about_messages_are_read_from_a_log():
+def test_outcomes_are_parsed_from_log():
     line = {
         "level": "INFO",
         "message": "succeeded",
@@ -159,7 +165,7 @@ def test_the_lines_about_messages_are_read_from_a_log():
 
 
 class Bucket(BaseHTTPRequestHandler):
-    """Something like S3: it keeps what is put, and says as whom it was asked."""
+    """A minimal S3 that stores objects and returns the Host header of the request."""
 
     kept: dict[str, bytes]
 
@@ -173,13 +179,13 @@ class Bucket(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("x-asked-as", self.headers["Host"])
+        self.send_header("x-request-host", self.headers["Host"])
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -194,55 +200,57 @@ def s3() -> Iterator[SlowS3]:
         thread.join()
 
 
-def ask(s3: SlowS3, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes, str | None]:
+def request(s3: SlowS3, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes, str | None]:
     connection = HTTPConnection(urlsplit(s3.endpoint).netloc, timeout=10)
     try:
         connection.request(method, path, body)
         answer = connection.getresponse()
-        return answer.status, answer.read(), answer.getheader("x-asked-as")
+        return answer.status, answer.read(), answer.getheader("x-request-host")
     finally:
         connection.close()
 
 
-def test_the_slow_s3_passes_everything_on_as_it_was_signed(s3: SlowS3):
-    assert ask(s3, "PUT", "/bucket/a%20b.pdf", b"%PDF-")[0] == 200
+def test_slow_s3_forwards_requests_with_signed_host(s3: SlowS3):
+    assert request(s3, "PUT", "/bucket/a%20b.pdf", b"%PDF-")[0] == 200
     host = urlsplit(s3.endpoint).netloc
-    assert ask(s3, "GET", "/bucket/a%20b.pdf") == (200, b"%PDF-", host)
-    assert ask(s3, "GET", "/bucket/other.pdf") == (404, b"", host)
+    assert request(s3, "GET", "/bucket/a%20b.pdf") == (200, b"%PDF-", host)
+    assert request(s3, "GET", "/bucket/other.pdf") == (404, b"", host)
 
 
-def test_it_says_nothing_of_whoever_went_before_his_answer_came(s3: SlowS3, capfd: pytest.CaptureFixture[str]):
-    ask(s3, "PUT", "/bucket/a.pdf", b"%PDF-" * 1_000_000)
+def test_slow_s3_ignores_disconnected_clients(s3: SlowS3, capfd: pytest.CaptureFixture[str]):
+    request(s3, "PUT", "/bucket/a.pdf", b"%PDF-" * 1_000_000)
     with socket.create_connection((urlsplit(s3.endpoint).hostname, urlsplit(s3.endpoint).port)) as gone:
         gone.sendall(b"GET /bucket/a.pdf HTTP/1.1\r\nHost: s3\r\n\r\n")
-        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it is reset, not just closed
-    assert ask(s3, "GET", "/bucket/a.pdf")[0] == 200
+        gone.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )  # reset instead of a regular close
+    assert request(s3, "GET", "/bucket/a.pdf")[0] == 200
 
     assert s3.downloads.count == 2
     assert capfd.readouterr().err == ""
 
 
-def test_it_knows_how_many_downloads_it_held_back_at_once(s3: SlowS3):
-    ask(s3, "PUT", "/bucket/a.pdf", b"%PDF-")
+def test_slow_s3_counts_concurrent_downloads(s3: SlowS3):
+    request(s3, "PUT", "/bucket/a.pdf", b"%PDF-")
     assert (s3.downloads.count, s3.downloads.most) == (0, 0)
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: ask(s3, "GET", "/bucket/a.pdf"), range(3)))
+        list(pool.map(lambda _: request(s3, "GET", "/bucket/a.pdf"), range(3)))
     assert (s3.downloads.count, s3.downloads.most) == (3, 3)
-    ask(s3, "GET", "/bucket/a.pdf")
+    request(s3, "GET", "/bucket/a.pdf")
     assert (s3.downloads.count, s3.downloads.most) == (4, 3)
 
 
-def test_both_ways_let_as_much_through_as_the_gate_is_wide():
+def test_both_modes_have_the_same_concurrency_limit():
     for gate in (2, 3, 10):
-        assert [way.invocations * way.permits for way in stage.ways(gate)] == [gate, gate]
-        assert all(way.maximum_concurrency >= 2 for way in stage.ways(gate))
+        assert [mode.invocations * mode.permits for mode in setup.replay_modes(gate)] == [gate, gate]
+        assert all(mode.maximum_concurrency >= 2 for mode in setup.replay_modes(gate))
 
 
-def test_no_queue_but_the_local_clouds_is_touched():
+def test_only_queues_of_local_cloud_are_changed():
     url = "https://sqs.eu-central-1.amazonaws.com/123456789012/counterfoil-ingestion"
     cloud: Any = SimpleNamespace(
         outputs={"IngestionQueueUrl": url},
         state=SimpleNamespace(emulator=SimpleNamespace(endpoint="http://127.0.0.1:4566")),
     )
     with pytest.raises(CommandError, match="not one of the local cloud"):
-        stage.queue_url(cloud)
+        setup.queue_url(cloud)

@@ -1,4 +1,4 @@
-"""Preparing the environment: once, again only when something changed, and with a way out where it cannot be done."""
+"""Preparation of the environment: steps run once, repeat after changes, and explain their errors."""
 
 import importlib.util
 import sys
@@ -17,45 +17,45 @@ def prepared() -> list[str]:
 
 @pytest.fixture
 def prepare(tmp_path: Path, prepared: list[str]) -> Callable[[], None]:
-    """Prepares a folder from one lock file, as often as it is called."""
+    """Return a function that prepares a folder from one lock file."""
     (tmp_path / "lock").write_text("1")
 
     def once() -> None:
-        setup.once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), lambda: prepared.append("done"))
+        setup.run_once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), lambda: prepared.append("done"))
 
     return once
 
 
-def test_what_is_done_is_not_done_again(prepare: Callable[[], None], prepared: list[str]):
+def test_finished_step_is_skipped(prepare: Callable[[], None], prepared: list[str]):
     prepare()
     prepare()
     assert prepared == ["done"]
 
 
-def test_a_changed_lock_is_installed(prepare: Callable[[], None], prepared: list[str], tmp_path: Path):
+def test_changed_lock_file_repeats_step(prepare: Callable[[], None], prepared: list[str], tmp_path: Path):
     prepare()
     (tmp_path / "lock").write_text("2")
     prepare()
     assert prepared == ["done", "done"]
 
 
-def test_what_was_interrupted_is_done_again(prepare: Callable[[], None], prepared: list[str], tmp_path: Path):
+def test_interrupted_step_is_repeated(prepare: Callable[[], None], prepared: list[str], tmp_path: Path):
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        setup.once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), interrupted)
+        setup.run_once(tmp_path, tmp_path / ".prepared", (tmp_path / "lock",), interrupted)
     prepare()
     assert prepared == ["done"]
 
 
-def test_an_old_python_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_old_python_is_rejected(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "version_info", (3, 9, 2))
     with pytest.raises(setup.SetupError, match=r"Python 3\.11 or newer is needed"):
         setup.check_python()
 
 
-def test_a_python_that_makes_no_environments_is_refused_with_the_package_to_install(
+def test_python_without_venv_names_required_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in {"ensurepip", "pip"} else object())
@@ -68,7 +68,7 @@ def test_a_python_that_makes_no_environments_is_refused_with_the_package_to_inst
 @pytest.mark.parametrize(
     ("there", "found"), [(["chromium"], "chromium"), (["google-chrome"], "google-chrome"), ([], None)]
 )
-def test_the_browser_is_found_by_the_names_that_it_goes_by(
+def test_browser_is_found_by_known_names(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: list[str], found: str | None
 ):
     for name in there:

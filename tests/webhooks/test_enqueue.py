@@ -1,4 +1,4 @@
-"""Deliveries are enqueued for each destination that wants an event, once for each state of a subject."""
+"""Deliveries are enqueued once per destination and state of a subject."""
 
 import json
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def office(
     return Office(database, admin, make_tenant, make_document)
 
 
-def test_every_active_destination_that_wants_it_is_owed_it(office: Office, make_tenant: Callable[..., UUID]):
+def test_active_subscribed_destinations_get_a_delivery(office: Office, make_tenant: Callable[..., UUID]):
     wanted = {make_destination(office.admin, office.tenant_id, f"to-{n}") for n in range(2)}
     make_destination(office.admin, office.tenant_id, "documents", events=["document"])
     make_destination(office.admin, office.tenant_id, "gone", disabled_at=office.clock())
@@ -69,12 +69,12 @@ def test_every_active_destination_that_wants_it_is_owed_it(office: Office, make_
     assert [row["worker"] for row in rows(office.admin, "outbox")] == ["document_output"] * 2
 
 
-def test_nobody_is_owed_anything_where_nobody_asked(office: Office):
+def test_no_subscribed_destination_means_no_delivery(office: Office):
     assert office.request() == []
     assert office.jobs() == []
 
 
-def test_the_same_state_is_owed_once_and_another_is_a_new_revision(office: Office):
+def test_changed_state_is_a_new_revision(office: Office):
     make_destination(office.admin, office.tenant_id)
     (first,) = office.request()
     assert office.request() == []
@@ -87,7 +87,7 @@ def test_the_same_state_is_owed_once_and_another_is_a_new_revision(office: Offic
     assert job["requested_at"] > job["created_at"]
 
 
-def test_a_cluster_is_told_with_its_documents_and_matches(office: Office):
+def test_cluster_payload_has_documents_and_matches(office: Office):
     make_destination(office.admin, office.tenant_id)
     office.admin.execute(
         """INSERT INTO document_match (tenant_id, document_a_id, document_b_id, score, confidence, evidence, decided_by,
@@ -111,7 +111,7 @@ def test_a_cluster_is_told_with_its_documents_and_matches(office: Office):
     ]
 
 
-def test_a_document_that_joins_is_a_new_state(office: Office, make_document: Callable[..., UUID]):
+def test_joining_document_is_a_new_state(office: Office, make_document: Callable[..., UUID]):
     make_destination(office.admin, office.tenant_id)
     office.request()
     third = make_document(office.tenant_id, {}, cluster_id=office.cluster)
@@ -119,7 +119,7 @@ def test_a_document_that_joins_is_a_new_state(office: Office, make_document: Cal
     assert str(third) in {document["id"] for document in office.jobs()[0]["payload"]["documents"]}
 
 
-def test_the_zone_of_the_session_is_no_new_state(office: Office, database_url: str):
+def test_session_time_zone_is_not_a_state_change(office: Office, database_url: str):
     make_destination(office.admin, office.tenant_id)
     office.request()
     elsewhere = Database(f"{database_url}{'&' if '?' in database_url else '?'}options=-ctimezone%3DAsia/Kathmandu")
@@ -128,7 +128,7 @@ def test_the_zone_of_the_session_is_no_new_state(office: Office, database_url: s
     elsewhere.close()
 
 
-def test_that_a_cluster_is_gone_is_told_to_those_who_knew_it(office: Office):
+def test_deleted_cluster_is_sent_to_earlier_recipients(office: Office):
     make_destination(office.admin, office.tenant_id, "knew")
     office.request()
     make_destination(office.admin, office.tenant_id, "new")
@@ -139,28 +139,28 @@ def test_that_a_cluster_is_gone_is_told_to_those_who_knew_it(office: Office):
     assert office.request(None) == []
 
 
-def test_a_document_s_state_is_told_as_it_is_given(office: Office):
+def test_document_state_is_sent_unchanged(office: Office):
     make_destination(office.admin, office.tenant_id)
     state = {"id": str(office.first), "status": "matched"}
     assert len(office.request(state, "document", office.first)) == 1
     assert office.jobs()[0]["payload"] == state
 
 
-def test_a_request_that_is_rolled_back_owes_nothing(office: Office):
+def test_rolled_back_request_enqueues_nothing(office: Office):
     make_destination(office.admin, office.tenant_id)
 
-    def effects_that_fail() -> None:
+    def fail_after_enqueue() -> None:
         with office.database.tenant(office.tenant_id) as connection:
             data = partial(cluster_data, connection, office.tenant_id, office.cluster, FOUND)
             assert enqueue(connection, office.tenant_id, "cluster", office.cluster, data, office.clock())
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        effects_that_fail()
+        fail_after_enqueue()
     assert (office.jobs(), rows(office.admin, "outbox")) == ([], [])
 
 
-def test_a_job_is_the_same_for_ever_and_another_for_each_destination_and_subject():
+def test_job_id_is_deterministic_per_destination_and_subject():
     destination, subject = uuid4(), uuid4()
     ids = {
         job_id(destination, "cluster", subject),

@@ -1,4 +1,4 @@
-"""What docs/webhooks.md promises is what the code does."""
+"""docs/webhooks.md agrees with the code."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from counterfoil.egress import PORTS, TOTAL_SECONDS
 from counterfoil.settings import Settings
 from counterfoil.webhooks import destinations
 from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, Job, body, export_key
-from tools.demo.receiver import TOLERANCE_SECONDS
+from tools.demo.webhook_receiver import TOLERANCE_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
 CLUSTER_FIELDS = [*examine([], []).record, "documents", "matches"]
@@ -20,39 +20,39 @@ JOB = Job(UUID(int=1), 3, "cluster", UUID(int=2), SCHEMA_VERSION, datetime(2026,
 
 
 def fields(heading: str) -> list[str]:
-    """Names in the first column of the table that follows `heading`."""
+    """Return the names in the first column of the table after `heading`."""
     table = PAGE.split(heading)[1].split("\n\n|", 1)[1].split("\n\n", 1)[0]
     return re.findall(r"^\|? `(\w+)` \|", table, re.MULTILINE)
 
 
-def test_fields_are_those_of_the_tables():
+def test_documented_fields_match_the_code():
     assert fields("## The call") == list(json.loads(body(JOB)))
     assert fields("`data` of a cluster has these fields") == CLUSTER_FIELDS
     assert f"| `schema_version` | {SCHEMA_VERSION}." in PAGE
 
 
-def test_the_headers_are_named():
+def test_headers_are_documented():
     assert f"{HEADER}: t=" in PAGE
     assert "Idempotency-Key: " in PAGE
 
 
-def test_the_numbers_are_those_of_the_code():
+def test_documented_numbers_match_the_code():
     settings = Settings()
     waits = [int(seconds) // 60 for seconds in RedeliverPolicy().delays]
     for promise in (
-        f"more than **{TOLERANCE_SECONDS // 60} minutes** from your own clock",
-        f"no answer within {TOTAL_SECONDS:g} seconds",
-        f"after {waits[0]} minutes, then after {waits[1]}",
-        f"After {settings.breaker_failures} failures in a row a destination is left alone for "
+        f"more than **{TOLERANCE_SECONDS // 60} minutes** from your clock",
+        f"no response within {TOTAL_SECONDS:g} seconds",
+        f"retried after {waits[0]} minutes and after {waits[1]}",
+        f"After {settings.breaker_failures} consecutive failures a destination is not called for "
         f"{settings.breaker_open_seconds:g} seconds",
-        f"For {destinations.BOTH_FOR.total_seconds() / 3600:g} hours calls carry a signature by each of the two",
+        f"For {destinations.BOTH_FOR.total_seconds() / 3600:g} hours calls have a signature for each of the two",
         f"at port {' or '.join(str(port) for port in sorted(PORTS))}",
     ):
         assert promise in PAGE
     assert LONGEST_RETRY_AFTER.total_seconds() == 3600
-    assert "`Retry-After` is kept to, up to an hour" in PAGE
+    assert "a longer `Retry-After` (at most an hour)" in PAGE
 
 
-def test_the_keys_of_exports_are_as_shown():
+def test_documented_export_keys_match_the_code():
     assert export_key("{tenant}", "{prefix}", JOB, "json").replace(str(JOB.subject_id), "{id}") in PAGE
     assert export_key("{tenant}", "{prefix}", JOB, "csv").replace(str(JOB.subject_id), "{id}") in PAGE

@@ -1,4 +1,4 @@
-"""The body of a delivery: the same bytes whenever it is made; and its documents as a table."""
+"""Body of a delivery: the same bytes in every attempt, and its documents as CSV."""
 
 import csv
 import io
@@ -31,8 +31,8 @@ def lines(of: Job) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(table(of).decode(), newline="")))
 
 
-def test_version_1_is_these_bytes_for_ever():
-    """A try after a deployment sends what the try before it sent: who changes this needs a new SCHEMA_VERSION."""
+def test_version_1_bytes_never_change():
+    """Retries after a deployment send the same bytes; changes need a new version."""
     assert body(job('{"a": 1.10, "b": "ü"}', schema_version=1)) == (
         b'{"schema_version": 1, "id": "00000000-0000-0000-0000-000000000001:3", "event": "cluster", '
         b'"subject_id": "00000000-0000-0000-0000-000000000002", "revision": 3, '
@@ -40,12 +40,12 @@ def test_version_1_is_these_bytes_for_ever():
     )
 
 
-def test_the_zone_of_whoever_makes_it_changes_nothing():
+def test_time_zone_does_not_change_the_body():
     elsewhere = AT.astimezone(timezone(timedelta(hours=5, minutes=45)))
     assert body(job({}, requested_at=elsewhere)) == body(job({}))
 
 
-def test_the_key_is_another_one_for_each_revision():
+def test_each_revision_has_its_own_key():
     assert (job({}).key, job({}, revision=4).key) == (f"{ID}:3", f"{ID}:4")
     assert json.loads(body(job({})))["id"] == job({}).key
 
@@ -68,7 +68,7 @@ INVOICE = {
 ORDER = {"po_number": "B-7", "order_date": "2025-12-01", "supplier": {"name": "Müller"}, "buyer": {"name": "Acme"}}
 
 
-def test_a_cluster_has_a_line_for_each_document():
+def test_cluster_has_a_row_per_document():
     documents = [
         {"id": "d1", "type": "invoice", "file_name": "r.xml", "structured_data": INVOICE},
         {"id": "d2", "type": "purchase_order", "file_name": "b, 2.pdf", "structured_data": ORDER},
@@ -102,13 +102,13 @@ def test_a_cluster_has_a_line_for_each_document():
     assert (third["file_name"], third["number"], third["total_gross"]) == ('a"b.pdf', "", "")
 
 
-def test_a_document_is_one_line():
+def test_document_is_one_row():
     (line,) = lines(job({"id": "d1", "type": "invoice", "structured_data": INVOICE}, subject="document"))
     assert (line["document_id"], line["total_gross"], line["outcome"]) == ("d1", "1190.00", "")
 
 
 @pytest.mark.parametrize("payload", ["null", '{"documents": []}', "{}"])
-def test_what_is_gone_has_the_head_alone(payload: str):
+def test_empty_payload_yields_only_the_header(payload: str):
     assert table(job(payload)).decode() == ",".join(COLUMNS) + "\r\n"
 
 
@@ -130,7 +130,7 @@ def test_what_is_gone_has_the_head_alone(payload: str):
         "\u2212x",
     ],
 )
-def test_no_document_puts_a_formula_into_a_spreadsheet(text: str):
+def test_document_cannot_inject_a_formula(text: str):
     data = {"invoice_number": text, "issuer": {"name": text}}
     (line,) = lines(job({"documents": [{"file_name": text, "structured_data": data}]}))
     assert {line["number"], line["seller"], line["file_name"]} == {f"'{text}"}
@@ -139,7 +139,7 @@ def test_no_document_puts_a_formula_into_a_spreadsheet(text: str):
 @pytest.mark.parametrize(
     ("text", "cell"),
     [
-        ("Foo;=1+1;", "Foo;'=1+1;"),  # a spreadsheet that divides by semicolons, as many do in Europe
+        ("Foo;=1+1;", "Foo;'=1+1;"),  # spreadsheets with semicolon separators, common in Europe
         ("Foo\t@SUM(A1)", "Foo\t'@SUM(A1)"),
         ("Foo\r\n-x", "Foo\r\n'-x"),
         ("\t=1", "'\t'=1"),
@@ -159,12 +159,12 @@ def test_no_document_puts_a_formula_into_a_spreadsheet(text: str):
         ("a;b", "a;b"),
     ],
 )
-def test_no_part_of_a_cell_becomes_a_cell_with_a_formula(text: str, cell: str):
+def test_cell_part_cannot_inject_a_formula(text: str, cell: str):
     (line,) = lines(job({"documents": [{"structured_data": {"issuer": {"name": text}}}]}))
     assert line["seller"] == cell
 
 
 @pytest.mark.parametrize("amount", ["-5.00", "-5", "0"])
-def test_an_amount_stays_an_amount(amount: str):
+def test_amounts_are_not_escaped(amount: str):
     (line,) = lines(job({"documents": [{"structured_data": {"total_gross": amount}}]}))
     assert line["total_gross"] == amount

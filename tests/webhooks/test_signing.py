@@ -1,4 +1,4 @@
-"""What a webhook is signed with, held against a receiver of its own."""
+"""Webhook signatures, verified by an independent receiver."""
 
 import hashlib
 import hmac
@@ -6,13 +6,13 @@ import hmac
 import pytest
 
 from counterfoil.webhooks.payload import signature
-from tools.demo.receiver import TOLERANCE_SECONDS, is_genuine
+from tools.demo.webhook_receiver import TOLERANCE_SECONDS, is_genuine
 
 BODY, AT = b'{"a": 1}', 1_767_323_045
 OLD, NEW = "whsec_old", "whsec_new"
 
 
-def test_a_signature_is_an_hmac_over_time_and_body():
+def test_signature_is_an_hmac_over_time_and_body():
     digest = hmac.new(b"whsec_old", b'1767323045.{"a": 1}', hashlib.sha256).hexdigest()
     assert signature(BODY, [OLD], AT) == f"t=1767323045,v1={digest}"
 
@@ -28,16 +28,16 @@ def test_every_active_secret_signs():
 
 
 @pytest.mark.parametrize("late", [-TOLERANCE_SECONDS, 0, TOLERANCE_SECONDS])
-def test_a_signature_is_good_for_five_minutes(late: float):
+def test_signature_is_valid_for_five_minutes(late: float):
     assert is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + late)
 
 
 @pytest.mark.parametrize("late", [-TOLERANCE_SECONDS - 1, TOLERANCE_SECONDS + 1, 86_400])
-def test_a_call_made_again_later_is_refused(late: float):
+def test_replayed_call_is_rejected(late: float):
     assert not is_genuine(signature(BODY, [OLD], AT), BODY, [OLD], AT + late)
 
 
-def test_a_changed_body_or_time_is_refused():
+def test_changed_body_or_time_is_rejected():
     header = signature(BODY, [OLD], AT)
     assert not is_genuine(header, BODY + b" ", [OLD], AT)
     assert not is_genuine(header.replace(f"t={AT}", f"t={AT + 1}"), BODY, [OLD], AT)
@@ -47,9 +47,9 @@ def test_a_changed_body_or_time_is_refused():
     "header",
     ["", "t=", "v1=00", f"t={AT}", f"t={AT},v1=", f"t={AT},v1=ü", "t=x,v1=00", "t=-1,v1=0", "t=" + "9" * 5000, ",,=,="],
 )
-def test_what_is_no_signature_is_refused(header: str):
+def test_malformed_signature_is_rejected(header: str):
     assert not is_genuine(header, BODY, [OLD], AT)
 
 
-def test_two_times_are_refused():
+def test_two_times_are_rejected():
     assert not is_genuine(f"t={AT},{signature(BODY, [OLD], AT)}", BODY, [OLD], AT)

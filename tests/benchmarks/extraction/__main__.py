@@ -1,6 +1,6 @@
-"""Reads hybrid PDFs by their pages alone, and measures against the XML inside them.
+"""Extract hybrid PDFs from their text only, and compare with their embedded XML.
 
-Run as `make bench-extraction`, with DATA=... for another folder than the sibling `../shared/data/zugferd`.
+Run `make bench-extraction`. DATA=... selects another folder than the sibling `../shared/data/zugferd`.
 """
 
 import argparse
@@ -27,14 +27,14 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "zugferd"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the report; returns 1 where there is nothing to measure."""
+    """Print the report. Return 1 if the folder has no PDFs."""
     parser = argparse.ArgumentParser(prog="make bench-extraction", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=DATA)
-    parser.add_argument("--brief", action="store_true", help="leave the list of misses out")
+    parser.add_argument("--brief", action="store_true", help="omit the list of misses")
     options = parser.parse_args(arguments)
     files = sorted(options.folder.rglob("*.pdf"))
     if not files:
-        typer.echo(f"No PDFs in {options.folder}; put https://github.com/ZUGFeRD/corpus there, or name another folder.")
+        typer.echo(f"No PDFs in {options.folder}. Put https://github.com/ZUGFeRD/corpus there, or give another folder.")
         return 1
     figures = measure(files, Path(options.folder), show=None if options.brief else typer.echo)
     _show(figures)
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass
 class Figures:
-    """What came of a folder: counts of header and line fields, and how many files there were of which kind."""
+    """Results of a folder: counts of header fields, line fields and files."""
 
     heads: Counts = field(default_factory=Counts)
     lines: Counts = field(default_factory=Counts)
@@ -54,7 +54,7 @@ class Figures:
 
 
 def measure(files: Iterable[Path], folder: Path, show: Callable[[str], None] | None = None) -> Figures:
-    """Read the hybrids among the files by their pages, and compare; `show` is told every miss."""
+    """Extract the hybrid files from their text and compare. `show` receives every miss."""
     figures = Figures()
     for file in files:
         content = file.read_bytes()
@@ -74,7 +74,7 @@ def measure(files: Iterable[Path], folder: Path, show: Callable[[str], None] | N
         figures.lines.add(body)
         figures.hybrids += 1
         figures.right_types += read.type == truth.type
-        figures.exact += _says_what_its_xml_states(content, truth)
+        figures.exact += _matches_second_reading(content, truth)
         if show is not None:
             show("\n".join(_misses(str(file.relative_to(folder)), truth, read, head, body)))
     return figures
@@ -88,7 +88,7 @@ def _compare(content: bytes, truth: ExtractionResult, read: ExtractionResult) ->
     return head, body
 
 
-def _says_what_its_xml_states(content: bytes, truth: ExtractionResult) -> bool:
+def _matches_second_reading(content: bytes, truth: ExtractionResult) -> bool:
     xml = xml_of_pdf(content) or next((file.content for file in pdf.embedded_xml(content)), b"")
     return as_second_reading(truth) == read_again(xml)
 
@@ -105,20 +105,20 @@ def _misses(file: str, truth: ExtractionResult, read: ExtractionResult, head: Co
 
 def _show(figures: Figures) -> None:
     typer.echo(
-        f"\n{figures.hybrids} hybrid PDFs read by their pages alone in {figures.seconds:.1f} s;"
+        f"\n{figures.hybrids} hybrid PDFs extracted from text in {figures.seconds:.1f} s;"
         f" type right in {figures.right_types}"
     )
     typer.echo(f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}{'right':>7}{'wrong':>7}{'missed':>8}")
     for name, counts in (("header", figures.heads), ("lines", figures.lines)):
-        for title, one in ((name, counts), ("  strict", counts.strict())):
+        for title, row in ((name, counts), ("  strict", counts.strict())):
             typer.echo(
-                f"{title:8}{one.precision:10.4f}{one.recall:8.4f}{one.f1:8.4f}{one.right:7}{one.false:7}{one.missed:8}"
+                f"{title:8}{row.precision:10.4f}{row.recall:8.4f}{row.f1:8.4f}{row.right:7}{row.false:7}{row.missed:8}"
             )
         typer.echo(
-            f"{'':8}set aside but in `strict`: {counts.not_on_page} that the XML states and no page shows"
-            f" ({counts.not_on_page_but_read} of them read otherwise), {counts.beyond} that the XML does not state"
+            f"{'':8}counted only in `strict`: {counts.not_on_page} in the XML but on no page"
+            f" ({counts.not_on_page_but_read} of them read differently), {counts.beyond} not in the XML"
         )
-    typer.echo(f"with XML: {figures.exact} of {figures.hybrids} files give all that a second reader finds in their XML")
+    typer.echo(f"with XML: {figures.exact} of {figures.hybrids} files match a second reader of their XML")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Compares what the text gave with what the XML states, field by field, and counts.
+"""Compare text extraction with the XML field by field, and count the results.
 
-Right is the same value: numbers as numbers, texts without regard to case and blanks, ids without regard to what is
-neither letter nor digit, a description by nine tenths of its letters. The unit codes C62 (one) and H87 (piece) are the
-same to a reader. A wrong value is a miss and a false positive. A field that the XML states and no page shows is set
-aside; so is a field that the XML does not state, for nothing says whether the page is right: a strict count takes both
-for errors. A price basis of 1 is what an absent one says. Lines are paired so that the most fields agree; a line that
-has no partner is all misses, or all false positives.
+A value is right if it is equal: numbers by value, texts without case and spaces, ids by letters and digits only. A
+description needs 90 % equal letters. The unit codes C62 (one) and H87 (piece) are equal to a reader. A price basis of 1
+equals a missing one. A wrong value counts as a miss and a false positive.
+
+Fields in the XML but on no page are excluded. So are fields that the XML lacks, because nothing can confirm them. The
+strict count includes both as errors. Lines are paired by most equal fields. All fields of an unpaired line are misses
+or false positives.
 """
 
 import re
@@ -28,7 +29,7 @@ Fields = list[tuple[str, str]]
 
 @dataclass
 class Counts:
-    """Right values, false positives and misses; and what was set aside, for either reason."""
+    """Right values, false positives, misses, and fields excluded for either reason."""
 
     right: int = 0
     false: int = 0
@@ -40,7 +41,7 @@ class Counts:
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, other: "Counts") -> None:
-        """Take the counts of another comparison in."""
+        """Add the counts of another comparison."""
         self.right += other.right
         self.false += other.false
         self.missed += other.missed
@@ -51,27 +52,27 @@ class Counts:
         self.unjudged += other.unjudged
 
     def strict(self) -> "Counts":
-        """The same with what was set aside taken for errors of reading."""
+        """Return the counts with excluded fields as errors."""
         return Counts(self.right, self.false + self.beyond + self.not_on_page_but_read, self.missed + self.not_on_page)
 
     @property
     def precision(self) -> float:
-        """The share of what was read that is right."""
+        """Share of read values that are right."""
         return self.right / max(self.right + self.false, 1)
 
     @property
     def recall(self) -> float:
-        """The share of what the XML states and a page shows that was read."""
+        """Share of values in both XML and pages that were read."""
         return self.right / max(self.right + self.missed, 1)
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall."""
+        """Harmonic mean of precision and recall."""
         return 2 * self.right / max(2 * self.right + self.false + self.missed, 1)
 
 
 def header(data: Mapping[str, Any]) -> Fields:
-    """The fields of a document beside its lines, flat; each value of a list is one."""
+    """Return a document's fields without lines, flattened. Each list value is a field."""
     flat: Fields = []
     for name, value in data.items():
         if isinstance(value, Mapping):
@@ -84,7 +85,7 @@ def header(data: Mapping[str, Any]) -> Fields:
 
 
 def is_same(name: str, a: str, b: str) -> bool:
-    """Tell whether two values of a field are the same to a reader."""
+    """Return whether two values of a field are equal to a reader."""
     own = name.rpartition(".")[2]
     if own in _IDS:
         return letters(a) == letters(b)
@@ -101,7 +102,7 @@ def is_same(name: str, a: str, b: str) -> bool:
 
 
 def compare(truth: Fields, read: Fields, on_page: Any) -> Counts:
-    """Count the fields of a header, or of a pair of lines. `on_page(name, value)` tells what the pages show."""
+    """Count the fields of a header or line pair. `on_page(name, value)`: a page shows it."""
     counts = Counts()
     left = list(read)
     for name, value in truth:
@@ -135,7 +136,7 @@ def compare(truth: Fields, read: Fields, on_page: Any) -> Counts:
 
 
 def compare_lines(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]], on_page: Any) -> Counts:
-    """Pair lines by agreement, and count their fields."""
+    """Pair lines by equal fields, and count their fields."""
     truth, read = [list(map(_without_basis_of_one, lines)) for lines in (truth, read)]
     counts = Counts()
     pairs = dict(_pairs(truth, read))
@@ -160,7 +161,7 @@ def _without_basis_of_one(line: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pairs(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, int]]:
-    """The assignment with the most agreeing fields; lines that agree in nothing stay alone."""
+    """Yield the assignment with the most equal fields. Lines without any stay unpaired."""
     weights = {
         (row, column): weight
         for row, line in enumerate(truth)

@@ -1,4 +1,4 @@
-"""Does a page say a value at all? Searched in the text of the pages, however the value is written there."""
+"""Search pages for values of structured data, in any written form."""
 
 import datetime as dt
 import re
@@ -17,12 +17,12 @@ _NUMBER = re.compile(r"\d[\d.,'\u2019\u00a0 ]*")
 
 
 def letters(text: str) -> str:
-    """A text's letters and digits, without case."""
+    """Return a text's letters and digits, case-folded."""
     return "".join(filter(str.isalnum, text.casefold()))
 
 
 class PageText:
-    """The text of a document's pages, searched for values of structured data."""
+    """Text of a document's pages, searchable for values of structured data."""
 
     def __init__(self, pages: Sequence[Page]) -> None:
         self.text = "\n".join(page.text for page in pages)
@@ -30,7 +30,7 @@ class PageText:
         self._in_lines = letters(self.text)
 
     def states(self, field: str, value: str) -> bool:
-        """Tell whether the pages show `value`; a unit's code stands for a word, and counts as shown."""
+        """Return whether the pages show `value`. Unit codes always count as shown."""
         name = field.rpartition(".")[2]
         if _is_number(name):
             return abs(Decimal(value)) in self._numbers
@@ -44,17 +44,17 @@ class PageText:
             case "position":
                 return any(first.lstrip("0") == value.lstrip("0") for first in self._beginnings)
             case _:
-                wanted = letters(value)
-                return name == "unit" or wanted in self._in_lines or wanted in self._in_file_order
+                normalized = letters(value)
+                return name == "unit" or normalized in self._in_lines or normalized in self._in_file_order
 
     @cached_property
     def _beginnings(self) -> set[str]:
-        """The first word of every line: where a position number stands."""
+        """First word of every line, which may be a position number."""
         return {line.split()[0].strip(".") for line in self.text.splitlines() if line.strip()}
 
     @cached_property
     def _numbers(self) -> set[Decimal]:
-        """Every number on the pages, in both ways to read its marks."""
+        """All numbers on the pages, with either decimal mark."""
         numbers = {Decimal(0)}
         for written in _NUMBER.findall(self.text):
             for part in {written, *written.split()}:

@@ -1,1 +1,1 @@
-"""Matching measured: links and clusters, peers, text similarity, waiting for a language model."""
+"""Benchmarks of matching: quality, other libraries, text similarity and LLM latency."""

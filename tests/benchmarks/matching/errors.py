@@ -1,4 +1,4 @@
-"""What matching got wrong, link by link, with what was said for and against each."""
+"""False and missed links, each with its evidence."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from csv import writer
@@ -11,18 +11,18 @@ from counterfoil.documents.matching.normalise import KINDS, Document, document
 from counterfoil.documents.matching.rules import arrival
 from counterfoil.documents.matching.score import chances, score
 from tools.evaluation.agreement import Edge
-from tools.evaluation.command import Matched, ids_of
-from tools.evaluation.labeled_set import LabelledDocument, LabelledSet
+from tools.evaluation.command import Matched, document_ids
+from tools.evaluation.labeled_set import LabeledDocument, LabeledSet
 
 HEADER = (
     "set", "learned_from", "error", "child", "child_type", "parent", "parent_type", "rule", "probability", "bits",
-    "waterfall", "what_the_child_says",
+    "waterfall", "reason",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A link that is false, or one that was missed."""
+    """A false or missed link."""
 
     error: str
     """`false` or `missed`."""
@@ -31,34 +31,34 @@ class Mistake:
     parent: str
     parent_type: str
     rule: str
-    """Which rule made a false link; empty for one that was missed."""
+    """Rule of a false link. Empty for a missed link."""
     probability: float | None
-    """As stored with a false link; of a missed one as if there were no other candidate."""
+    """Stored probability of a false link. For a missed link, without other candidates."""
     bits: float | None
     waterfall: str
-    """Each feature with its level and bits. Empty for documents that are not matched at all."""
+    """Features with levels and bits. Empty for document types that are never matched."""
     reason: str
-    """Why the child found no partner, or is in doubt."""
+    """Reason why the child has no match or needs review."""
 
 
-def mistakes(labelled: LabelledSet, matched: Matched) -> Iterator[Mistake]:
+def mistakes(labeled: LabeledSet, matched: Matched) -> Iterator[Mistake]:
     """Every false and every missed link, under the current weights."""
-    assert labelled.edges is not None
-    known = {found.id: found for found in labelled.documents}
-    ids = ids_of(labelled.documents)
+    assert labeled.edges is not None
+    known = {found.id: found for found in labeled.documents}
+    ids = document_ids(labeled.documents)
     names = {str(id_): name for name, id_ in ids.items()}
     read = {
         name: document(ids[name], found.received_at, found.type, found.data)
         for name, found in known.items()
         if found.type in KINDS
     }
-    for edge in sorted(matched.edges.keys() - labelled.edges, key=sorted):
+    for edge in sorted(matched.edges.keys() - labeled.edges, key=sorted):
         yield _false(edge, known, names, matched)
-    for edge in sorted(labelled.edges - matched.edges.keys(), key=sorted):
+    for edge in sorted(labeled.edges - matched.edges.keys(), key=sorted):
         yield _missed(edge, known, read, names, matched)
 
 
-def _false(edge: Edge, known: Mapping[str, LabelledDocument], names: Mapping[str, str], matched: Matched) -> Mistake:
+def _false(edge: Edge, known: Mapping[str, LabeledDocument], names: Mapping[str, str], matched: Matched) -> Mistake:
     evidence = matched.edges[edge]
     child = known[names[evidence["child"]]]
     (parent,) = (known[name] for name in edge if name != child.id)
@@ -79,7 +79,7 @@ def _false(edge: Edge, known: Mapping[str, LabelledDocument], names: Mapping[str
 
 def _missed(
     edge: Edge,
-    known: Mapping[str, LabelledDocument],
+    known: Mapping[str, LabeledDocument],
     read: Mapping[str, Document],
     names: Mapping[str, str],
     matched: Matched,
@@ -105,7 +105,7 @@ def _missed(
 
 
 def child_first(a: Document, b: Document) -> tuple[Document, Document]:
-    """The one whose decision a link between the two would be, and the other; of two of a kind, the later."""
+    """Return child and parent. Of two documents of the same kind, the later is the child."""
     if a.kind == b.kind:
         first, second = sorted((a, b), key=arrival)
         return second, first
@@ -117,14 +117,14 @@ def _waterfall(features: Iterable[tuple[str, str, float]]) -> str:
 
 
 def write_mistakes(path: Path, found: Iterable[tuple[str, str, Mistake]]) -> int:
-    """Write a line for each, with its set and where its weights were learned. Returns how many there are."""
+    """Write a row per mistake with its set and the origin of weights. Return the row count."""
     count = 0
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = writer(file, lineterminator="\n")
         rows.writerow(HEADER)
-        for name, learned_from, one in found:
-            chance, bits = (None if number is None else round(number, 4) for number in (one.probability, one.bits))
-            parties = (one.child, one.child_type, one.parent, one.parent_type)
-            rows.writerow((name, learned_from, one.error, *parties, one.rule, chance, bits, one.waterfall, one.reason))
+        for name, learned_from, m in found:
+            probability, bits = (None if number is None else round(number, 4) for number in (m.probability, m.bits))
+            documents = (m.child, m.child_type, m.parent, m.parent_type)
+            rows.writerow((name, learned_from, m.error, *documents, m.rule, probability, bits, m.waterfall, m.reason))
             count += 1
     return count

@@ -1,4 +1,4 @@
-"""The candidate pairs of a labelled set, and what both documents of each say, in the forms that matching compares."""
+"""Candidate pairs of a labeled set, and their documents as normalized records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,69 +9,69 @@ from rapidfuzz.distance import OSA
 
 from counterfoil.documents.matching.keys import PARENTS
 from counterfoil.documents.matching.normalise import Document, Line, Party, Reference, words
-from tools.evaluation.labeled_set import LabelledSet, read_set
-from tools.training.candidates import Pair, Tenant, tenants
+from tools.evaluation.labeled_set import LabeledSet, read_set
+from tools.training.candidate_pairs import Pair, Tenant, tenants
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Half:
-    """One labelled set: what is learned from, or what is scored."""
+    """A labeled set for training or scoring."""
 
-    labelled: LabelledSet
+    labeled: LabeledSet
     tenants: tuple[Tenant, ...]
     by_tenant: tuple[tuple[Pair, ...], ...]
-    """Every pair that a key leads to, true or not; copies, which have no links of their own, are in none."""
+    """All candidate pairs, true or not. Duplicates are excluded because they have no links."""
 
     @property
     def pairs(self) -> list[Pair]:
-        """Those of all tenants."""
+        """Pairs of all tenants."""
         return [pair for pairs in self.by_tenant for pair in pairs]
 
     @property
     def truth(self) -> list[bool]:
-        """Which of the pairs belong together."""
+        """Ground truth of each pair."""
         return [pair.true for pair in self.pairs]
 
 
 def read_half(folder: Path) -> Half:
-    """Read a set and collect its pairs: always the same ones in the same order."""
-    labelled = read_set(folder)
-    known = tenants(labelled)
-    return Half(labelled, tuple(known), tuple(tuple(tenant.pairs()) for tenant in known))
+    """Read a set and its pairs in deterministic order."""
+    labeled = read_set(folder)
+    known = tenants(labeled)
+    return Half(labeled, tuple(known), tuple(tuple(tenant.pairs()) for tenant in known))
 
 
 def records(pair: Pair) -> tuple[Record, Record]:
-    """What the two documents of a pair say, under the same names, as a library that links records wants it.
+    """Return both documents of a pair as records with the same fields.
 
-    `number` is the number that the child names and that the parent bears; where the child names several, the nearest.
-    What a document does not state is None.
+    `number` is the child's reference and the parent's own number. Of several references, the most similar counts.
+    Missing values are None.
     """
     child, parent = pair.child, pair.parent
     own = _canonical(parent.number)
-    named = [found for one in child.named.get(parent.kind, ()) if (found := _canonical(one))]
+    named = [number for ref in child.named.get(parent.kind, ()) if (number := _canonical(ref))]
     nearest = min(named, key=lambda number: OSA.distance(number, own or ""), default=None)
     third = [kind for kind in PARENTS[child.kind] if kind != parent.kind]
     return _record(child, nearest, third), _record(parent, own, third)
 
 
-def _record(one: Document, number: str | None, third: list[str]) -> Record:
+def _record(doc: Document, number: str | None, third: list[str]) -> Record:
     return {
-        "kind": one.kind,
+        "kind": doc.kind,
         "number": number,
         "tail": None if number is None else "".join(filter(str.isdigit, number))[-4:] or None,
-        "others": _stated(found for kind in third for ref in one.named.get(kind, ()) if (found := _canonical(ref))),
-        **_party("seller", one.seller),
-        **_party("buyer", one.buyer),
-        "day": one.day,
-        "currency": one.currency,
-        "net": one.net,
-        "articles": _stated(code for line in one.lines for code in (line.article, line.buyer_article) if code),
-        "words": _stated(word for line in one.lines for word in line.text.split()),
-        "prices": _stated(f"{line.price:.4f}" for line in one.lines if line.price is not None),
-        "quantities": _stated(f"{line.quantity:g}" for line in one.lines if line.quantity is not None),
-        "lines": _stated(_goods(line) for line in one.lines),
+        "others": _stated(found for kind in third for ref in doc.named.get(kind, ()) if (found := _canonical(ref))),
+        **_party("seller", doc.seller),
+        **_party("buyer", doc.buyer),
+        "day": doc.day,
+        "currency": doc.currency,
+        "net": doc.net,
+        "articles": _stated(code for line in doc.lines for code in (line.article, line.buyer_article) if code),
+        "words": _stated(word for line in doc.lines for word in line.text.split()),
+        "prices": _stated(f"{line.price:.4f}" for line in doc.lines if line.price is not None),
+        "quantities": _stated(f"{line.quantity:g}" for line in doc.lines if line.quantity is not None),
+        "lines": _stated(_goods(line) for line in doc.lines),
     }
 
 
@@ -96,7 +96,7 @@ def _canonical(reference: Reference | None) -> str | None:
 
 
 def whole_text(data: Any) -> str:
-    """All that a document says, as words."""
+    """Return all text of a document as normalized words."""
     if isinstance(data, dict):
         return " ".join(map(whole_text, data.values()))
     if isinstance(data, list):

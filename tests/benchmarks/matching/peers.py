@@ -1,11 +1,11 @@
-"""Ways to tell which candidate pairs belong together: ours, and others'. Each runs in a process of its own.
+"""Methods that score candidate pairs, ours and other libraries, each in a separate process.
 
-`python -m tests.benchmarks.matching.peers NAME FOLDER FOLDER` learns from the first set what it learns, scores the
-pairs of both, and prints scores beside the truth, seconds and peak memory as JSON. Splink, dedupe and scikit-learn are
-wanted by this benchmark alone.
+`python -m tests.benchmarks.matching.peers NAME FOLDER FOLDER` trains on the first set and scores the pairs of both. It
+prints scores, ground truth, seconds and peak memory as JSON. Only this benchmark requires Splink, dedupe and
+scikit-learn.
 """
 
-# What only this benchmark wants may be missing.
+# The libraries of this benchmark may be missing.
 # mypy: disable-error-code="import-not-found, import-untyped"
 import json
 import re
@@ -20,19 +20,19 @@ import numpy as np
 from counterfoil.documents.matching.score import parse, probability, score, using
 from tests.benchmarks.matching.pairs import Half, read_half, whole_text
 from tests.documents.matching.whole import Whole
-from tools.training.candidates import id_of
-from tools.training.learning import learn
+from tools.training.candidate_pairs import id_of
+from tools.training.learning import fit_weights
 
 Scores = list[float]
 Peer = Callable[[Half], Callable[[Half], Scores]]
-"""Learns from a set, labels and all, and then scores the pairs of any: the higher, the likelier."""
+"""Trains on a labeled set. Returns a function that scores pairs: higher is more likely."""
 MISSING = 3
-"""The exit code where a library is not installed."""
+"""Exit code if a library is not installed."""
 
 
 def ours(taught: Half) -> Callable[[Half], Scores]:
     """Match weights, each pair for itself."""
-    weights = parse(learn(taught.tenants))
+    weights = parse(fit_weights(taught.tenants))
 
     def scores(half: Half) -> Scores:
         with using(weights):
@@ -43,7 +43,7 @@ def ours(taught: Half) -> Callable[[Half], Scores]:
 
 def ours_decided(taught: Half) -> Callable[[Half], Scores]:
     """Match weights, and the rules that decide among all candidates of a document: 1 where a link is made."""
-    weights = parse(learn(taught.tenants))
+    weights = parse(fit_weights(taught.tenants))
 
     def scores(half: Half) -> Scores:
         found = []
@@ -58,7 +58,7 @@ def ours_decided(taught: Half) -> Callable[[Half], Scores]:
 
 
 def number_only(_: Half) -> Callable[[Half], Scores]:
-    """The number that the child names is the parent's, but for prefixes, separators and leading zeros."""
+    """Equal numbers, ignoring prefixes, separators and leading zeros."""
 
     def scores(half: Half) -> Scores:
         return [
@@ -73,13 +73,13 @@ def number_only(_: Half) -> Callable[[Half], Scores]:
 
 
 def tf_idf(_: Half) -> Callable[[Half], Scores]:
-    """Cosine of all words of both documents, by TF-IDF of the archive that they are in."""
+    """TF-IDF cosine of all words of both documents."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     def scores(half: Half) -> Scores:
-        told = {id_of(found.id): whole_text(found.data) for found in half.labelled.documents}
-        rows = {id_: row for row, id_ in enumerate(told)}
-        vectors = TfidfVectorizer(token_pattern=r"\S+").fit_transform(told.values())
+        texts = {id_of(found.id): whole_text(found.data) for found in half.labeled.documents}
+        rows = {id_: row for row, id_ in enumerate(texts)}
+        vectors = TfidfVectorizer(token_pattern=r"\S+").fit_transform(texts.values())
         children = vectors[[rows[pair.child.id] for pair in half.pairs]]
         parents = vectors[[rows[pair.parent.id] for pair in half.pairs]]
         return [float(cosine) for cosine in np.asarray(children.multiply(parents).sum(axis=1)).ravel()]
@@ -88,31 +88,31 @@ def tf_idf(_: Half) -> Callable[[Half], Scores]:
 
 
 def splink(_: Half) -> Callable[[Half], Scores]:
-    """Fellegi and Sunter's model, estimated on the scored pairs by expectation maximisation, without labels."""
+    """Fellegi-Sunter model, estimated on the scored pairs by expectation maximization."""
     from tests.benchmarks.matching import with_splink
 
     return with_splink.estimated
 
 
-def splink_labelled(taught: Half) -> Callable[[Half], Scores]:
-    """The same model with m and u counted in labels."""
+def splink_labeled(training: Half) -> Callable[[Half], Scores]:
+    """Fellegi-Sunter model with m and u counted from labels."""
     from tests.benchmarks.matching import with_splink
 
-    estimates = with_splink.counted(taught)
+    estimates = with_splink.counted(training)
     return lambda half: with_splink.scores(half, estimates)
 
 
-def dedupe(taught: Half) -> Callable[[Half], Scores]:
-    """The distances and the classifier of dedupe, trained with labels."""
+def dedupe(training: Half) -> Callable[[Half], Scores]:
+    """Distances and classifier of dedupe, trained with labels."""
     from tests.benchmarks.matching import with_dedupe
 
-    return with_dedupe.trained(taught)
+    return with_dedupe.trained(training)
 
 
 PEERS: dict[str, Peer] = {
     "ours, as decided": ours_decided,
     "ours, pair by pair": ours,
-    "Splink 5, labelled": splink_labelled,
+    "Splink 5, labeled": splink_labeled,
     "Splink 5, EM": splink,
     "dedupe 3": dedupe,
     "TF-IDF": tf_idf,
@@ -121,21 +121,21 @@ PEERS: dict[str, Peer] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what one peer makes of two sets; returns MISSING where its library is not installed."""
+    """Print the results of one peer on two sets. Return MISSING without its library."""
     name, *folders = arguments
-    taught, asked = (read_half(Path(folder)) for folder in folders)
+    training, test = (read_half(Path(folder)) for folder in folders)
     began = time.perf_counter()
     try:
-        scores = PEERS[name](taught)
+        scores = PEERS[name](training)
     except ModuleNotFoundError as error:
         sys.stderr.write(f"{error.name}\n")
         return MISSING
     learned = time.perf_counter()
-    own = scores(taught)
+    own = scores(training)
     half_way = time.perf_counter()
     result = {
-        "taught": {"scores": own, "truth": taught.truth},
-        "asked": {"scores": scores(asked), "truth": asked.truth},
+        "training": {"scores": own, "truth": training.truth},
+        "test": {"scores": scores(test), "truth": test.truth},
         "seconds_to_learn": learned - began,
         "seconds_to_score": time.perf_counter() - half_way,
         "peak_megabytes": peak_megabytes(),
@@ -145,10 +145,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def peak_megabytes() -> float:
-    """Most memory that this process has held at once."""
+    """Return the peak memory of this process."""
     status = Path("/proc/self/status")
     if status.is_file() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="ascii"))):
-        return int(found[1]) / 1024  # ru_maxrss would begin with what the parent process held
+        return int(found[1]) / 1024  # ru_maxrss would include the parent process
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 

@@ -1,7 +1,7 @@
-"""Links, clusters and chances of labelled sets, each with weights that were learned from others.
+"""Quality of links, clusters and probabilities on labeled sets, with weights from other data.
 
-A set is matched with the product's own code on an embedded PostgreSQL. Its weights come from the other sets, and then,
-tenant by tenant, from the other tenants of the same set; never from what is scored.
+Each set is matched with product code on an embedded PostgreSQL. Weights come from the other sets first. Then each
+tenant is matched with weights from the other tenants of its set. Weights never come from the scored data.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,31 +12,37 @@ from cli.output import Checklist
 from counterfoil.documents.matching.score import chances, parse, score, using
 from tests.benchmarks.matching.errors import Mistake, mistakes
 from tests.benchmarks.matching.sets import Sample, by_tenant
-from tools.evaluation.agreement import Agreement, bills, edges_agreement, edges_agreement_of_bills, pairs_agreement
+from tools.evaluation.agreement import (
+    Agreement,
+    edges_agreement,
+    invoice_groups,
+    invoice_level_agreement,
+    pairs_agreement,
+)
 from tools.evaluation.command import match
-from tools.evaluation.labeled_set import LabelledSet
-from tools.training.candidates import Tenant, tenants
-from tools.training.learning import calibration_error, learn
+from tools.evaluation.labeled_set import LabeledSet
+from tools.training.candidate_pairs import Tenant, tenants
+from tools.training.learning import calibration_error, fit_weights
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What came of a set, or of several on average."""
+    """Results of a set, or the average of several."""
 
     edges: Agreement
     edges_copies_as_one: Agreement
-    """With the copies of one bill taken as one document."""
+    """With duplicates of an invoice counted as one document."""
     clusters: Agreement
-    """Pairs of documents that are in one cluster; contracts hold none together."""
+    """Pairs of documents in the same cluster. Contracts do not connect documents."""
     calibration_error: float
-    """Expected calibration error of the best candidate's chance, in tenths of chance."""
+    """Expected calibration error of the best candidate's probability, in bins of 0.1."""
     documents: int
     seconds: float
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A set, or a tenant of one, matched with weights from elsewhere."""
+    """A set or one of its tenants, matched with weights from other data."""
 
     name: str
     origin: str
@@ -46,24 +52,24 @@ class Scored:
 
 
 def across(samples: Sequence[Sample]) -> Iterator[Scored]:
-    """Each set, with weights learned from the others."""
+    """Yield each set with weights from the others."""
     for sample in samples:
-        others = [other for other in samples if other is not sample and other.teaches]
+        others = [other for other in samples if other is not sample and other.can_train]
         if others:
-            taught = [tenant for other in others for tenant in tenants(other.labelled)]
-            yield _scored(sample.labelled, sample.origin, " and ".join(other.name for other in others), taught)
+            training = [tenant for other in others for tenant in tenants(other.labeled)]
+            yield _scored(sample.labeled, sample.origin, " and ".join(other.name for other in others), training)
 
 
 def within(sample: Sample) -> Iterator[Scored]:
-    """Each tenant of a set, with weights learned from its other tenants."""
-    known = {f"{sample.name}/{tenant.name}": tenant for tenant in tenants(sample.labelled)}
-    for part in by_tenant(sample.labelled):
-        taught = [tenant for name, tenant in known.items() if name != part.name]
-        yield _scored(part, sample.origin, "its other tenants", taught)
+    """Yield each tenant of a set with weights from the other tenants."""
+    known = {f"{sample.name}/{tenant.name}": tenant for tenant in tenants(sample.labeled)}
+    for part in by_tenant(sample.labeled):
+        training = [tenant for name, tenant in known.items() if name != part.name]
+        yield _scored(part, sample.origin, "its other tenants", training)
 
 
 def average(scored: Iterable[Scored]) -> Figures:
-    """The mean of each figure; documents and seconds in all."""
+    """Return the mean of each figure, with total documents and seconds."""
     found = [item.figures for item in scored]
     return Figures(
         _mean([item.edges for item in found]),
@@ -76,7 +82,7 @@ def average(scored: Iterable[Scored]) -> Figures:
 
 
 def _mean(agreements: Sequence[Agreement]) -> Agreement:
-    """Precision, recall and F1 averaged one by one; counts added up."""
+    """Average precision, recall and F1 separately, and add up counts."""
     return Agreement(
         fmean(one.precision for one in agreements),
         fmean(one.recall for one in agreements),
@@ -87,28 +93,28 @@ def _mean(agreements: Sequence[Agreement]) -> Agreement:
     )
 
 
-def _scored(labelled: LabelledSet, origin: str, learned_from: str, taught: Sequence[Tenant]) -> Scored:
-    assert labelled.edges is not None
-    assert labelled.clusters is not None
-    order = sorted(labelled.documents, key=lambda document: (document.received_at, document.id))
+def _scored(labeled: LabeledSet, origin: str, learned_from: str, taught: Sequence[Tenant]) -> Scored:
+    assert labeled.edges is not None
+    assert labeled.clusters is not None
+    order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))
     steps = Checklist()
-    with steps.shown(), using(parse(learn(taught))):
+    with steps.shown(), using(parse(fit_weights(taught))):
         matched = match(order, steps)
         found = matched.edges.keys()
         figures = Figures(
-            edges_agreement(found, labelled.edges),
-            edges_agreement_of_bills(found, labelled.edges, bills(order, labelled.edges)),
-            pairs_agreement(matched.clusters, labelled.clusters),
-            calibration(tenants(labelled)),
+            edges_agreement(found, labeled.edges),
+            invoice_level_agreement(found, labeled.edges, invoice_groups(order, labeled.edges)),
+            pairs_agreement(matched.clusters, labeled.clusters),
+            calibration(tenants(labeled)),
             len(order),
             matched.seconds,
         )
-        wrong = tuple(mistakes(labelled, matched))
-    return Scored(labelled.name, origin, learned_from, figures, wrong)
+        wrong = tuple(mistakes(labeled, matched))
+    return Scored(labeled.name, origin, learned_from, figures, wrong)
 
 
 def calibration(known: Iterable[Tenant]) -> float:
-    """The calibration error of the current weights."""
+    """Return the calibration error of the current weights."""
     seen = []
     for tenant in known:
         for group in tenant.groups():

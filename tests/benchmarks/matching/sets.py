@@ -1,36 +1,36 @@
-"""The labelled sets in a folder, and what they are made of."""
+"""Labeled sets in a folder."""
 
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.evaluation.labeled_set import CLUSTERS, DOCUMENTS, EDGES, LabelledSet, read_set
+from tools.evaluation.labeled_set import CLUSTERS, DOCUMENTS, EDGES, LabeledSet, read_set
 
-LEAST_TENANTS = 2
-"""Tenants of a set that weights are learned from: fewer teach the habits of one office."""
+MIN_TENANTS = 2
+"""Minimum tenants of a training set, because a single tenant is not representative."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A labelled set, and whether somebody really sent its documents."""
+    """A labeled set and the origin of its documents."""
 
-    labelled: LabelledSet
+    labeled: LabeledSet
     origin: str
-    """`generated`, `real`, or `unknown`, as its README says."""
+    """`generated`, `real` or `unknown`, according to its README."""
 
     @property
     def name(self) -> str:
-        """The folder's name."""
-        return self.labelled.name
+        """Name of the folder."""
+        return self.labeled.name
 
     @property
-    def teaches(self) -> bool:
-        """Whether weights are learned from it."""
-        return len({document.tenant for document in self.labelled.documents}) >= LEAST_TENANTS
+    def can_train(self) -> bool:
+        """Return whether the set has enough tenants for training."""
+        return len({document.tenant for document in self.labeled.documents}) >= MIN_TENANTS
 
 
 def read_samples(folder: Path) -> list[Sample]:
-    """Every set in the folder that has links and clusters."""
+    """Return all sets in the folder with links and clusters."""
     return [
         Sample(read_set(found), origin(found))
         for found in sorted(folder.iterdir())
@@ -39,28 +39,28 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def origin(folder: Path) -> str:
-    """What the set's README begins with: `Generated data` or `Real data`."""
+    """Return the origin in the set's README: `Generated data` or `Real data`."""
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8").casefold() if readme.is_file() else ""
     return next((word for word in ("generated", "real") if f"{word} data" in text), "unknown")
 
 
-def by_tenant(labelled: LabelledSet) -> list[LabelledSet]:
+def by_tenant(labeled: LabeledSet) -> list[LabeledSet]:
     """The set as one for each of its tenants."""
-    assert labelled.edges is not None
-    assert labelled.clusters is not None
+    assert labeled.edges is not None
+    assert labeled.clusters is not None
     documents = defaultdict(list)
-    for document in labelled.documents:
+    for document in labeled.documents:
         documents[document.tenant].append(document)
     parts = []
     for tenant, own in sorted(documents.items()):
         ids = {document.id for document in own}
         parts.append(
-            LabelledSet(
-                f"{labelled.name}/{tenant}",
+            LabeledSet(
+                f"{labeled.name}/{tenant}",
                 tuple(own),
-                frozenset(edge for edge in labelled.edges if edge <= ids),
-                {id_: cluster for id_, cluster in labelled.clusters.items() if id_ in ids},
+                frozenset(edge for edge in labeled.edges if edge <= ids),
+                {id_: cluster for id_, cluster in labeled.clusters.items() if id_ in ids},
                 None,
             )
         )

@@ -1,7 +1,7 @@
-"""Ours and its peers on the same candidate pairs: what each finds, in which time, with how much memory.
+"""Comparison of all methods on the same candidate pairs: quality, time and memory.
 
-Each learns from one set, where it learns, and is asked about the other; the threshold is the one with the best F1 on
-the set that it learned from.
+Each method trains on one set, if it is trainable, and scores the other. Its threshold has the best F1 on the training
+set.
 """
 
 import json
@@ -24,7 +24,7 @@ INSTALL = ".venv/bin/uv sync --frozen --group benchmark"
 
 @dataclass(frozen=True)
 class Result:
-    """One peer's. Agreement is over the candidate pairs."""
+    """Result of one peer. Agreement covers the candidate pairs."""
 
     peer: str
     agreement: Agreement
@@ -36,7 +36,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Absent:
-    """A peer that could not be asked."""
+    """A peer that could not run."""
 
     peer: str
     reason: str
@@ -44,27 +44,27 @@ class Absent:
 
 @dataclass(frozen=True)
 class Reach:
-    """What the candidate pairs of a set can show at most."""
+    """Candidate pairs of a set, and the links that they cover at most."""
 
     pairs: int
     true_pairs: int
     true_links: int
-    """Of documents that are no copies."""
+    """Without links of duplicates."""
 
 
 def reach(folder: Path) -> Reach:
-    """Count a set's candidates. A link that follows from others' needs no pair of its own."""
+    """Count a set's candidate pairs and true links. Some links follow from others."""
     half = read_half(folder)
-    types = {document.id: document.type for document in half.labelled.documents}
-    links = sum(len({types[end] for end in edge}) > 1 for edge in half.labelled.edges or ())
+    types = {document.id: document.type for document in half.labeled.documents}
+    links = sum(len({types[end] for end in edge}) > 1 for edge in half.labeled.edges or ())
     return Reach(len(half.pairs), sum(half.truth), links)
 
 
-def compare(taught: Path, asked: Path) -> Iterator[Result | Absent]:
-    """Ask every peer about the second set."""
+def compare(training: Path, test: Path) -> Iterator[Result | Absent]:
+    """Train every peer on the first set and test it on the second."""
     for peer in PEERS:
         process = subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.matching.peers", peer, str(taught), str(asked)],
+            [sys.executable, "-m", "tests.benchmarks.matching.peers", peer, str(training), str(test)],
             capture_output=True,
             text=True,
             check=False,
@@ -74,27 +74,27 @@ def compare(taught: Path, asked: Path) -> Iterator[Result | Absent]:
             missing = process.stderr.strip().splitlines()[-1]
             yield Absent(peer, f"{missing} is not installed: {INSTALL}")
         elif process.returncode != 0:
-            yield Absent(peer, f"it failed: {process.stderr.strip().splitlines()[-1]}")
+            yield Absent(peer, f"failed: {process.stderr.strip().splitlines()[-1]}")
         else:
             yield _result(peer, json.loads(process.stdout))
 
 
-def _result(peer: str, said: Mapping[str, Any]) -> Result:
-    threshold = best_threshold(**said["taught"])
-    truth = said["asked"]["truth"]
-    found = [score >= threshold for score in said["asked"]["scores"]]
+def _result(peer: str, output: Mapping[str, Any]) -> Result:
+    threshold = best_threshold(**output["training"])
+    truth = output["test"]["truth"]
+    found = [score >= threshold for score in output["test"]["scores"]]
     return Result(
         peer,
-        Agreement.of(sum(found), sum(truth), sum(map(and_, found, truth))),
+        Agreement.from_counts(sum(found), sum(truth), sum(map(and_, found, truth))),
         threshold,
-        said["seconds_to_learn"],
-        said["seconds_to_score"],
-        said["peak_megabytes"],
+        output["seconds_to_learn"],
+        output["seconds_to_score"],
+        output["peak_megabytes"],
     )
 
 
 def best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> float:
-    """The score from which to say yes for the best F1; of several, the highest."""
+    """Return the score threshold with the best F1. Of several, the highest."""
     ranked = sorted(zip(scores, truth, strict=True), key=itemgetter(0), reverse=True)
     best, threshold, both, true = 0.0, inf, 0, sum(truth)
     for found, (score, is_true) in enumerate(ranked, start=1):

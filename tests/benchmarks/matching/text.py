@@ -1,9 +1,9 @@
-"""Text similarity alone, without training, on two public benchmarks of entity resolution.
+"""Untrained text similarity on two public entity resolution benchmarks.
 
-Two tables describe the same things once each. Each row is all its text, as `normalise.words` writes it; two rows are as
-alike as their letter sequences, weighed by how rare these are in both tables. The assignment with the greatest
-similarity in all pairs the rows one to one, and a pair stays where each row, or at least one of the two, has no better
-partner: what was only put together since all others were taken goes. There is no threshold to choose.
+Two tables describe the same things, once each. A row is its full text, normalized by `normalise.words`. Similarity is
+the cosine of letter sequences, weighted by their rarity in both tables. The assignment with the greatest total
+similarity pairs rows one to one. A pair counts if at least one of its rows has no better partner. This removes leftover
+pairs without a threshold.
 """
 
 import csv
@@ -21,7 +21,7 @@ from counterfoil.documents.matching.normalise import words
 from tools.evaluation.agreement import Agreement
 
 LENGTHS = (3, 4, 5)
-"""Letters in a sequence: a word's root, and what is left of a model number that was written with and without dashes."""
+"""Letters per sequence: long enough for word stems, and short enough for parts of model numbers."""
 _EQUAL = 1e-9
 _Rows = list[dict[str, str]]
 _Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -29,11 +29,11 @@ _Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Task:
-    """Two tables, and the pairs that are the same thing."""
+    """Two tables and their true pairs."""
 
     name: str
     goal: float
-    """The F1 that is wanted."""
+    """Target F1."""
     files: tuple[str, str]
     fields: tuple[str, ...]
     delimiter: str
@@ -47,18 +47,18 @@ TASKS = (
 
 @dataclass(frozen=True)
 class Similarity:
-    """What came of a task."""
+    """Results of a task."""
 
     task: str
     goal: float
     agreement: Agreement
     forced: Agreement
-    """Every pair of the assignment: as if each row of the shorter table had to have a partner."""
+    """With all pairs of the assignment, as if every row of the shorter table had a partner."""
     seconds: float
 
 
 def measure(folder: Path, task: Task) -> Similarity:
-    """Pair the rows of a task, and compare with its truth."""
+    """Pair the rows of a task and compare them with the true pairs."""
     left, right = (_read(folder / task.name / file, task.delimiter) for file in task.files)
     true = {(row["D1"], row["D2"]) for row in _read(folder / task.name / "gt.csv", task.delimiter)}
     began = time.perf_counter()
@@ -68,13 +68,13 @@ def measure(folder: Path, task: Task) -> Similarity:
 
     def agreement(*, forced: bool) -> Agreement:
         found = {(left[i]["id"], right[j]["id"]) for i, j, is_best in pairs if is_best or forced}
-        return Agreement.of(len(found), len(true), len(found & true))
+        return Agreement.from_counts(len(found), len(true), len(found & true))
 
     return Similarity(task.name, task.goal, agreement(forced=False), agreement(forced=True), seconds)
 
 
 def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
-    """The cosine of each text of one side with each of the other, 0 to 1."""
+    """Return the cosine, 0 to 1, of each left text with each right text."""
     grams = [Counter(_grams(text)) for text in (*left, *right)]
     seen = Counter(gram for found in grams for gram in found)
     columns = {gram: column for column, gram in enumerate(seen)}
@@ -89,14 +89,14 @@ def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
 
 
 def assigned(alike: _Table) -> Iterator[tuple[int, int, bool]]:
-    """The rows and columns that the best assignment pairs, and whether at least one of the two has no better one."""
+    """Yield row, column, and whether one of them has no better partner."""
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(alike, maximize=True)
     least = np.minimum(alike.max(axis=1)[rows], alike.max(axis=0)[columns]) - _EQUAL
-    for row, column, wanted in zip(rows, columns, least, strict=True):
+    for row, column, bound in zip(rows, columns, least, strict=True):
         if alike[row, column] > 0:
-            yield int(row), int(column), bool(alike[row, column] >= wanted)
+            yield int(row), int(column), bool(alike[row, column] >= bound)
 
 
 def _grams(text: str) -> Iterator[str]:

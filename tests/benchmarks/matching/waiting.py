@@ -1,4 +1,4 @@
-"""How long an invocation takes whose documents all wait for a language model, scripted to answer after some seconds."""
+"""Duration of an invocation whose documents all wait for a slow language model."""
 
 import json
 import logging
@@ -27,7 +27,8 @@ from functions.migrate.runner import apply
 from infra.worker_table import WORKERS
 from tests.delivery.harness import QUEUE_URL, Context, FakeSqs, event, record
 from tests.documents.matching.office import Office
-from tests.documents.matching.papers import SELLER, Paper, invoice, line, order
+from tests.documents.matching.papers import SELLER, invoice, line, order
+from tests.documents.matching.papers import SampleDocument as Paper
 from tests.llm.server import Request, Server
 from tools.evaluation.command import MIGRATIONS
 
@@ -42,24 +43,23 @@ _DATABASE = "waiting"
 
 @dataclass(frozen=True)
 class Waited:
-    """What came of one invocation."""
+    """Results of one invocation."""
 
     permits: int
-    """Documents that it works on at the same time."""
+    """Documents that are matched concurrently."""
     seconds: float
     matched: int
-    """Documents that ended with a link by the model's word."""
-    asked: int
-    """Questions to the model."""
-    at_once: int
-    """Most of them under way at the same time."""
+    """Documents matched by the model."""
+    questions: int
+    concurrent: int
+    """Maximum number of concurrent questions."""
 
 
 _ROW = next(row for row in WORKERS if row.name == "matching")
 
 
 def measure() -> Waited:
-    """Hand ten doubtful documents to one invocation, which works on as many at once as the table of workers says."""
+    """Run one invocation with ten ambiguous documents and the permits of the worker table."""
     with temporary_server() as server, Server(otherwise=_answer) as model:
         url = server.create_database(_DATABASE)
         apply(url, MIGRATIONS)
@@ -73,7 +73,7 @@ def measure() -> Waited:
         ):
             logging.disable(logging.INFO)
             consumer = _consumer(settings, database)
-            messages = [record(Message(work_id=id_, revision=1, send_number=0)) for id_ in _doubtful(database, admin)]
+            messages = [record(Message(work_id=id_, revision=1, send_number=0)) for id_ in _ambiguous(database, admin)]
             began = time.perf_counter()
             consumer.handle(event(*messages), Context())
             seconds = time.perf_counter() - began
@@ -82,28 +82,28 @@ def measure() -> Waited:
         return Waited(_ROW.permits, seconds, row[0], len(model.requests), model.at_once)
 
 
-def _doubtful(database: Database, admin: Connection) -> list[UUID]:
-    """Invoices without lines, each for a number that its seller's customer used for two orders; those are matched."""
-    papers: list[Paper] = []
+def _ambiguous(database: Database, admin: Connection) -> list[UUID]:
+    """Create invoices without lines whose order number fits two purchase orders."""
+    documents: list[Paper] = []
     for number, firm in enumerate(_FIRMS):
         seller = SELLER | {"name": f"{firm} GmbH", "vat_id": None}
-        papers += [
+        documents += [
             order(f"47{number}11", when, supplier=seller, lines=[line(str(when) * 6, description=goods)])
             for when, goods in ((1, "Shovel"), (2, "Violin"))
         ]
-    office = Office(database, admin, papers)
+    office = Office(database, admin, documents)
     office.match_all()
-    waiting = [
-        office.file(invoice(f"R-{firm}", 10, issuer=paper.data["supplier"], po_reference=f"47{number}11", lines=[]))
-        for number, (firm, paper) in enumerate(zip(_FIRMS, papers[::2], strict=True))
+    invoices = [
+        office.file(invoice(f"R-{firm}", 10, issuer=document.data["supplier"], po_reference=f"47{number}11", lines=[]))
+        for number, (firm, document) in enumerate(zip(_FIRMS, documents[::2], strict=True))
     ]
-    ids = [office.ids[position] for position in waiting]
+    ids = [office.ids[position] for position in invoices]
     admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = ANY(%s)", [ids])
     return ids
 
 
 def _answer(_: Request) -> str:
-    time.sleep(ANSWER_SECONDS)  # this is what is measured
+    time.sleep(ANSWER_SECONDS)  # the measured latency
     choice = {"candidate": "A1", "confidence": "high", "reasoning": "The dates are the nearest."}
     return json.dumps({"matches": [choice]})
 

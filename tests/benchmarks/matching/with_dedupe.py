@@ -1,6 +1,6 @@
-"""dedupe 3 on given pairs: its distances and its classifier, without the predicates by which it would find pairs."""
+"""dedupe 3 on given pairs: its distances and classifier, without its blocking."""
 
-# What only this benchmark wants may be missing.
+# The libraries of this benchmark may be missing.
 # mypy: disable-error-code="import-not-found, import-untyped"
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +14,11 @@ from tests.benchmarks.matching.pairs import Half, records
 _SETS = ("others", "seller_ids", "buyer_ids", "articles", "words", "prices", "quantities", "lines")
 
 
-def trained(taught: Half) -> Callable[[Half], list[float]]:
-    """What gives the probabilities of a half's pairs, by a classifier trained with the labels of another."""
+def trained(training: Half) -> Callable[[Half], list[float]]:
+    """Train a classifier on labels. Return a function that scores pairs."""
     linker = dedupe.RecordLink(_variables(), num_cores=1)
-    linker.classifier.n_jobs = 1  # all in this process, whose memory is measured
-    linker.classifier.fit(linker.data_model.distances(_pairs(taught)), taught.truth)
+    linker.classifier.n_jobs = 1  # a single process, because its memory is measured
+    linker.classifier.fit(linker.data_model.distances(_pairs(training)), training.truth)
 
     def scores(half: Half) -> list[float]:
         return [

@@ -1,6 +1,6 @@
-"""Splink 5 on given pairs: one table for the children, one for the parents, linked by the number of the pair."""
+"""Splink 5 on given pairs: tables of children and parents, joined by pair number."""
 
-# What only this benchmark wants may be missing.
+# The libraries of this benchmark may be missing.
 # mypy: disable-error-code="import-not-found, import-untyped"
 import logging
 from collections import Counter
@@ -19,14 +19,14 @@ _ROUNDS = 3
 _OVERLAPS = (0.99, 0.5, 0.01)
 _LIST = "len(list_intersect({0}_l, {0}_r)) >= {1} * len({0}_l)"
 Estimates = Mapping[str, tuple[Sequence[float], Sequence[float]]]
-"""By comparison, m and u of its levels."""
+"""m and u of the levels, by comparison."""
 
 
 def estimated(half: Half) -> list[float]:
-    """Match weights by expectation maximisation on these pairs, without labels.
+    """Return match weights estimated by expectation maximization, without labels.
 
-    u is estimated on them, too: they share a key, and random pairs, Splink's usual source of u, look nothing like them
-    (measured: F1 is lower by 0.1 to 0.2). After a few rounds some u would be 0, which Splink refuses.
+    u is estimated on the same pairs because they share a key. Splink's usual source of u, random pairs, lowers F1 by
+    0.1 to 0.2 (measured). After more rounds, some u would be 0, which Splink rejects.
     """
     linker = _linker(half, {})
     linker.training.estimate_u_using_random_sampling(max_pairs=_SAMPLE, seed=1)
@@ -35,12 +35,12 @@ def estimated(half: Half) -> list[float]:
 
 
 def scores(half: Half, estimates: Estimates) -> list[float]:
-    """Match weights with given m and u."""
+    """Return match weights with given m and u."""
     return _predicted(_linker(half, estimates), half)
 
 
 def counted(half: Half) -> Estimates:
-    """Count m and u in the labels of these pairs, with half a pair more at each level."""
+    """Count m and u from labels, with half a pair added at each level."""
     truth = half.truth
     rows = _linker(half, {}, retain=True).inference.predict().as_record_list()
     found = {}
@@ -62,11 +62,11 @@ def _predicted(linker: Any, half: Half) -> list[float]:
 
 
 def _linker(half: Half, estimates: Estimates, *, retain: bool = False) -> Any:
-    told = [records(pair) for pair in half.pairs]
+    both_sides = [records(pair) for pair in half.pairs]
     database = DuckDBAPI()
     tables = [
         database.register(
-            [{"unique_id": position, "pair": position, **sides[side]} for position, sides in enumerate(told)],
+            [{"unique_id": position, "pair": position, **sides[side]} for position, sides in enumerate(both_sides)],
             dataset_display_name=name,
         )
         for side, name in enumerate(("a_children", "b_parents"))
@@ -91,7 +91,7 @@ def _comparison(name: str, sorts: Sequence[Any], estimate: tuple[Sequence[float]
 
 
 def _compared() -> dict[str, list[Any]]:
-    """By feature, the levels of agreement above `else`, the best first."""
+    """Return the agreement levels above `else` by feature, best first."""
     found: dict[str, list[Any]] = {
         "kind": [
             levels.CustomLevel(f"kind_l = '{child}' AND kind_r = '{parent}'")
@@ -114,7 +114,7 @@ def _compared() -> dict[str, list[Any]]:
             levels.CustomLevel("net_l < net_r"),
         ],
     }
-    # One comparison for each party and one for lines: what says the same thing twice would be counted twice.
+    # One comparison per party and one for lines, because dependent comparisons would count evidence twice.
     for side in ("seller", "buyer"):
         found[side] = [
             levels.CustomLevel(f"{side}_vat_l = {side}_vat_r"),

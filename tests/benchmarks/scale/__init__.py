@@ -1,5 +1,5 @@
-"""Matching in a large archive: how long a search takes, what it finds, and how many documents are matched in a second.
+"""Matching in large archives: search time, recall and throughput.
 
-The archive is made up: deals of an order and what follows from it, of many tenants of very different size, with typing
-errors in names and references. It says nothing about how well pairs are decided, and much about indexes and plans.
+The archive is generated: purchase orders and their follow-up documents, for many tenants of very different sizes, with
+typos in names and references. It measures indexes and query plans, not the quality of decisions.
 """

@@ -1,7 +1,7 @@
-"""`python -m tests.benchmarks.scale`: fill archives of several sizes, search them, match what comes to them.
+"""Search and matching in archives of several sizes: `python -m tests.benchmarks.scale`.
 
-Wanted at a million documents, on two cores: a search's p95 within 30 times `SELECT 1`, 0.998 of the partners found,
-300 documents matched in a second, one alone in 15 ms at p95, and less than 1.5 times the cost of a document at 100,000.
+Goals for a million documents on two cores: search p95 within 30 times `SELECT 1`, recall 0.998, 300 documents per
+second, and 15 ms p95 for a single document. A document must cost less than 1.5 times as much as with 100,000.
 """
 
 from collections.abc import Iterator
@@ -30,37 +30,35 @@ _LEVELS = "SELECT level FROM pg_class, LATERAL (SELECT (bt_metap(relname::text))
 
 @dataclass(frozen=True)
 class Measured:
-    """One archive's figures."""
+    """Results of one archive."""
 
     documents: int
     search: Search
     speeds: tuple[Speed, ...]
-    """With one process, and with two."""
+    """With one process and with two."""
     megabytes: dict[str, float]
-    """By table or index, the size."""
+    """Size by table or index."""
     built: dict[str, float]
-    """By index, the seconds that it takes to build it anew."""
+    """Seconds to rebuild, by index."""
     levels: dict[str, int]
-    """By index, the pages between its root and a leaf."""
+    """Pages between root and leaf, by index."""
 
 
 def scale(
     documents: Annotated[
         list[int] | None,
-        typer.Option(help="Documents in the archive; give it again for another size. 100,000 and 1,000,000 if not."),
+        typer.Option(help="Documents in the archive. Repeat for several sizes. Default: 100,000 and 1,000,000."),
     ] = None,
-    tenants: Annotated[int, typer.Option(help="Tenants that they belong to.")] = 40,
-    new: Annotated[
-        int, typer.Option(help="The newest documents of the largest tenant, which are matched into it.")
-    ] = 6_000,
-    folder: Annotated[Path | None, typer.Option(help="Where the database lies, on a disk with fsync.")] = None,
+    tenants: Annotated[int, typer.Option(help="Number of tenants.")] = 40,
+    new: Annotated[int, typer.Option(help="Number of the largest tenant's newest documents to match.")] = 6_000,
+    folder: Annotated[Path | None, typer.Option(help="Folder for the database, on a disk with fsync.")] = None,
 ) -> None:
-    """Measure matching in large archives that are made up."""
+    """Measure matching in large generated archives."""
     found = []
     for size in documents or SIZES:
-        with TemporaryDirectory(dir=folder) as place:
-            Path(place).chmod(0o711)
-            embedded = PostgresServer(Path(place) / "postgres")
+        with TemporaryDirectory(dir=folder) as directory:
+            Path(directory).chmod(0o711)
+            embedded = PostgresServer(Path(directory) / "postgres")
             try:
                 with _started(embedded) as server:
                     found.append(_measure(server, size, tenants, new))
@@ -73,9 +71,9 @@ def scale(
 
 @contextmanager
 def _started(embedded: PostgresServer) -> Iterator[Server]:
-    """A server with fsync, and with the memory for pages that RDS gives one of the size that is deployed (`data.py`).
+    """Start a server with fsync and the shared buffers of the deployed RDS instance (`data.py`).
 
-    That is a quarter of its memory, in huge pages: where it has small ones, they are told of.
+    RDS uses a quarter of the memory, in huge pages. The kind of pages is printed.
     """
     with psycopg.connect(embedded.start(durable=True).url("postgres"), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET shared_buffers = '2GB'")
@@ -83,7 +81,7 @@ def _started(embedded: PostgresServer) -> Iterator[Server]:
     with huge_pages.reserved(pages):
         server = _restarted(embedded)
         kind = "huge" if _setting(server, "huge_pages_status") == "on" else "small (root can reserve huge ones)"
-        print(f"PostgreSQL's memory: {_setting(server, 'shared_buffers')} for pages, in {kind} pages")  # noqa: T201
+        print(f"PostgreSQL: shared_buffers {_setting(server, 'shared_buffers')}, in {kind} pages")  # noqa: T201
         yield server
         embedded.stop()
 
@@ -101,20 +99,20 @@ def _setting(server: Server, name: str) -> str:
 
 def _measure(server: Server, documents: int, tenants: int, new: int) -> Measured:
     made = [archive.Tenant(number, size) for number, size in enumerate(archive.sizes(documents, tenants))]
-    largest = list(archive.Tenant(0, made[0].size).papers())
-    newest = sorted(largest, key=lambda paper: (paper.received_at, paper.id))[-min(new, len(largest) // 10) :]
-    arriving = [paper.id for paper in newest]
+    largest = list(archive.Tenant(0, made[0].size).documents())
+    newest = sorted(largest, key=lambda doc: (doc.received_at, doc.id))[-min(new, len(largest) // 10) :]
+    arriving = [doc.id for doc in newest]
     waiting = frozenset(arriving)
-    settled = [paper for paper in largest if paper.order is not None and not waiting & {paper.id, paper.order}]
+    settled = [doc for doc in largest if doc.order is not None and not waiting & {doc.id, doc.order}]
     url = database.prepare(server, "scale", tenants)
     seconds = database.load(url, made, waiting)
     print(f"{documents} documents loaded in {seconds:.0f} s")  # noqa: T201
     worker = server.url("scale", "counterfoil_worker")
-    sample = Random(1).sample(settled, min(1_000, len(settled)))  # one that can be repeated
-    measure.search(worker, sample)  # brings the pages into memory
+    sample = Random(1).sample(settled, min(1_000, len(settled)))  # reproducible
+    measure.search(worker, sample)  # warms the cache
     search = measure.search(worker, sample)
-    half = len(arriving) // 2  # in the order of their arrival: children after their parents, but for a few
-    speeds = measure.whole(worker, arriving[:half], 1), measure.whole(worker, arriving[half:], 2)
+    half = len(arriving) // 2  # in order of arrival, so that most children follow their parents
+    speeds = measure.throughput(worker, arriving[:half], 1), measure.throughput(worker, arriving[half:], 2)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION pageinspect")
         megabytes = {
@@ -135,31 +133,31 @@ def _report(found: Measured) -> None:
     search = found.search
     print(f"SELECT 1: {search.select_1_p50:.3f} ms")  # noqa: T201
     print(f"search: p50 {search.p50:.2f} ms, p95 {search.p95:.2f} ms, {search.ratio:.0f} times SELECT 1")  # noqa: T201
-    print(f"partners found: {search.recall:.4f} among {search.candidates:.0f} candidates")  # noqa: T201
+    print(f"recall: {search.recall:.4f} among {search.candidates:.0f} candidates")  # noqa: T201
     for processes, speed in enumerate(found.speeds, 1):
         print(  # noqa: T201
-            f"{processes} at once: {speed.per_second:.0f} documents/s; then one alone from claim to settled p95"
-            f" {speed.p95_ms:.1f} ms, with the rest of its invocation {speed.invocation_p95_ms:.1f} ms"
+            f"{processes} processes: {speed.per_second:.0f} documents/s; p95 of a single document: claim to settlement"
+            f" {speed.p95_ms:.1f} ms, whole invocation {speed.invocation_p95_ms:.1f} ms"
         )
     for name, size in found.megabytes.items():
-        print(f"{name}: {size:.0f} MB, {size * 1e6 / found.documents:.0f} bytes a document")  # noqa: T201
+        print(f"{name}: {size:.0f} MB, {size * 1e6 / found.documents:.0f} bytes per document")  # noqa: T201
     for name in INDEXES:
-        print(f"{name}: built anew in {found.built[name]:.1f} s, root {found.levels[name]} above the leaves")  # noqa: T201
+        print(f"{name}: rebuilt in {found.built[name]:.1f} s, {found.levels[name]} levels above the leaves")  # noqa: T201
 
 
 def _compare(small: Measured, large: Measured) -> None:
-    """How the cost of a document grows with the archive, and what that makes of ten times the larger one."""
+    """Print how costs grow with the archive, and a projection to ten times the larger one."""
     times = [a.per_second / b.per_second for a, b in zip(small.speeds, large.speeds, strict=True)]
     search = large.search.ratio / small.search.ratio
     print(  # noqa: T201
-        f"from {small.documents} to {large.documents}: a match takes {times[0]:.2f} times as long by one worker and"
-        f" {times[1]:.2f} by two, the p95 of a search {search:.2f} times (in units of SELECT 1)"
+        f"from {small.documents} to {large.documents}: a match takes {times[0]:.2f} times as long with one worker and"
+        f" {times[1]:.2f} with two, the p95 of a search {search:.2f} times (in units of SELECT 1)"
     )
     size, expected = large.megabytes["document_key_by_key"] * 10, large.search.ratio * max(1.0, search)
     print(  # noqa: T201
-        f"projected for {large.documents * 10}: {size:.0f} MB of keys, a search p95 of {expected:.0f} times SELECT 1. A"
-        " search walks from the root of one index for each key, and ten times the keys are less than a level more; the"
-        " holders that it finds are bounded, and those of a tenant's supplier are as many as before."
+        f"projected for {large.documents * 10}: {size:.0f} MB of keys, a search p95 of {expected:.0f} times SELECT 1."
+        " Each key of a search is one index lookup, and ten times the keys add less than one index level. The holders"
+        " per key are bounded, and a tenant's supplier has as many as before."
     )
 
 

@@ -1,4 +1,4 @@
-"""An archive that is made up: tenants of very different size, their suppliers, and deals with all their papers."""
+"""Generated archive: tenants of very different sizes, suppliers, and deals with their documents."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 LARGEST_SHARE = 0.2
-"""Of all documents, those of the largest tenant."""
+"""Share of documents in the largest tenant."""
 TYPOS = 0.2
-"""Of names and of references, those with a typing error."""
+"""Share of names and references with a typo."""
 _FROM = date(2024, 1, 1)
 _DAYS = 730
 _SYLLABLES = """
@@ -25,7 +25,7 @@ _DOCUMENTS_A_SUPPLIER = 150
 
 @dataclass(frozen=True)
 class Firm:
-    """A party, as it writes itself."""
+    """A supplier or buyer."""
 
     name: str
     vat_id: str
@@ -33,8 +33,8 @@ class Firm:
 
 
 @dataclass(frozen=True)
-class Paper:
-    """One document: its tenant's number, what it says, and the order that it belongs to."""
+class ArchiveDocument:
+    """A generated document with its tenant's number, data and purchase order."""
 
     id: UUID
     tenant: int
@@ -45,7 +45,7 @@ class Paper:
 
 
 def sizes(documents: int, tenants: int) -> list[int]:
-    """How many documents each tenant has: the first one a fifth of all, the others ever fewer (Zipf)."""
+    """Return the documents per tenant: a fifth for the first, the rest by Zipf's law."""
     first = int(documents * LARGEST_SHARE)
     weights = [1 / rank for rank in range(2, tenants + 1)]
     rest = [int((documents - first) * weight / sum(weights)) for weight in weights]
@@ -56,7 +56,7 @@ class Tenant:
     """A tenant's suppliers and their articles. Deterministic by seed and number."""
 
     def __init__(self, number: int, size: int, seed: int = 0) -> None:
-        """Make it up."""
+        """Generate suppliers and articles."""
         self.number, self.size = number, size
         self._random = Random(f"{seed}/{number}")
         self._own = [self._firm() for _ in range(2)]
@@ -71,31 +71,33 @@ class Tenant:
         self._made = 0
         self._deals = 0
 
-    def papers(self) -> Iterator[Paper]:
-        """All of its documents, deal by deal."""
+    def documents(self) -> Iterator[ArchiveDocument]:
+        """Yield all documents, deal by deal."""
         while self._made < self.size:
-            for paper in self._deal():
+            for doc in self._deal():
                 if self._made < self.size:
                     self._made += 1
-                    yield paper
+                    yield doc
 
-    def _deal(self) -> Iterator[Paper]:
+    def _deal(self) -> Iterator[ArchiveDocument]:
         random = self._random
         self._deals += 1
-        which = random.randrange(len(self._suppliers))
-        seller, buyer = self._suppliers[which], random.choice(self._own)
+        supplier = random.randrange(len(self._suppliers))
+        seller, buyer = self._suppliers[supplier], random.choice(self._own)
         day = _FROM + timedelta(days=random.randrange(_DAYS))
         number = f"PO-{day.year}-{self._deals:06}" if self.number % 2 else f"45{self._deals:08}"
         lines = [
             {"article_number": article, "description": text, "unit": "C62", "unit_price": price,
              "quantity": str(random.choice([1, 2, 5, 10, 20, 50, 100]))}
-            for article, text, price in random.sample(self._articles[which], random.randint(1, 4))
+            for article, text, price in random.sample(self._articles[supplier], random.randint(1, 4))
         ]  # fmt: skip
         net = f"{sum(float(line['unit_price']) * float(line['quantity']) for line in lines):.2f}"
-        order = self._paper("purchase_order", "po_number", number, "order_date", day, seller, buyer, lines, None, net)
+        order = self._document(
+            "purchase_order", "po_number", number, "order_date", day, seller, buyer, lines, None, net
+        )
         yield order
         goods = [{name: value for name, value in line.items() if name != "unit_price"} for line in lines]
-        for kind, own, field, share, wait, said in (
+        for kind, own, field, share, wait, stated in (
             ("order_confirmation", "confirmation_number", "confirmation_date", 0.4, 3, lines),
             ("delivery_note", "delivery_note_number", "delivery_date", 0.9, 14, goods),
             ("goods_receipt", "receipt_number", "receipt_date", 0.5, 15, goods),
@@ -103,17 +105,17 @@ class Tenant:
         ):
             if random.random() < share:
                 then = day + timedelta(days=random.randint(1, wait))
-                total = net if said is lines else None
+                total = net if stated is lines else None
                 mine = f"{kind[:2].upper()}{random.randrange(10**7):07}"
-                paper = self._paper(kind, own, mine, field, then, seller, buyer, said, order.id, total)
+                doc = self._document(kind, own, mine, field, then, seller, buyer, stated, order.id, total)
                 if random.random() < 0.9:
-                    paper.data["po_reference"] = self._typo(number)
-                yield paper
+                    doc.data["po_reference"] = self._typo(number)
+                yield doc
 
-    def _paper(
+    def _document(
         self, kind: str, own: str, number: str, field: str, day: date, seller: Firm, buyer: Firm,
         lines: list[dict[str, str]], order: UUID | None, net: str | None,
-    ) -> Paper:  # fmt: skip
+    ) -> ArchiveDocument:  # fmt: skip
         sides = ("issuer", "recipient") if kind == "invoice" else ("supplier", "buyer")
         data: dict[str, Any] = {own: number, field: day.isoformat(), "line_items": lines}
         for side, firm in zip(sides, (seller, buyer), strict=True):
@@ -123,7 +125,7 @@ class Tenant:
         if net is not None:
             data |= {"currency": "EUR", "total_net": net}
         received = datetime(day.year, day.month, day.day, 9, tzinfo=UTC) + timedelta(days=self._random.randint(0, 3))
-        return Paper(UUID(int=self._random.getrandbits(128)), self.number, kind, received, data, order)
+        return ArchiveDocument(UUID(int=self._random.getrandbits(128)), self.number, kind, received, data, order)
 
     def _firm(self) -> Firm:
         name = "".join(self._random.choices(_SYLLABLES, k=3)).capitalize()
@@ -135,7 +137,7 @@ class Tenant:
         return " ".join("".join(self._random.choices(_SYLLABLES, k=2)) for _ in range(3))
 
     def _typo(self, text: str) -> str:
-        """The text, in a fifth of cases with one character lost, doubled, exchanged or replaced."""
+        """Return the text, at times with a character lost, doubled, swapped or replaced."""
         random = self._random
         if random.random() >= TYPOS:
             return text

@@ -1,4 +1,4 @@
-"""Fill a database with an archive in bulk: documents, keys, edges and clusters, as matching leaves them."""
+"""Bulk load of an archive: documents, keys, matches and clusters, as matching stores them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,7 +18,7 @@ from counterfoil.documents.matching.normalise import DELIVERY, Document, documen
 from counterfoil.documents.matching.rules import By
 from counterfoil.documents.matching.score import score
 from functions.migrate.runner import apply
-from tests.benchmarks.scale.archive import Paper, Tenant
+from tests.benchmarks.scale.archive import ArchiveDocument, Tenant
 
 MIGRATIONS = Path(__file__).parents[3] / "migrations"
 NAMESPACE = UUID("6a0f1f2b-4b0d-5f42-8a51-6f2b7a3d9c10")
@@ -36,12 +36,12 @@ COPY document_match (tenant_id, document_a_id, document_b_id, score, confidence,
 
 
 def tenant_id(number: int) -> UUID:
-    """A tenant's id."""
+    """Return a tenant's id."""
     return uuid5(NAMESPACE, f"tenant/{number}")
 
 
 def prepare(server: Server, name: str, tenants: int) -> str:
-    """Make the database and its tenants. Returns its URL for the superuser."""
+    """Create the database and its tenants. Return the superuser's URL."""
     url = server.create_database(name)
     apply(url, MIGRATIONS)
     now = datetime.now(UTC)
@@ -66,58 +66,54 @@ def prepare(server: Server, name: str, tenants: int) -> str:
     return url
 
 
-def load(url: str, tenants: Sequence[Tenant], left: frozenset[UUID], processes: int = 2) -> float:
-    """Load all papers; those of `left` wait to be matched, and have no keys yet. Returns seconds."""
+def load(url: str, tenants: Sequence[Tenant], unmatched: frozenset[UUID], processes: int = 2) -> float:
+    """Load all documents, without keys of those in `unmatched`. Return the seconds."""
     began = perf_counter()
     with ProcessPoolExecutor(processes) as pool:
-        for done in [pool.submit(_load, url, tenant, left) for tenant in tenants]:
+        for done in [pool.submit(_load, url, tenant, unmatched) for tenant in tenants]:
             done.result()
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE")  # else autovacuum does so while something is measured
+        connection.execute("VACUUM ANALYZE")  # otherwise autovacuum runs during the measurement
         connection.execute("CHECKPOINT")
     return perf_counter() - began
 
 
-def _load(url: str, tenant: Tenant, left: frozenset[UUID]) -> None:
-    chunk: list[Paper] = []
+def _load(url: str, tenant: Tenant, unmatched: frozenset[UUID]) -> None:
+    chunk: list[ArchiveDocument] = []
     with psycopg.connect(url) as connection:
-        for paper in tenant.papers():
-            if paper.order is None and len(chunk) >= _CHUNK:  # a deal begins
-                _copy(connection, chunk, left)
+        for doc in tenant.documents():
+            if doc.order is None and len(chunk) >= _CHUNK:  # a new deal
+                _copy(connection, chunk, unmatched)
                 chunk = []
-            chunk.append(paper)
-        _copy(connection, chunk, left)
+            chunk.append(doc)
+        _copy(connection, chunk, unmatched)
 
 
-def _copy(connection: psycopg.Connection, papers: Iterable[Paper], left: frozenset[UUID]) -> None:
-    papers = list(papers)
-    matched = {
-        paper.id: document(paper.id, paper.received_at, paper.kind, paper.data)
-        for paper in papers
-        if paper.id not in left
-    }
+def _copy(connection: psycopg.Connection, docs: Iterable[ArchiveDocument], unmatched: frozenset[UUID]) -> None:
+    docs = list(docs)
+    matched = {doc.id: document(doc.id, doc.received_at, doc.kind, doc.data) for doc in docs if doc.id not in unmatched}
     clusters: dict[UUID, list[UUID]] = {}
-    for paper in papers:
-        if paper.id in matched:
-            deal = paper.order if paper.order in matched else paper.id
-            clusters.setdefault(deal, []).append(paper.id)
+    for doc in docs:
+        if doc.id in matched:
+            deal = doc.order if doc.order in matched else doc.id
+            clusters.setdefault(deal, []).append(doc.id)
     cluster = {id_: min(ids) for ids in clusters.values() for id_ in ids}
     with connection.cursor() as cursor:
         with cursor.copy(_DOCUMENTS) as copy:
-            for paper in papers:
-                tenant, waits = tenant_id(paper.tenant), paper.id in left
-                name, hash_ = str(paper.id), sha256(paper.id.bytes).digest()
+            for doc in docs:
+                tenant, waits = tenant_id(doc.tenant), doc.id in unmatched
+                name, hash_ = str(doc.id), sha256(doc.id.bytes).digest()
                 copy.write_row(
-                    (paper.id, tenant, tenant, "scale", name, name, 0, hash_, paper.received_at, paper.received_at,
-                     paper.kind, Jsonb(paper.data), "pending" if waits else "succeeded", 1, cluster.get(paper.id))
+                    (doc.id, tenant, tenant, "scale", name, name, 0, hash_, doc.received_at, doc.received_at,
+                     doc.kind, Jsonb(doc.data), "pending" if waits else "succeeded", 1, cluster.get(doc.id))
                 )  # fmt: skip
         with cursor.copy(_KEYS) as copy:
-            for paper in papers:
-                if paper.id in matched:
-                    for key in _keys(matched[paper.id], matched.get(paper.order) if paper.order else None):
-                        copy.write_row((tenant_id(paper.tenant), paper.id, *key))
+            for doc in docs:
+                if doc.id in matched:
+                    for key in _keys(matched[doc.id], matched.get(doc.order) if doc.order else None):
+                        copy.write_row((tenant_id(doc.tenant), doc.id, *key))
         with cursor.copy(_EDGES) as copy:
-            tenant = tenant_id(papers[0].tenant)
+            tenant = tenant_id(docs[0].tenant)
             for id_, ids in clusters.items():
                 for child, parent, by in _edges(matched[id_], [matched[other] for other in ids if other != id_]):
                     bits = score(child, parent)
@@ -128,13 +124,13 @@ def _copy(connection: psycopg.Connection, papers: Iterable[Paper], left: frozens
 
 
 def _keys(child: Document, order: Document | None) -> frozenset[Key]:
-    """By which it is found: what it says, and what it seeks where its number did not settle the order."""
+    """Return stated keys, and searched keys unless the number decides the order."""
     named = [order] if order is not None and rules.names(child, order) else []
     return keys(child) | seeks(child, rules.undecided(child, named, lambda _: False))
 
 
 def _edges(order: Document, children: Sequence[Document]) -> Iterator[tuple[Document, Document, By]]:
-    """The links of a deal: of what follows from the order to it, and of what follows through it to its deliveries."""
+    """Yield the links of a deal: to the purchase order, and through it to deliveries."""
     for child in children:
         yield child, order, "reference" if rules.names(child, order) else "content"
         if rules.follows_through(child):

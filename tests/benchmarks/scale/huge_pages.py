@@ -1,4 +1,4 @@
-"""Huge pages of the kernel for the server's memory, as RDS gives them to every class but the smallest ones."""
+"""Huge pages for the server's memory, as on all but the smallest RDS classes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ RESERVED = Path("/proc/sys/vm/nr_hugepages")
 
 @contextmanager
 def reserved(number: int) -> Iterator[None]:
-    """Reserve so many more for a while, as far as the kernel has them; of nobody but root it takes the request."""
+    """Reserve additional huge pages temporarily, if the kernel has any. Requires root."""
     try:
         before = int(RESERVED.read_text())
         RESERVED.write_text(str(before + number))
-    except OSError:  # no Linux, or no right to
+    except OSError:  # not Linux, or no permission
         yield
         return
     try:

@@ -1,4 +1,4 @@
-"""Measure a search beside `SELECT 1`, what it finds, and how many documents are matched in a second."""
+"""Measure search time relative to `SELECT 1`, recall, and matching throughput."""
 
 import json
 import os
@@ -26,20 +26,20 @@ from counterfoil.documents.matching.normalise import document
 from functions.matching.handler import collect_rarely
 from functions.matching.work import match, match_together
 from infra.worker_table import WORKERS
-from tests.benchmarks.scale.archive import Paper
+from tests.benchmarks.scale.archive import ArchiveDocument
 from tests.benchmarks.scale.database import tenant_id
 from tests.delivery.harness import Context, FakeSqs, event, make_consumer, record
 
 _ROW = next(row for row in WORKERS if row.name == "matching")
 _WORKER = {name: getattr(_ROW, name) for name in ("name", "timeout", "permits", "start_margin")}
-_FIRST = 60
-"""Documents of a process that are not counted, at most."""
+_WARM_UP = 60
+"""Maximum number of uncounted documents per process."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Search:
-    """Milliseconds, and what was found."""
+    """Milliseconds, recall and candidates of searches."""
 
     select_1_p50: float
     p50: float
@@ -50,12 +50,12 @@ class Search:
 
     @property
     def ratio(self) -> float:
-        """p95 of a search to the median of `SELECT 1` on the same connection."""
+        """Ratio of the p95 to the median of `SELECT 1` on the same connection."""
         return self.p95 / self.select_1_p50
 
 
-def search(url: str, children: Sequence[Paper]) -> Search:
-    """Look for the partners of documents of one tenant by all their keys, each in one round trip."""
+def search(url: str, children: Sequence[ArchiveDocument]) -> Search:
+    """Search the partners of one tenant's documents, with one round trip each."""
     took, found, candidates = [], 0, 0
     tenant = tenant_id(children[0].tenant)
     with closing(Database(url, max_connections=1)) as database, database.tenant(tenant, by_index=True) as seen:
@@ -71,11 +71,11 @@ def search(url: str, children: Sequence[Paper]) -> Search:
     return Search(median(alone) * 1e3, median(took) * 1e3, _p95(took) * 1e3, found / count, candidates / count)
 
 
-def _holders(connection: Connection, child: Paper, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
+def _holders(connection: Connection, child: ArchiveDocument, keys: Collection[Key]) -> Mapping[Key, list[UUID]]:
     return sql.holders(connection, sql.Lookup(tenant_id(child.tenant), dict.fromkeys(keys, sql.MAX_HOLDERS + 1)))
 
 
-def _sought(child: Paper) -> frozenset[Key]:
+def _sought(child: ArchiveDocument) -> frozenset[Key]:
     read = document(child.id, child.received_at, child.kind, child.data)
     return keyed.numbers_named(read) | keyed.deals(read, tuple(kind for kind in PARENTS[child.kind] if kind in SOUGHT))
 
@@ -88,38 +88,38 @@ def _timed(call: Callable[[], T]) -> tuple[float, T]:
 
 @dataclass(frozen=True)
 class Speed:
-    """Of whole matches, from the claim to the settled row, through the engine of delivery."""
+    """Throughput of matching through the delivery engine, from claim to settlement."""
 
     documents: int
     seconds: float
     p95_ms: float
-    """Of a document that comes alone."""
+    """For a single document, from claim to settlement."""
     invocation_p95_ms: float
-    """Of such a document with what is before its claim and after its settlement: the batch, the log, the metrics."""
+    """For a single document's throughput invocation, with batch handling, log and metrics."""
 
     @property
     def per_second(self) -> float:
-        """Documents matched in a second."""
+        """Matched documents per second."""
         return self.documents / self.seconds
 
 
 @dataclass(frozen=True)
 class _Matched:
-    """What one process has matched, after its first batches. Seconds of one clock of all processes."""
+    """Results of one process after its first batches, in seconds of a shared clock."""
 
     documents: int
     began: float
     ended: float
     took: Sequence[float]
-    """By batch, as its caller sees it."""
+    """By batch, as measured by the caller."""
     settled: Sequence[float]
-    """By document, from the moment before its claim to the one after its settlement."""
+    """By document, from before its claim to after its settlement."""
 
 
-def whole(url: str, ids: Sequence[UUID], processes: int) -> Speed:
-    """Match documents that wait, in batches of ten, in so many processes; the last fifth one by one, timed alone.
+def throughput(url: str, ids: Sequence[UUID], processes: int) -> Speed:
+    """Match pending documents in batches of ten, and the last fifth one by one.
 
-    The first batches of a process are not counted: it connects, and PostgreSQL plans its statements.
+    The first batches of a process are excluded, because it connects and PostgreSQL plans its statements.
     """
     cut = len(ids) * 4 // 5
     parts = [ids[number:cut:processes] for number in range(processes)]
@@ -138,11 +138,11 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     collect_rarely()
     with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
-        os.dup2(log.fileno(), 1)  # a process of its own: what the engine logs says when which stage was reached
+        os.dup2(log.fileno(), 1)  # in this separate process, the engine's log has the time of each stage
         consumer = make_consumer(
             database, BatchWorker(match, match_together), lambda: datetime.now(UTC), worker=_WORKER
         )
-        first = min(_FIRST, len(ids) // 2)
+        first = min(_WARM_UP, len(ids) // 2)
         for batch in _batches(ids[:first], size):
             _handle(consumer, batch)
         began = perf_counter()
@@ -151,7 +151,7 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _Matched:
         log.seek(0)
         settled = list(map(_seconds, filter(None, (json.loads(line).get("stages") for line in log))))
         if len(settled) != len(ids):
-            message = f"The log tells of {len(settled)} documents in the place of {len(ids)}"
+            message = f"The log has {len(settled)} documents instead of {len(ids)}"
             raise RuntimeError(message)
         return _Matched(len(ids) - first, began, ended, took, settled[first:])
 

@@ -1,4 +1,4 @@
-"""The CDK command line as a command of ours."""
+"""`counterfoil cdk` runs the CDK command line."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ needs_cdk = pytest.mark.skipif(not deployment.COMMAND_LINE.exists(), reason="npm
 
 
 @needs_cdk
-def test_it_is_the_locked_version_and_takes_every_option():
+def test_cdk_runs_the_locked_version_with_options():
     done = subprocess.run([COMMAND, "cdk", "--version"], capture_output=True, text=True, check=True)
 
     locked = (ROOT / "package.json").read_text()
@@ -24,7 +24,7 @@ def test_it_is_the_locked_version_and_takes_every_option():
 
 
 @needs_cdk
-def test_its_exit_code_is_ours():
+def test_exit_code_of_cdk_is_returned():
     done = subprocess.run([COMMAND, "cdk", "no-such-command"], capture_output=True, check=False)
 
     assert done.returncode == 1

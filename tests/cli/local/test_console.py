@@ -1,4 +1,4 @@
-"""Somebody who may sign in to the console of the local cloud: made once, in the right groups."""
+"""`counterfoil console` creates a console user on the local cloud."""
 
 import json
 from collections import defaultdict
@@ -18,12 +18,12 @@ URL = "http://127.0.0.1:4566/_aws/execute-api/abc/$default/console"
 
 
 class TakenError(Exception):
-    """As Cognito's client raises it."""
+    """`UsernameExistsException` of the Cognito client."""
 
 
 @dataclass
 class People:
-    """As much of a cloud, and of its user pool, as making people needs."""
+    """A fake of a local cloud and its user pool."""
 
     outputs: dict[str, str] = field(default_factory=lambda: {"UserPoolId": "pool"})
     console_url: str = URL
@@ -72,35 +72,35 @@ def call(*arguments: str) -> str:
     return done.output
 
 
-def test_an_admin_of_every_tenant_may_sign_in_unless_somebody_else_is_asked_for(people: People):
-    told = json.loads(call("--json"))
+def test_default_user_is_admin_of_every_tenant(people: People):
+    user = json.loads(call("--json"))
 
-    assert told == {"url": URL, "email": "admin@counterfoil.example", "password": people.passwords[told["email"]]}
-    assert people.groups["admin"] == people.groups["tenant:*"] == {told["email"]}
+    assert user == {"url": URL, "email": "admin@counterfoil.example", "password": people.passwords[user["email"]]}
+    assert people.groups["admin"] == people.groups["tenant:*"] == {user["email"]}
 
 
-def test_a_viewer_of_one_tenant_is_another_person_and_sees_no_other(people: People):
+def test_viewer_of_one_tenant_is_a_separate_user(people: People):
     call()
-    told = json.loads(call("--role", "viewer", "--tenant", "acme", "--json"))
+    user = json.loads(call("--role", "viewer", "--tenant", "acme", "--json"))
 
-    assert {name for name, members in people.groups.items() if told["email"] in members} == {"viewer", "tenant:acme"}
+    assert {name for name, members in people.groups.items() if user["email"] in members} == {"viewer", "tenant:acme"}
 
 
-def test_whoever_is_asked_for_again_is_the_same_with_a_new_password(people: People):
+def test_second_call_gives_same_user_new_password(people: People):
     first, second = (json.loads(call("--json")) for _ in range(2))
 
     assert first["email"] == second["email"]
     assert first["password"] != second["password"] == people.passwords[second["email"]]
 
 
-def test_people_are_shown_where_to_go_and_as_whom(people: People):
+def test_output_shows_url_and_email(people: People):
     shown = call()
 
     assert URL in shown
     assert "admin@counterfoil.example" in shown
 
 
-def test_a_browser_is_opened_only_when_asked_for(people: People, monkeypatch: pytest.MonkeyPatch):
+def test_browser_opens_only_with_the_open_option(people: People, monkeypatch: pytest.MonkeyPatch):
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
 

@@ -1,4 +1,4 @@
-"""What a deployment is made from, and what is said about one that failed."""
+"""Fingerprints of deployments, and reasons of failed ones."""
 
 from pathlib import Path
 
@@ -39,29 +39,29 @@ def test_the_same_sources_have_the_same_fingerprint(project: Path):
     assert deployment.fingerprint(URL, Tuning()) == before
 
 
-def test_a_changed_source_has_another(project: Path):
+def test_changed_source_changes_the_fingerprint(project: Path):
     before = deployment.fingerprint(URL, Tuning())
     (project / "functions" / "one" / "handler.py").write_text("x = 2\n")
     assert deployment.fingerprint(URL, Tuning()) != before
 
 
-def test_so_has_a_renamed_one(project: Path):
+def test_renamed_source_changes_the_fingerprint(project: Path):
     before = deployment.fingerprint(URL, Tuning())
     (project / "functions" / "one").rename(project / "functions" / "two")
     assert deployment.fingerprint(URL, Tuning()) != before
 
 
-def test_so_has_another_database(project: Path):
+def test_another_database_changes_the_fingerprint(project: Path):
     assert deployment.fingerprint(URL, Tuning()) != deployment.fingerprint(URL.replace("5432", "5433"), Tuning())
 
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("tuning", [Tuning({"LEASE_SECONDS": "60"}), Tuning(timeout=20)])
-def test_so_has_an_app_that_is_told_something_else(tuning: Tuning):
+def test_another_tuning_changes_the_fingerprint(tuning: Tuning):
     assert deployment.fingerprint(URL, tuning) != deployment.fingerprint(URL, Tuning())
 
 
-def test_what_the_app_was_told_is_remembered(tmp_path: Path):
+def test_state_stores_the_tuning_of_a_deployment(tmp_path: Path):
     tuning = Tuning({"LEASE_SECONDS": "60"}, 20)
     state = State(Emulator(1, 0, 1, ""), 1, 5432, URL)
     assert state.tuning == Tuning()
@@ -71,7 +71,7 @@ def test_what_the_app_was_told_is_remembered(tmp_path: Path):
     assert loaded.tuning == tuning
 
 
-def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_missing_cdk_error_suggests_make_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(deployment, "COMMAND_LINE", tmp_path / "cdk")
     with pytest.raises(CloudError, match="make setup"):
         deployment.deploy(
@@ -97,5 +97,5 @@ def test_without_the_cdk_command_line_there_is_a_way_out(tmp_path: Path, monkeyp
         ("", "it gives no reason."),
     ],
 )
-def test_the_line_that_says_why_is_found(output: str, reason: str):
+def test_reason_of_a_failed_deployment_is_extracted(output: str, reason: str):
     assert deployment._reason(output) == reason

@@ -1,4 +1,4 @@
-"""The description of the API is printed, or written to a file."""
+"""`counterfoil openapi` prints or writes the API description."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from cli.local.openapi import openapi
 from functions.admin_api.handler import document
 
 
-def test_it_is_what_the_api_serves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_output_equals_the_served_description(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     openapi()
     openapi(to=tmp_path / "sub" / "openapi.json")
 

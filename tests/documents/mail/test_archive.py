@@ -1,4 +1,4 @@
-"""Archives are unpacked within bounds, whatever they claim."""
+"""ZIP archives are unpacked within limits, whatever their headers claim."""
 
 import io
 import struct
@@ -16,9 +16,9 @@ from tests.mails import PDF, XML
 
 def packed(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as made:
+    with zipfile.ZipFile(buffer, "w", method) as file:
         for name, content in files:
-            made.writestr(name, content)
+            file.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -27,21 +27,24 @@ def reasons(content: bytes) -> list[str]:
 
 
 def changed(content: bytes, at: bytes, offset: int, value: bytes) -> bytes:
-    """The archive with some bytes of each header that begins with `at` overwritten."""
-    made, place = bytearray(content), content.find(at)
-    while place >= 0:
-        made[place + offset : place + offset + len(value)] = value
-        place = content.find(at, place + 1)
-    return bytes(made)
+    """Overwrite bytes of each header that starts with `at`."""
+    data, position = bytearray(content), content.find(at)
+    while position >= 0:
+        data[position + offset : position + offset + len(value)] = value
+        position = content.find(at, position + 1)
+    return bytes(data)
 
 
 LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
 
 
-def test_files_come_in_their_order_without_folders():
+def test_files_keep_order_without_folders():
     found = list(of_archive(Archive(packed(("2026/", b""), ("2026/b.pdf", PDF), ("a.xml", XML)))))
 
-    assert [(one.name, one.content) for one in found if isinstance(one, Attachment)] == [("b.pdf", PDF), ("a.xml", XML)]
+    assert [(item.name, item.content) for item in found if isinstance(item, Attachment)] == [
+        ("b.pdf", PDF),
+        ("a.xml", XML),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +60,13 @@ def test_files_come_in_their_order_without_folders():
         ("x" * 400 + ".xml", "x" * 146 + ".xml"),
     ],
 )
-def test_a_name_leads_nowhere(name: str, shown: str):
+def test_unsafe_file_name_is_sanitized(name: str, shown: str):
     (found,) = of_archive(Archive(packed((name, XML))))
 
     assert found.name == shown
 
 
-def test_a_name_in_utf_8_that_is_not_declared_as_such_is_read():
+def test_undeclared_utf_8_name_is_decoded():
     content = packed(("Größe.xml", XML))
     undeclared = changed(changed(content, LOCAL, 6, b"\x00\x00"), CENTRAL, 8, b"\x00\x00")
 
@@ -72,7 +75,7 @@ def test_a_name_in_utf_8_that_is_not_declared_as_such_is_read():
     assert found.name == "Größe.xml"
 
 
-def test_what_is_packed_too_tightly_or_is_too_large_is_left_unread():
+def test_too_compressed_or_large_file_is_skipped():
     tight = packed(("a.pdf", PDF + bytes(3_000_000)))
     large = changed(packed(("a.pdf", PDF)), CENTRAL, 24, struct.pack("<I", archive.MAX_ENTRY_BYTES + 1))
 
@@ -80,43 +83,43 @@ def test_what_is_packed_too_tightly_or_is_too_large_is_left_unread():
     assert reasons(large) == ["It is larger than 64 MiB."]
 
 
-def test_no_more_is_read_than_the_table_of_contents_says():
+def test_file_is_read_up_to_declared_size():
     bomb = changed(packed(("a.xml", XML + bytes(30_000_000))), CENTRAL, 24, struct.pack("<I", len(XML)))
 
-    assert reasons(bomb) == ["It is damaged."]  # its checksum is that of more
+    assert reasons(bomb) == ["It is damaged."]  # the checksum also covers the undeclared bytes
 
 
-def test_many_files_that_are_large_together_are_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch):
+def test_files_beyond_total_size_limit_are_skipped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("counterfoil.documents.mail.attachments.MAX_UNPACKED_BYTES", 2 * len(PDF) + 1)
 
     found = list(of_archive(Archive(packed(*[(f"{n}.pdf", PDF) for n in range(4)]))))
 
-    assert [type(one) for one in found] == [Attachment, Attachment, Skipped, Skipped]
+    assert [type(item) for item in found] == [Attachment, Attachment, Skipped, Skipped]
 
 
-def test_what_is_encrypted_or_packed_otherwise_is_left():
+def test_encrypted_or_unsupported_compression_is_skipped():
     encrypted = changed(packed(("a.pdf", PDF)), CENTRAL, 8, b"\x01\x00")
 
     assert reasons(encrypted) == ["It is encrypted."]
     assert reasons(packed(("a.pdf", PDF), method=zipfile.ZIP_LZMA)) == ["It is packed by a method that is not read."]
 
 
-def test_one_damaged_file_leaves_the_others():
+def test_damaged_file_does_not_affect_others():
     content = packed(("a.pdf", PDF), ("b.xml", XML), method=zipfile.ZIP_STORED)
     damaged = content.replace(PDF, PDF[:-1] + b"?")
 
     found = list(of_archive(Archive(damaged)))
 
-    assert [one.name for one in found if isinstance(one, Attachment)] == ["b.xml"]
-    assert [one.reason for one in found if isinstance(one, Skipped)] == ["It is damaged."]
+    assert [item.name for item in found if isinstance(item, Attachment)] == ["b.xml"]
+    assert [item.reason for item in found if isinstance(item, Skipped)] == ["It is damaged."]
 
 
-def test_an_archive_of_too_many_files_is_refused_whole():
+def test_archive_with_too_many_files_is_rejected():
     with pytest.raises(InvalidDocumentError, match="more than 500 files"):
         Archive(packed(*[(f"{n}.xml", b"") for n in range(501)]))
 
 
-def test_a_table_of_contents_made_to_fill_memory_is_refused():
+def test_oversized_central_directory_is_rejected():
     entry = struct.pack("<4s4B4HL2L5H2L", CENTRAL, 20, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     directory = entry * 30_000
     end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), 4, 0)  # it claims one entry
@@ -126,13 +129,13 @@ def test_a_table_of_contents_made_to_fill_memory_is_refused():
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", packed(("a.pdf", PDF))[:-5], b"PK\x05\x06" + bytes(17)])
-def test_what_is_no_whole_archive_is_refused(content: bytes):
+def test_incomplete_archive_is_rejected(content: bytes):
     with pytest.raises(InvalidDocumentError, match="damaged"):
         Archive(content)
 
 
 @pytest.mark.parametrize("name", ["[Content_Types].xml", "mimetype", "META-INF/MANIFEST.MF"])
-def test_an_office_document_is_known_by_its_own_table_of_contents(name: str):
+def test_office_document_is_detected_by_its_entries(name: str):
     files: Any = ((name, b"x"), ("content.xml", XML))
 
     assert Archive(packed(*files)).is_office_document

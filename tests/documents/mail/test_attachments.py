@@ -1,4 +1,4 @@
-"""Whatever a mail or an archive is made of, its files come out or an error of ours does, in bounded time and memory."""
+"""Mails and archives yield files or a known error, within resource limits."""
 
 import io
 import subprocess
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def names(found: list[Found]) -> list[str]:
-    return [one.name for one in found if isinstance(one, Attachment)]
+    return [item.name for item in found if isinstance(item, Attachment)]
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def names(found: list[Found]) -> list[str]:
         ("smime.p7m", bytes.fromhex("30820a1b 06092a864886f70d010703 a082"), attachments.SIGNED_OR_ENCRYPTED),
     ],
 )
-def test_what_hides_files_from_us_says_what_to_do(name: str, content: bytes, reason: str):
+def test_unreadable_container_is_skipped_with_advice(name: str, content: bytes, reason: str):
     (found,) = of_mail(parse(mail((name, content)).as_bytes()))
 
     assert found == Skipped(name, len(content), reason)
 
 
-def test_mails_inside_mails_are_opened_up_to_a_bound():
+def test_nested_mails_are_opened_up_to_max_depth():
     inside = mail((None, PDF))
     for _ in range(MAX_DEPTH):
         outer = mail()
@@ -51,13 +51,13 @@ def test_mails_inside_mails_are_opened_up_to_a_bound():
 
     found = list(of_mail(parse(inside.as_bytes())))
 
-    assert [one.reason for one in found if isinstance(one, Skipped)] == [attachments.TOO_DEEP]
+    assert [item.reason for item in found if isinstance(item, Skipped)] == [attachments.TOO_DEEP]
     content = inside.get_payload()[-1].get_payload()[0].as_bytes()  # type: ignore[index,union-attr]
     assert names(list(of_mail(parse(content)))) == ["attachment 1.pdf"]
 
 
 @pytest.mark.parametrize("declared", ["application/octet-stream", "message/rfc822"])
-def test_a_mail_attached_in_base64_is_opened_whatever_it_is_declared_to_be(declared: str):
+def test_base64_mail_is_opened_regardless_of_type(declared: str):
     outer = parse(
         b"From: a@b.example\r\nContent-Type: " + declared.encode() + b'; name="m.eml"\r\n'
         b"Content-Transfer-Encoding: base64\r\n\r\n" + _base64(mail(("a.pdf", PDF)).as_bytes())
@@ -72,37 +72,37 @@ def _base64(content: bytes) -> bytes:
     return base64.encodebytes(content)
 
 
-def test_a_file_is_told_by_its_content_and_not_by_its_name_or_type():
+def test_file_type_is_detected_from_content():
     found = list(of_mail(parse(mail(("a.txt", PDF), ("b.pdf", b"no pdf"), ("c.jpg", XML)).as_bytes())))
 
-    assert [(one.name, one.kind) for one in found if isinstance(one, Attachment)] == [
+    assert [(item.name, item.kind) for item in found if isinstance(item, Attachment)] == [
         ("a.txt", "pdf"),
         ("c.jpg", "xml"),
     ]
 
 
-def test_a_mail_that_is_nothing_but_a_pdf_has_one_file():
-    made = EmailMessage()
-    made["From"] = "scanner@acme.example"
-    made.set_content(PDF, "application", "pdf")
+def test_mail_body_pdf_is_an_attachment():
+    wrapped = EmailMessage()
+    wrapped["From"] = "scanner@acme.example"
+    wrapped.set_content(PDF, "application", "pdf")
 
-    assert names(list(of_mail(parse(made.as_bytes())))) == ["attachment 1.pdf"]
+    assert names(list(of_mail(parse(wrapped.as_bytes())))) == ["attachment 1.pdf"]
 
 
-def test_a_picture_of_a_page_in_the_text_is_a_document_and_a_logo_is_none():
+def test_inline_scan_is_returned_and_logo_ignored():
     found = list(of_mail(parse(mail(inline=[("logo.png", LOGO), ("scan.png", SCAN)]).as_bytes())))
 
     assert names(found) == ["scan.png"]
 
 
-def test_a_mail_with_too_many_files_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_mail_with_too_many_files_is_rejected(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(attachments, "MAX_FILES", 3)
 
     with pytest.raises(InvalidDocumentError, match="more than 3 files"):
         list(of_mail(parse(mail(*[(f"{n}.pdf", PDF) for n in range(4)]).as_bytes())))
 
 
-# Anything at all
+# Arbitrary input
 
 SEEDS = [
     received(mail(("Rechnung Müller € 17.pdf", PDF), ("a.zip", packed(("a.xml", XML))), inline=[("l.png", LOGO)])),
@@ -118,39 +118,39 @@ TOKENS = [
 
 
 @st.composite
-def spoilt(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
-    """A real one with pieces of it cut, repeated, overwritten, and put between."""
+def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+    """Seed with random pieces removed, repeated, overwritten or inserted."""
     content = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(1, 8))):
         at = draw(st.integers(0, len(content)))
         end = draw(st.integers(at, min(len(content), at + 200)))
-        put = draw(
+        piece = draw(
             st.one_of(st.sampled_from(TOKENS), st.binary(max_size=8), st.just(content[at:end] * 2), st.just(b""))
         )
-        content = content[:at] + put + content[end:]
+        content = content[:at] + piece + content[end:]
     return content
 
 
 def check(found: list[Found]) -> None:
-    for one in found:
-        one.name.encode()
-        assert one.name == one.name.strip(" .")
-        assert not set(one.name) & set("/\\\x00\r\n\u202e")
-        assert 0 < len(one.name) <= 150
+    for item in found:
+        item.name.encode()
+        assert item.name == item.name.strip(" .")
+        assert not set(item.name) & set("/\\\x00\r\n\u202e")
+        assert 0 < len(item.name) <= 150
 
 
-anything = settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+fuzzing = settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
 
 
-@anything
-@given(st.one_of(spoilt(SEEDS), st.binary(max_size=500)))
-def test_any_bytes_are_a_mail_or_an_error_of_ours(content: bytes):
+@fuzzing
+@given(st.one_of(mutated(SEEDS), st.binary(max_size=500)))
+def test_any_mail_bytes_parse_or_raise_known_error(content: bytes):
     try:
         for address in recipients(content):
             assert address.isascii()
         parsed = parse(content)
-        found = envelope(parsed)
-        for text in (found.sender, found.subject, found.message_id):
+        header = envelope(parsed)
+        for text in (header.sender, header.subject, header.message_id):
             assert "\x00" not in text
             assert len(text.splitlines()) <= 1
             text.encode()
@@ -159,48 +159,48 @@ def test_any_bytes_are_a_mail_or_an_error_of_ours(content: bytes):
         pass
 
 
-@anything
-@given(st.one_of(spoilt([ARCHIVE]), st.binary(max_size=500).map(lambda end: b"PK\x03\x04" + end)))
-def test_any_bytes_are_an_archive_or_an_error_of_ours(content: bytes):
+@fuzzing
+@given(st.one_of(mutated([ARCHIVE]), st.binary(max_size=500).map(lambda end: b"PK\x03\x04" + end)))
+def test_any_archive_bytes_unpack_or_raise_known_error(content: bytes):
     with suppress(CounterfoilError):
         check(list(of_archive(Archive(content))))
 
 
-@anything
+@fuzzing
 @given(st.lists(st.tuples(st.text(max_size=40), st.binary(min_size=1, max_size=200)), max_size=6))
-def test_every_file_of_an_archive_comes_out_or_is_spoken_of(files: list[tuple[str, bytes]]):
+def test_every_archive_file_is_returned_or_skipped(files: list[tuple[str, bytes]]):
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
+    with zipfile.ZipFile(buffer, "w") as file:
         for number, (name, content) in enumerate(files):
-            made.writestr(f"{number}{name.encode(errors='replace').decode()}x", content)
+            file.writestr(f"{number}{name.encode(errors='replace').decode()}x", content)
 
     found = list(of_archive(Archive(buffer.getvalue())))
 
     check(found)
     assert len(found) >= len(files)
-    sizes = [len(one.content) if isinstance(one, Attachment) else one.size for one in found]
+    sizes = [len(item.content) if isinstance(item, Attachment) else item.size for item in found]
     assert sorted(sizes) == sorted(len(content) for _, content in files)
 
 
-# What was made to cost memory and time, each in a process of its own
+# Hostile input, each case in a separate process
 
 HOSTILE = {
     "a mail of 40 MB": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n' + (b'JVBE' * 19 + b'\\r\\n') * 525_000",
     "short lines of raw bytes": "head + pdf + b'\\n' + b'\\xff\\n' * 990_000 + b'\\xff' * 37_000_000",
     "a header of 950,000 fields": "head + b'a: b\\n' * 950_000 + b'\\n'",
-    "parameters by the square": "head + (b'Content-Type: a/b' + b';\"' * 2000 + b'\\n') * 9_000 + b'\\n'",
-    "parts with such parameters": "head + b'Content-Type: multipart/mixed; boundary=x\\n\\n'"
+    "quadratic parameters": "head + (b'Content-Type: a/b' + b';\"' * 2000 + b'\\n') * 9_000 + b'\\n'",
+    "parts with quadratic parameters": "head + b'Content-Type: multipart/mixed; boundary=x\\n\\n'"
     " + (b'--x\\nContent-Disposition: attachment' + b';\"' * 1900 + b'\\n\\n%PDF-1\\n') * 9_900",
-    "multiparts in one another": "head + b''.join(b'Content-Type: multipart/mixed; boundary=x%d\\n\\n--x%d\\n' % (i, i)"
+    "nested multiparts": "head + b''.join(b'Content-Type: multipart/mixed; boundary=x%d\\n\\n--x%d\\n' % (i, i)"
     " for i in range(30)) + b'\\n' + b'a\\n' * 990_000",
-    "a mail of short lines in a mail": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n'"
+    "nested mail of short lines": "head + pdf + b'Content-Transfer-Encoding: base64\\n\\n'"
     " + b64encode(head + pdf + b'\\n' + b'\\xff\\n' * 990_000 + b'\\xff' * 24_000_000)",
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_mail_takes_no_more_than_512_mb_and_10_s(name: str):
+def test_hostile_mail_stays_within_memory_and_time_limits(name: str):
     script = f"""
         import time
         from base64 import b64encode
@@ -231,8 +231,8 @@ def test_a_hostile_mail_takes_no_more_than_512_mb_and_10_s(name: str):
     assert megabytes < 512
 
 
-def test_what_may_hold_files_is_told_by_its_beginning():
+def test_container_is_detected_from_first_bytes():
     assert attachments.is_container(ARCHIVE)
     assert attachments.is_container(SEEDS[0])
     assert not attachments.is_container(PDF)
-    assert message.HEAD_BYTES <= 1024 * 1024  # what is read of a file before the whole of it is
+    assert message.HEAD_BYTES <= 1024 * 1024  # bytes read before the whole file

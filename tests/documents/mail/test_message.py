@@ -1,4 +1,4 @@
-"""What a mail says of itself, read as people write it and as programs get it wrong."""
+"""Mail headers and file names are decoded, including malformed ones."""
 
 import base64
 
@@ -30,7 +30,7 @@ HEAD = b"From: a@nordwind.example\r\nTo: b@acme.example\r\nSubject: Rechnung\r\n
         (b"", ""),
     ],
 )
-def test_a_subject_is_read_as_people_see_it(written: bytes, read: str):
+def test_subject_is_decoded_and_sanitized(written: bytes, read: str):
     found = envelope(parse(b"From: a@b.example\r\nSubject: " + written + b"\r\n\r\nText"))
 
     assert found.subject == read
@@ -47,11 +47,11 @@ def test_a_subject_is_read_as_people_see_it(written: bytes, read: str):
         (b"<" + b"x" * 2000 + b">", ""),
     ],
 )
-def test_a_message_id_is_what_is_between_the_brackets(written: bytes, read: str):
+def test_message_id_is_read_between_brackets(written: bytes, read: str):
     assert envelope(parse(HEAD + b"Message-ID: " + written + b"\r\n\r\n")).message_id == read
 
 
-def test_what_a_mail_does_not_say_is_empty():
+def test_missing_headers_are_empty():
     found = envelope(parse(b"To: x@y.example\r\n\r\nText"))
 
     assert (found.sender, found.subject, found.message_id, found.refusal) == ("", "", "", None)
@@ -61,13 +61,13 @@ def test_what_a_mail_does_not_say_is_empty():
     ("spam", "virus", "word"),
     [("PASS", "FAIL", "virus"), ("FAIL", "PASS", "spam"), ("GRAY", "PROCESSING_FAILED", None)],
 )
-def test_the_verdicts_of_ses_are_heard(spam: str, virus: str, word: str | None):
+def test_ses_verdicts_set_the_refusal(spam: str, virus: str, word: str | None):
     refusal = envelope(parse(received(mail(), spam=spam, virus=virus))).refusal
 
     assert (refusal is None) if word is None else word in (refusal or "")
 
 
-def test_a_verdict_that_the_sender_wrote_first_does_not_hide_that_of_ses():
+def test_forged_verdict_does_not_override_ses():
     content = received(b"X-SES-Spam-Verdict: PASS\r\n" + mail().as_bytes(), spam="FAIL")
 
     assert envelope(parse(content)).refusal is not None
@@ -83,11 +83,11 @@ def test_a_verdict_that_the_sender_wrote_first_does_not_hide_that_of_ses():
         b"Subject: only a header\nFrom: a@b.example",
     ],
 )
-def test_a_mail_is_known_by_its_header(content: bytes):
+def test_mail_is_detected_by_its_header(content: bytes):
     assert is_mail(content)
 
 
-def test_a_header_that_goes_on_beyond_what_is_looked_at_is_one_still():
+def test_long_header_is_detected_by_its_start():
     long = b"Received: x\r\n" + b"".join(b"X-Field-%d: %s\r\n" % (n, b"y" * 60) for n in range(2000))
 
     assert is_mail(b"From: a@b.example\r\n" + long)
@@ -102,7 +102,7 @@ def test_a_header_that_goes_on_beyond_what_is_looked_at_is_one_still():
         b"From: me\nno field at all\nTo: you\n\n",
     ],
 )
-def test_what_is_no_mail_is_not_taken_for_one(content: bytes):
+def test_other_content_is_not_a_mail(content: bytes):
     assert not is_mail(content)
 
 
@@ -127,7 +127,7 @@ def test_what_is_no_mail_is_not_taken_for_one(content: bytes):
         (b'attachment; filename="a\x00b\x07.pdf"', "ab.pdf"),
     ],
 )
-def test_a_file_name_is_decoded_and_made_safe(disposition: bytes, name: str):
+def test_file_name_is_decoded_and_sanitized(disposition: bytes, name: str):
     content = (
         HEAD + b"Content-Type: application/octet-stream\r\nContent-Disposition: " + disposition + b"\r\n\r\n" + PDF
     )
@@ -141,7 +141,7 @@ def test_a_file_name_is_decoded_and_made_safe(disposition: bytes, name: str):
 @pytest.mark.parametrize(
     "encoding", [b"base64", b"BASE64", b"base64 ", b" base64\t", b"base64 (as sent)", b'"base64"', b"base64;"]
 )
-def test_a_transfer_encoding_is_taken_off_however_it_is_written(encoding: bytes):
+def test_transfer_encoding_variants_are_decoded(encoding: bytes):
     head = HEAD + b"Content-Disposition: attachment; filename=a.pdf\r\nContent-Transfer-Encoding: " + encoding
     (found,) = of_mail(parse(head + b"\r\n\r\n" + base64.b64encode(PDF)))
 
@@ -149,7 +149,7 @@ def test_a_transfer_encoding_is_taken_off_however_it_is_written(encoding: bytes)
     assert found.content == PDF
 
 
-def test_the_name_of_the_type_serves_where_the_disposition_has_none():
+def test_content_type_name_is_the_fallback():
     content = HEAD + b'Content-Type: application/pdf; name="a.pdf"\r\nContent-Disposition: attachment\r\n\r\n' + PDF
 
     (found,) = of_mail(parse(content))
@@ -170,17 +170,17 @@ def test_the_name_of_the_type_serves_where_the_disposition_has_none():
     ],
     ids=["lines", "boundaries", "lines times multiparts", "deep multiparts", "deep mails"],
 )
-def test_a_mail_that_nobody_sends_is_refused_before_it_costs_much(content: bytes):
+def test_overly_complex_mail_is_rejected_early(content: bytes):
     with pytest.raises(InvalidDocumentError, match=TOO_INTRICATE):
         parse(content)
 
 
-def test_a_mail_larger_than_ses_receives_is_refused():
+def test_mail_above_ses_size_limit_is_rejected():
     with pytest.raises(InvalidDocumentError, match="larger than 40 MiB"):
         parse(HEAD + b"\r\n" + bytes(MAX_MAIL_BYTES))
 
 
-def test_whoever_is_asked_meanwhile_may_end_the_parsing():
+def test_check_callback_can_cancel_parsing():
     def check() -> None:
         raise CancelledError("Stopped")
 

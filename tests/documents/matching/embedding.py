@@ -1,4 +1,4 @@
-"""A model of embeddings that knows a few words in two languages, and papers that only what they say brings together."""
+"""Scripted embedding model for two languages, and documents to match with it."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from counterfoil.documents.matching import normalise
 from counterfoil.llm import Llm, Vector
 from counterfoil.llm.client import embedding_model, name_of
 from counterfoil.settings import Settings
-from tests.documents.matching.papers import Paper, invoice, order, pile
+from tests.documents.matching.papers import SampleDocument, invoice, order, pile
 from tests.llm.conftest import Guards, Time
 from tests.llm.server import Request, Server
 
@@ -21,43 +21,43 @@ _CONCEPTS = {"sechskantschraube": "bolt", "sicherungsscheibe": "washer", "farbe"
 
 
 def vector_of(text: str) -> list[float]:
-    """The sum of a direction for each word; words that mean the same have the same."""
+    """Return the sum of one direction per word; synonyms share a direction."""
     words = text.lower().split() or [text]
     directions = [Random(_CONCEPTS.get(word, word)) for word in words]
-    return [sum(one.gauss(0, 1) for one in directions) for _ in range(DIMENSIONS)]
+    return [sum(direction.gauss(0, 1) for direction in directions) for _ in range(DIMENSIONS)]
 
 
 def answer(request: Request) -> str:
-    """What the model says, whoever asks."""
+    """Return the model's answer to a request."""
     return json.dumps(vector_of(request.user))
 
 
-def embedding_of(paper: Paper, model: str = "openai/m") -> normalise.Embedding:
-    """What is kept of a paper once it has been embedded."""
-    text = normalise.embedded_text(paper.data)
+def embedding_of(sample: SampleDocument, model: str = "openai/m") -> normalise.Embedding:
+    """Return the embedding of a document as the database stores it."""
+    text = normalise.embedded_text(sample.data)
     return normalise.Embedding(
         normalise.text_hash(text), model, normalise.signature(Vector(vector=vector_of(text)).unit())
     )
 
 
 def settings_for(server: Server, **more: str) -> Settings:
-    """Settings that lead to the scripted model."""
-    given = {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": f"{server.url}/v1"}
-    return Settings.from_environment(given | {"EMBEDDING_API_KEY": "k"} | more)
+    """Return settings for the scripted model."""
+    defaults = {"EMBEDDING_PROVIDER": "openai", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": f"{server.url}/v1"}
+    return Settings.from_environment(defaults | {"EMBEDDING_API_KEY": "k"} | more)
 
 
 def embedder(
     database: Database, server: Server, breakers: Any = None, deadline: Deadline | None = None, **more: str
 ) -> matching.Embedder:
-    """The model as a try uses it, which waits for nothing."""
+    """Return an embedder that does not wait between retries."""
     settings = settings_for(server, **more)
     name = name_of(settings)
     assert name is not None
 
     def make() -> Llm:
-        found = embedding_model(settings, database, breakers or Guards())
-        found._wait = Time().wait
-        return found
+        llm = embedding_model(settings, database, breakers or Guards())
+        llm._wait = Time().wait
+        return llm
 
     return matching.Embedder(name, make, deadline or Deadline())
 
@@ -77,21 +77,25 @@ def _line(description: str, quantity: str, price: str) -> dict[str, str]:
     }
 
 
-def in_english(make: Callable[..., Paper] = order, number: str = "4711", when: int = 0, **fields: Any) -> Paper:
-    """An order of bolts and washers, by the name that the seller has abroad."""
+def in_english(
+    make: Callable[..., SampleDocument] = order, number: str = "4711", when: int = 0, **fields: Any
+) -> SampleDocument:
+    """Return an order of bolts and washers, with the supplier's English name."""
     lines = [_line("hexagon bolt", "10", "4.20"), _line("lock washer", "5", "12.50")]
     return make(number, when, seller=_SELLER | {"name": "Northern Fasteners Ltd"}, buyer=_BUYER, lines=lines, **fields)
 
 
-def in_german(make: Callable[..., Paper] = invoice, number: str = "R-9", when: int = 10, **fields: Any) -> Paper:
-    """The invoice for them: neither number nor article, and the seller's name at home."""
+def in_german(
+    make: Callable[..., SampleDocument] = invoice, number: str = "R-9", when: int = 10, **fields: Any
+) -> SampleDocument:
+    """Return its invoice, without references, under the supplier's German name."""
     lines = [_line("Sechskantschraube", "10", "4.20"), _line("Sicherungsscheibe", "5", "12.50")]
     seller = _SELLER | {"name": "Nordverbinder Handels GmbH"}
     return make(number, when, seller=seller, buyer=_BUYER, lines=lines, **fields)
 
 
-def two_languages(seed: int, size: int) -> list[Paper]:
-    """A pile, and documents that only what they are about brings together: a pair, and twice three."""
+def two_languages(seed: int, size: int) -> list[SampleDocument]:
+    """Return a pile plus eight documents that match only by their embeddings."""
     return [
         *pile(seed, size),
         in_english(),

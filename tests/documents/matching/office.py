@@ -1,4 +1,4 @@
-"""A tenant's documents in a real database, matched as the worker does it, in any order and by many hands at once."""
+"""A tenant's documents in a real database, matched as the worker matches them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,24 +12,27 @@ from counterfoil.documents.matching import people, sql
 from counterfoil.documents.matching.sql import Pair
 from counterfoil.errors import DeferredError
 from tests import factories
-from tests.documents.matching.papers import Paper
+from tests.documents.matching.papers import SampleDocument
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 _tenants = count(1)
 
 
 class Office:
-    """One tenant. Its documents are known by their position among the papers that it was given."""
+    """One tenant. Documents are identified by their position among its samples."""
 
     def __init__(
         self,
         database: Database,
         admin: Connection,
-        papers: Sequence[Paper] = (),
+        samples: Sequence[SampleDocument] = (),
         judge: Callable[[], matching.Judge] | None = None,
         embedder: matching.Embedder | None = None,
     ) -> None:
-        """Ids of documents follow the order of the papers, in every office alike: they settle ties."""
+        """Create the tenant and file the samples.
+
+        Document ids follow the order of the samples in every office, because ids break ties.
+        """
         number = next(_tenants)
         self.database = database
         self.admin = admin
@@ -38,20 +41,20 @@ class Office:
         self.judge = judge
         self.embedder = embedder
         self.ids: list[UUID] = []
-        for paper in papers:
-            self.file(paper)
+        for sample in samples:
+            self.file(sample)
 
-    def file(self, paper: Paper) -> int:
-        """Put a document in, not matched yet. Returns its position."""
+    def file(self, sample: SampleDocument) -> int:
+        """File a document without matching it. Return its position."""
         position = len(self.ids)
         id_ = UUID(int=((position + 1) << 64) + self._number)
         factories.make_document(
             self.admin,
             self.tenant_id,
-            paper.data,
+            sample.data,
             id=id_,
-            type=paper.kind,
-            received_at=paper.received_at,
+            type=sample.kind,
+            received_at=sample.received_at,
             matching_revision=1,
         )
         self.ids.append(id_)
@@ -63,11 +66,11 @@ class Office:
             try:
                 found = self._search(position, self.judge)
                 return found if isinstance(found, matching.Skip) else self.write(found)
-            except DeferredError:  # as delivery does: another try, which costs no attempt
+            except DeferredError:  # delivery also retries a deferral without spending an attempt
                 continue
 
     def search(self, position: int, judge: Callable[[], matching.Judge] | None = None) -> matching.Decided:
-        """The first step alone, of a document that is matched."""
+        """Search and decide without writing."""
         found = self._search(position, judge)
         assert isinstance(found, matching.Decided)
         return found
@@ -76,7 +79,7 @@ class Office:
         return matching.search_and_decide(self.database, self.tenant_id, self.ids[position], judge, self.embedder)
 
     def decide(self, one: int, other: int, verdict: sql.Verdict, by: str = "clerk") -> people.Settled:
-        """Let a person decide about two documents."""
+        """Record a person's decision about two documents."""
         pair = Pair.of(self.ids[one], self.ids[other])
 
         def settle() -> people.Settled:
@@ -86,7 +89,7 @@ class Office:
         return retry_conflicts(settle)
 
     def write(self, decided: matching.Decided) -> matching.Written:
-        """The last step alone."""
+        """Write a decision and settle the document."""
 
         def settle() -> matching.Written:
             with self.database.tenant(self.tenant_id) as connection:
@@ -100,9 +103,9 @@ class Office:
         return retry_conflicts(settle)
 
     def match_together(self, positions: Iterable[int], between: Callable[[], object] = lambda: None) -> set[int]:
-        """Match documents together, in one transaction. Returns those that were: the others are left.
+        """Match documents in one transaction. Return the positions that were written.
 
-        Something may happen `between` search and write.
+        `between` runs between search and write.
         """
         ids = [self.ids[position] for position in positions]
 
@@ -121,23 +124,23 @@ class Office:
 
         return retry_conflicts(settle)
 
-    def match_in_groups(self, positions: Sequence[int], size: int, hands: int = 1) -> None:
-        """Match documents in groups, and by itself what each group leaves; `hands` groups at the same time."""
+    def match_in_groups(self, positions: Sequence[int], size: int, concurrency: int = 1) -> None:
+        """Match in groups, `concurrency` at a time, then each left-out document alone."""
 
         def match(group: Sequence[int]) -> None:
             for position in set(group) - self.match_together(group):
                 self.match(position)
 
-        with ThreadPoolExecutor(hands) as pool:
+        with ThreadPoolExecutor(concurrency) as pool:
             list(pool.map(match, [positions[first : first + size] for first in range(0, len(positions), size)]))
 
-    def match_all(self, order: Iterable[int] | None = None, hands: int = 1) -> None:
-        """Match documents in this order, `hands` at the same time."""
-        with ThreadPoolExecutor(hands) as pool:
+    def match_all(self, order: Iterable[int] | None = None, concurrency: int = 1) -> None:
+        """Match documents in this order, `concurrency` at a time."""
+        with ThreadPoolExecutor(concurrency) as pool:
             list(pool.map(self.match, range(len(self.ids)) if order is None else order))
 
     def edges(self) -> dict[tuple[int, int], tuple[str | None, float]]:
-        """The edges: who decided by what rule, and the score."""
+        """Return rule and score of each edge, by its pair of positions."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
             "SELECT document_a_id, document_b_id, evidence ->> 'by', score FROM document_match WHERE tenant_id = %s",
@@ -146,11 +149,11 @@ class Office:
         return {(names[a], names[b]): (by, round(score, 6)) for a, b, by, score in rows}
 
     def links(self) -> set[tuple[int, int]]:
-        """The edges as pairs of positions."""
+        """Return the edges as pairs of positions."""
         return set(self.edges())
 
     def clusters(self) -> list[int]:
-        """By position, the position of the document that the cluster is named by."""
+        """Return each document's cluster id, as a position."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
             "SELECT id, cluster_id FROM document WHERE tenant_id = %s", [self.tenant_id]
@@ -159,7 +162,7 @@ class Office:
         return [found[position] for position in range(len(self.ids))]
 
     def reviews(self) -> dict[int, list[list[int]]]:
-        """By document in doubt, the candidates of each doubt."""
+        """Return the candidates of each ambiguous match, by document."""
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
             "SELECT document_id, doubts FROM document_review WHERE tenant_id = %s AND state = 'open'", [self.tenant_id]
@@ -170,7 +173,7 @@ class Office:
         }
 
     def reason(self, position: int) -> str | None:
-        """What the document says about why it is alone."""
+        """Return the reason why a document has no match."""
         row = self.admin.execute("SELECT matching_reason FROM document WHERE id = %s", [self.ids[position]]).fetchone()
         assert row is not None
         return None if row[0] is None else str(row[0])

@@ -1,4 +1,4 @@
-"""Documents for the tests of matching: small, and like nothing but themselves."""
+"""Small documents for the tests of matching."""
 
 from datetime import UTC, date, datetime, timedelta
 from random import Random
@@ -26,8 +26,8 @@ _START = date(2026, 3, 2)
 _RECEIVED = datetime(2026, 3, 2, 8, tzinfo=UTC)
 
 
-class Paper(NamedTuple):
-    """A document before it is anybody's: its place in time and what it says."""
+class SampleDocument(NamedTuple):
+    """A document before it is filed: type, data and time of receipt."""
 
     kind: str
     data: dict[str, Any]
@@ -35,19 +35,19 @@ class Paper(NamedTuple):
 
 
 def day(number: int) -> str:
-    """The date so many days after the beginning."""
+    """Return the date `number` days after the start."""
     return (_START + timedelta(days=number)).isoformat()
 
 
 def line(article: str, quantity: str = "10", price: str | None = "4.20", **more: str) -> dict[str, str]:
-    """A line about an article, with the amount that quantity and price make."""
+    """Return a line item; its amount is quantity times price."""
     found = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **more}
     if price is not None:
         found |= {"unit_price": price, "net_amount": f"{float(quantity) * float(price):.2f}"}
     return found
 
 
-def _paper(kind: str, number: str, when: int, fields: dict[str, Any]) -> Paper:
+def _sample(kind: str, number: str, when: int, fields: dict[str, Any]) -> SampleDocument:
     names = {
         "invoice": ("invoice_number", "invoice_date", "issuer", "recipient"),
         "credit_note": ("credit_note_number", "credit_note_date", "issuer", "recipient"),
@@ -68,57 +68,58 @@ def _paper(kind: str, number: str, when: int, fields: dict[str, Any]) -> Paper:
     if priced:
         data |= {"currency": "EUR", "total_net": f"{sum(float(item.get('net_amount', 0)) for item in lines):.2f}"}
     received = fields.pop("received", when)
-    return Paper(kind, data | fields, _RECEIVED + timedelta(days=received))
+    return SampleDocument(kind, data | fields, _RECEIVED + timedelta(days=received))
 
 
-def order(number: str = "4711", when: int = 0, **fields: Any) -> Paper:
-    """A purchase order of two lines, 104.50 in all."""
-    return _paper("purchase_order", number, when, fields)
+def order(number: str = "4711", when: int = 0, **fields: Any) -> SampleDocument:
+    """Return a purchase order with two line items, 104.50 in total."""
+    return _sample("purchase_order", number, when, fields)
 
 
-def invoice(number: str = "R-81", when: int = 10, **fields: Any) -> Paper:
-    """An invoice over the same lines."""
-    return _paper("invoice", number, when, fields)
+def invoice(number: str = "R-81", when: int = 10, **fields: Any) -> SampleDocument:
+    """Return an invoice for the same line items."""
+    return _sample("invoice", number, when, fields)
 
 
-def delivery(number: str = "LS-500", when: int = 7, **fields: Any) -> Paper:
-    """A delivery note for the same lines."""
-    return _paper("delivery_note", number, when, fields)
+def delivery(number: str = "LS-500", when: int = 7, **fields: Any) -> SampleDocument:
+    """Return a delivery note for the same line items."""
+    return _sample("delivery_note", number, when, fields)
 
 
-def receipt(number: str = "WE-300", when: int = 8, **fields: Any) -> Paper:
-    """A goods receipt for the same lines."""
-    return _paper("goods_receipt", number, when, fields)
+def receipt(number: str = "WE-300", when: int = 8, **fields: Any) -> SampleDocument:
+    """Return a goods receipt for the same line items."""
+    return _sample("goods_receipt", number, when, fields)
 
 
-def confirmation(number: str = "AB-200", when: int = 1, **fields: Any) -> Paper:
-    """An order confirmation of the same lines."""
-    return _paper("order_confirmation", number, when, fields)
+def confirmation(number: str = "AB-200", when: int = 1, **fields: Any) -> SampleDocument:
+    """Return an order confirmation for the same line items."""
+    return _sample("order_confirmation", number, when, fields)
 
 
-def credit(number: str = "G-900", when: int = 20, **fields: Any) -> Paper:
-    """A credit note over the same lines."""
-    return _paper("credit_note", number, when, fields)
+def credit(number: str = "G-900", when: int = 20, **fields: Any) -> SampleDocument:
+    """Return a credit note for the same line items."""
+    return _sample("credit_note", number, when, fields)
 
 
-def contract(number: str = "RV-60", when: int = -30, **fields: Any) -> Paper:
-    """A frame contract about the same lines."""
-    return _paper("contract", number, when, fields)
+def contract(number: str = "RV-60", when: int = -30, **fields: Any) -> SampleDocument:
+    """Return a framework contract for the same line items."""
+    return _sample("contract", number, when, fields)
 
 
-def read(paper: Paper, id_: int = 1) -> Document:
-    """A paper as matching sees it."""
-    return document(UUID(int=id_), paper.received_at, paper.kind, paper.data)
+def read(sample: SampleDocument, id_: int = 1) -> Document:
+    """Convert a sample to the document that matching compares."""
+    return document(UUID(int=id_), sample.received_at, sample.kind, sample.data)
 
 
-def pile(seed: int, size: int) -> list[Paper]:
-    """Documents with far too much alike: few numbers, articles, parties, days; copies, wrong and missing references.
+def pile(seed: int, size: int) -> list[SampleDocument]:
+    """Return documents that share many numbers, articles, parties and days.
 
-    No truth is known about them; they are for asking whether the same comes out twice.
+    They include copies, and wrong or missing references. There is no ground truth for them: use them to compare two
+    results.
     """
     random = Random(seed)
     numbers = ["4711", "4712", "PO-4711", "0815", "8150"]
-    found: list[Paper] = []
+    found: list[SampleDocument] = []
     for _ in range(size):
         kind = random.choice(
             [order, order, invoice, invoice, invoice, delivery, receipt, confirmation, credit, contract]
@@ -138,8 +139,8 @@ def pile(seed: int, size: int) -> list[Paper]:
             fields["contract_reference"] = random.choice(numbers)
         if kind is credit and random.random() < 0.5:
             fields["invoice_reference"] = random.choice(numbers)
-        paper = kind(random.choice(numbers), random.randint(0, 40), **fields)
-        found.append(paper)
+        sample = kind(random.choice(numbers), random.randint(0, 40), **fields)
+        found.append(sample)
         if kind in (invoice, order) and random.random() < 0.4:
-            found.append(paper._replace(received_at=paper.received_at + timedelta(days=random.randint(-2, 2))))
+            found.append(sample._replace(received_at=sample.received_at + timedelta(days=random.randint(-2, 2))))
     return found[:size]

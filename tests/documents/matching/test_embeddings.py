@@ -1,4 +1,4 @@
-"""Documents found by what they are about: vectors are asked for once and kept, and a model that fails fails nothing."""
+"""Matching by embeddings: stored once per text, optional if the model fails."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +18,13 @@ from counterfoil.documents.matching.normalise import document
 from counterfoil.errors import BreakerOpenError, CancelledError
 from tests.documents.matching.embedding import answer, embedder, embedding_of, in_english, in_german, two_languages
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import Paper, invoice, line, order, pile
+from tests.documents.matching.papers import SampleDocument, invoice, line, order, pile
 from tests.documents.matching.whole import Whole
 from tests.llm.conftest import Guards
 from tests.llm.server import Answer, Failure, Server
 
 PAIR = [in_english(), in_german()]
-HANDS = (1, 4)
+CONCURRENCY = (1, 4)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def model() -> Iterator[Server]:
 
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
-    database = Database(database_url, max_connections=max(HANDS) + 1)
+    database = Database(database_url, max_connections=max(CONCURRENCY) + 1)
     yield database
     database.close()
 
@@ -46,8 +46,8 @@ def office(database: Database, admin: Connection, model: Server) -> Office:
     return Office(database, admin, PAIR, embedder=embedder(database, model))
 
 
-def kept(office: Office) -> dict[int, normalise.Embedding]:
-    """By position, what is kept of each document's vector."""
+def stored_embeddings(office: Office) -> dict[int, normalise.Embedding]:
+    """Return the stored embeddings by position."""
     rows = office.admin.execute(
         "SELECT document_id, text_hash, model, signature FROM document_embedding WHERE tenant_id = %s",
         [office.tenant_id],
@@ -62,11 +62,13 @@ def keys_by_vector(office: Office, position: int) -> set[str]:
     return {key for (key,) in rows}
 
 
-def whole(papers: Sequence[Paper], of: dict[int, normalise.Embedding]) -> dict[tuple[int, int], tuple[str, float]]:
-    """The edges as they are by definition, with these vectors kept."""
+def expected_edges(
+    samples: Sequence[SampleDocument], embeddings: dict[int, normalise.Embedding]
+) -> dict[tuple[int, int], tuple[str, float]]:
+    """Return the edges by definition, given these stored embeddings."""
     read = [
-        document(UUID(int=number + 1), paper.received_at, paper.kind, paper.data, of.get(number))
-        for number, paper in enumerate(papers)
+        document(UUID(int=number + 1), sample.received_at, sample.kind, sample.data, embeddings.get(number))
+        for number, sample in enumerate(samples)
     ]
     return {
         (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1): (
@@ -77,12 +79,10 @@ def whole(papers: Sequence[Paper], of: dict[int, normalise.Embedding]) -> dict[t
     }
 
 
-# What it is for
+# Effect on matching
 
 
-def test_documents_in_two_languages_find_each_other_with_it_and_not_without(
-    database: Database, admin: Connection, office: Office
-):
+def test_embeddings_match_documents_across_languages(database: Database, admin: Connection, office: Office):
     without = Office(database, admin, PAIR)
     without.match_all()
     assert without.links() == set()
@@ -91,54 +91,54 @@ def test_documents_in_two_languages_find_each_other_with_it_and_not_without(
 
 
 @pytest.mark.parametrize("order_of_arrival", [[0, 1], [1, 0]])
-def test_whichever_of_the_two_comes_first(order_of_arrival: list[int], office: Office):
+def test_embedding_match_works_in_either_arrival_order(order_of_arrival: list[int], office: Office):
     office.match_all(order_of_arrival)
     assert office.links() == {(0, 1)}
 
 
-@pytest.mark.parametrize("hands", HANDS)
+@pytest.mark.parametrize("concurrency", CONCURRENCY)
 @pytest.mark.parametrize("seed", range(2))
-def test_the_order_makes_no_difference(
-    seed: int, hands: int, database: Database, admin: Connection, model: Server
+def test_arrival_order_does_not_change_embedding_matches(
+    seed: int, concurrency: int, database: Database, admin: Connection, model: Server
 ) -> None:
-    papers = two_languages(seed, 16)
-    expected = whole(papers, {number: embedding_of(paper) for number, paper in enumerate(papers)})
-    assert expected.keys() > whole(papers, {}).keys()
+    samples = two_languages(seed, 16)
+    expected = expected_edges(samples, {number: embedding_of(sample) for number, sample in enumerate(samples)})
+    assert expected.keys() > expected_edges(samples, {}).keys()
     for number in range(4):
-        office = Office(database, admin, papers, embedder=embedder(database, model))
-        office.match_all(Random(number).sample(range(len(papers)), len(papers)), hands)
+        office = Office(database, admin, samples, embedder=embedder(database, model))
+        office.match_all(Random(number).sample(range(len(samples)), len(samples)), concurrency)
         assert (number, office.edges()) == (number, expected)
 
 
-@pytest.mark.parametrize("hands", HANDS)
+@pytest.mark.parametrize("concurrency", CONCURRENCY)
 @pytest.mark.parametrize("seed", range(3))
-def test_edges_follow_from_the_vectors_that_are_kept_and_later_ones_are_found_by_a_later_match(
-    seed: int, hands: int, database: Database, admin: Connection
+def test_edges_follow_the_embeddings_stored_so_far(
+    seed: int, concurrency: int, database: Database, admin: Connection
 ) -> None:
-    papers = two_languages(seed, 16)
-    order_of_arrival = Random(seed).sample(range(len(papers)), len(papers))
-    office = Office(database, admin, papers)
+    samples = two_languages(seed, 16)
+    order_of_arrival = Random(seed).sample(range(len(samples)), len(samples))
+    office = Office(database, admin, samples)
     with Server(otherwise=answer, failing=0.8, seed=seed) as failing:
         office.embedder = embedder(database, failing)
-        office.match_all(order_of_arrival, hands)
-    first = kept(office)
-    assert 0 < len(first) < len(papers)
-    assert office.edges() == whole(papers, first)
+        office.match_all(order_of_arrival, concurrency)
+    first = stored_embeddings(office)
+    assert 0 < len(first) < len(samples)
+    assert office.edges() == expected_edges(samples, first)
     with Server(otherwise=answer) as model:
         office.embedder = embedder(database, model)
-        office.match_all(reversed(order_of_arrival), hands)
-    assert kept(office).keys() == set(range(len(papers)))
-    assert office.edges() == whole(papers, kept(office))
+        office.match_all(reversed(order_of_arrival), concurrency)
+    assert stored_embeddings(office).keys() == set(range(len(samples)))
+    assert office.edges() == expected_edges(samples, stored_embeddings(office))
 
 
-def test_without_a_model_what_is_kept_still_counts(office: Office):
+def test_stored_embeddings_count_without_a_model(office: Office):
     office.match_all()
     office.embedder = None
     office.match_all([1, 0])
     assert office.links() == {(0, 1)}
 
 
-def test_a_person_s_decision_sees_the_same(office: Office):
+def test_rejecting_another_order_keeps_embedding_match(office: Office):
     office.match_all()
     other = office.file(order("9000", 5, lines=[line("Z-1")]))
     office.match(other)
@@ -146,7 +146,7 @@ def test_a_person_s_decision_sees_the_same(office: Office):
     assert office.links() == {(0, 1)}
 
 
-def test_a_search_that_read_a_document_without_its_vector_looks_again(database: Database, admin: Connection):
+def test_embedding_added_after_search_forces_new_decision(database: Database, admin: Connection):
     office = Office(database, admin, [PAIR[0], in_german(order, "4712", 0), PAIR[1]])
     office.match_all([1, 2])
     assert office.links() == {(1, 2)}
@@ -156,56 +156,56 @@ def test_a_search_that_read_a_document_without_its_vector_looks_again(database: 
     assert office.write(decided).decided_again
 
 
-def test_a_document_that_nobody_could_have_found_disturbs_nobody(office: Office):
+def test_embedding_of_unmatched_document_forces_no_new_decision(office: Office):
     decided = office.search(0)
-    office.search(1)  # has its vector kept
+    office.search(1)  # stores its embedding
     assert not office.write(decided).decided_again
 
 
-# What is kept
+# Storage
 
 
-def test_a_text_is_asked_about_once(office: Office, model: Server):
+def test_equal_texts_are_embedded_once(office: Office, model: Server):
     office.match_all()
     again = office.file(in_german(number="R-10"))
     office.match_all()
     assert len(model.requests) == 2
-    assert kept(office)[again] == kept(office)[1]
+    assert stored_embeddings(office)[again] == stored_embeddings(office)[1]
     vectors = office.admin.execute("SELECT l2_norm(vector), vector_dims(vector) FROM document_embedding")
     assert {(round(norm, 2), dimensions) for norm, dimensions in vectors} == {(1.0, 256)}
 
 
-def test_another_tenant_s_vectors_are_none_of_ours(database: Database, admin: Connection, model: Server):
+def test_tenants_do_not_share_embeddings(database: Database, admin: Connection, model: Server):
     for _ in range(2):
         office = Office(database, admin, PAIR, embedder=embedder(database, model))
         office.match_all()
-        assert len(kept(office)) == 2
+        assert len(stored_embeddings(office)) == 2
     assert len(model.requests) == 4
 
 
-def test_a_document_without_descriptions_is_not_asked_about(office: Office, model: Server):
+def test_document_without_descriptions_is_not_embedded(office: Office, model: Server):
     office.match(office.file(invoice(lines=[])))
-    assert (model.requests, kept(office)) == ([], {})
+    assert (model.requests, stored_embeddings(office)) == ([], {})
 
 
-def test_another_model_is_asked_and_keys_of_the_first_one_go(database: Database, office: Office, model: Server):
+def test_new_model_replaces_embeddings_and_keys(database: Database, office: Office, model: Server):
     office.match_all()
     before = keys_by_vector(office, 0)
     office.embedder = embedder(database, model, EMBEDDING_MODEL="n")
     office.match(0)
-    assert office.links() == set()  # the invoice's vector is the first one's
+    assert office.links() == set()  # the invoice's embedding is still from the first model
     office.match(1)
     assert office.links() == {(0, 1)}
-    assert {found.model for found in kept(office).values()} == {"openai/n"}
+    assert {found.model for found in stored_embeddings(office).values()} == {"openai/n"}
     assert (len(before), len(keys_by_vector(office, 0))) == (normalise.BANDS, normalise.BANDS)
     assert before.isdisjoint(keys_by_vector(office, 0))
 
 
-def test_other_words_are_asked_about_and_old_ones_lead_nowhere(office: Office, model: Server, admin: Connection):
+def test_changed_descriptions_replace_embedding_and_keys(office: Office, model: Server, admin: Connection):
     office.match_all()
-    said = in_english()
-    said.data["line_items"][0]["description"] = said.data["line_items"][1]["description"] = "paint"
-    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(said.data), office.ids[0]])
+    changed = in_english()
+    changed.data["line_items"][0]["description"] = changed.data["line_items"][1]["description"] = "paint"
+    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [json.dumps(changed.data), office.ids[0]])
     model.then(Failure(400))
     office.match(0)
     assert (office.links(), keys_by_vector(office, 0)) == (set(), set())
@@ -214,25 +214,25 @@ def test_other_words_are_asked_about_and_old_ones_lead_nowhere(office: Office, m
     assert [request.user for request in model.requests[2:]] == ["paint", "paint"]
 
 
-def test_a_vector_goes_with_its_document(office: Office, admin: Connection):
+def test_deleting_a_document_deletes_its_embedding(office: Office, admin: Connection):
     office.match_all()
     admin.execute("DELETE FROM document_match")
     admin.execute("DELETE FROM document WHERE id = %s", [office.ids[0]])
-    assert list(kept(office)) == [1]
+    assert list(stored_embeddings(office)) == [1]
 
 
-def test_a_document_that_was_removed_while_the_model_was_asked_has_no_vector(office: Office, model: Server):
-    def removed(request: Any) -> str:
+def test_document_deleted_during_call_stores_no_embedding(office: Office, model: Server):
+    def remove_document(request: Any) -> str:
         office.admin.execute("DELETE FROM document WHERE id = %s", [office.ids[0]])
         return answer(request)
 
-    model._otherwise = removed
+    model._otherwise = remove_document
     assert office.embedder is not None
     office.embedder.embed(office.database, office.tenant_id, office.ids[0])
-    assert kept(office) == {}
+    assert stored_embeddings(office) == {}
 
 
-# Where there is none
+# Failing or missing models
 
 
 @pytest.mark.parametrize(
@@ -248,48 +248,48 @@ def test_a_document_that_was_removed_while_the_model_was_asked_has_no_vector(off
         [Answer(json.dumps([1e308] * 20))] * 3,
     ],
 )
-def test_a_model_that_fails_fails_no_document(
+def test_model_failure_does_not_fail_the_document(
     steps: list[Any], office: Office, model: Server, capsys: pytest.CaptureFixture[str]
 ):
     model.then(*steps)
     assert isinstance(office.match(0), matching.Written)
     assert len(model.requests) == len(steps)
     assert '"Unembedded": [1.0]' in capsys.readouterr().out
-    assert (kept(office), keys_by_vector(office, 0)) == ({}, set())
-    office.match_all([0, 1])  # and the next match asks again
+    assert (stored_embeddings(office), keys_by_vector(office, 0)) == ({}, set())
+    office.match_all([0, 1])  # the next match calls the model again
     assert office.links() == {(0, 1)}
 
 
-def test_all_else_is_as_it_is_without(database: Database, admin: Connection, model: Server):
-    papers = pile(7, 20)
-    without = Office(database, admin, papers)
+def test_failing_model_leaves_other_matches_unchanged(database: Database, admin: Connection, model: Server):
+    samples = pile(7, 20)
+    without = Office(database, admin, samples)
     without.match_all()
     model._otherwise = lambda _: "nothing"
-    office = Office(database, admin, papers, embedder=embedder(database, model))
+    office = Office(database, admin, samples, embedder=embedder(database, model))
     office.match_all()
     assert (office.edges(), office.clusters(), office.reviews()) == (
         without.edges(), without.clusters(), without.reviews()
     )  # fmt: skip
 
 
-def test_an_open_breaker_and_a_key_that_is_missing_cost_no_call(database: Database, office: Office, model: Server):
-    away = Guards(closed=BreakerOpenError("away", until=NOW + timedelta(minutes=1)))
-    office.embedder = embedder(database, model, breakers=away)
+def test_open_breaker_or_missing_key_skips_the_call(database: Database, office: Office, model: Server):
+    guards = Guards(closed=BreakerOpenError("open", until=NOW + timedelta(minutes=1)))
+    office.embedder = embedder(database, model, breakers=guards)
     office.match(0)
     office.embedder = embedder(database, model, EMBEDDING_API_KEY="")
     office.match(0)
-    assert (model.requests, kept(office)) == ([], {})
+    assert (model.requests, stored_embeddings(office)) == ([], {})
 
 
-def test_it_counts_against_the_budget_of_the_day(database: Database, office: Office, model: Server, admin: Connection):
+def test_embedding_counts_against_daily_budget(database: Database, office: Office, model: Server, admin: Connection):
     office.embedder = embedder(database, model, LLM_QUESTIONS_PER_DAY="1")
     office.match_all()
-    assert (len(model.requests), list(kept(office)), office.links()) == (1, [0], set())
+    assert (len(model.requests), list(stored_embeddings(office)), office.links()) == (1, [0], set())
     calls = "SELECT purpose, provider, model, outcome, input_tokens FROM llm_call"
     assert admin.execute(calls).fetchall() == [("embedding", "openai-embeddings", "m", "answered", 40)]
 
 
-def test_a_try_that_was_stopped_ends(database: Database, office: Office, model: Server):
+def test_cancelled_attempt_raises_cancelled_error(database: Database, office: Office, model: Server):
     stopped = Event()
     stopped.set()
     office.embedder = embedder(database, model, deadline=Deadline(cancelled=stopped))
@@ -297,11 +297,11 @@ def test_a_try_that_was_stopped_ends(database: Database, office: Office, model: 
         office.match(0)
 
 
-def test_half_of_the_time_that_is_left_is_for_matching_without(database: Database, office: Office, model: Server):
+def test_embedding_uses_at_most_half_the_remaining_time(database: Database, office: Office, model: Server):
     assert office.embedder is not None
     clock = iter([10.0, 10.0, 5.5])
     make: Callable[[], Any] = office.embedder.make
     short = matching.Embedder("openai/m", make, Deadline(lambda: next(clock, 5.5)))
     model.then(Failure(503, retry_after="3"))
     short.embed(office.database, office.tenant_id, office.ids[0])
-    assert (len(model.requests), kept(office)) == (1, {})
+    assert (len(model.requests), stored_embeddings(office)) == (1, {})

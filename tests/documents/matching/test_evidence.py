@@ -1,4 +1,4 @@
-"""Evidence in words: every level has its own, and a match says why it was made."""
+"""Evidence in words, and the running total of its weights."""
 
 from counterfoil.documents.matching.compare import Feature, Level, Values, compare
 from counterfoil.documents.matching.evidence import waterfall, words

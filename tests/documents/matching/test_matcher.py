@@ -1,4 +1,4 @@
-"""Search and write: on PostgreSQL, under row-level security, with somebody else in between."""
+"""Search and write on PostgreSQL, with row-level security and concurrency."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def database(database_url: str) -> Iterator[Database]:
     database.close()
 
 
-def test_a_document_without_structured_data_is_skipped_with_a_reason(database: Database, admin: Connection) -> None:
+def test_document_without_structured_data_is_skipped(database: Database, admin: Connection) -> None:
     tenant_id = factories.make_tenant(admin)
     unread = factories.make_document(admin, tenant_id)
     found = matching.search_and_decide(database, tenant_id, unread)
@@ -35,32 +35,32 @@ def test_a_document_without_structured_data_is_skipped_with_a_reason(database: D
     assert "No structured data" in found.reason
 
 
-def test_a_document_of_an_unknown_kind_is_skipped(database: Database, admin: Connection) -> None:
+def test_unknown_document_type_is_skipped(database: Database, admin: Connection) -> None:
     tenant_id = factories.make_tenant(admin)
     letter = factories.make_document(admin, tenant_id, {"subject": "Letter"}, type="other")
     assert isinstance(matching.search_and_decide(database, tenant_id, letter), matching.Skip)
 
 
-def test_a_document_without_any_party_is_skipped(database: Database, admin: Connection) -> None:
-    paper = invoice(seller=None, buyer=None)
-    office = Office(database, admin, [paper])
+def test_document_without_parties_is_skipped(database: Database, admin: Connection) -> None:
+    sample = invoice(seller=None, buyer=None)
+    office = Office(database, admin, [sample])
     found = office.match(0)
     assert isinstance(found, matching.Skip)
     assert "counterparty" in found.reason
 
 
-def test_a_document_that_is_gone_is_a_permanent_failure(database: Database, admin: Connection) -> None:
+def test_missing_document_is_a_permanent_error(database: Database, admin: Connection) -> None:
     with pytest.raises(PermanentError):
         matching.search_and_decide(database, factories.make_tenant(admin), uuid4())
 
 
-def test_another_tenants_document_is_not_there(database: Database, admin: Connection) -> None:
+def test_other_tenants_document_is_not_found(database: Database, admin: Connection) -> None:
     office, stranger = Office(database, admin, [invoice()]), Office(database, admin)
     with pytest.raises(PermanentError):
         matching.search_and_decide(database, stranger.tenant_id, office.ids[0])
 
 
-def test_matching_again_writes_the_same_keys(database: Database, admin: Connection) -> None:
+def test_rematching_writes_the_same_keys(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [invoice(po_reference="4711")])
     keys = "SELECT type, key FROM document_key ORDER BY type, key"
     office.match(0)
@@ -69,7 +69,7 @@ def test_matching_again_writes_the_same_keys(database: Database, admin: Connecti
     assert admin.execute(keys).fetchall() == before != []
 
 
-def test_an_edge_says_why(database: Database, admin: Connection) -> None:
+def test_match_stores_its_evidence(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="PO-4711")])
     office.match_all()
     row = admin.execute(
@@ -84,7 +84,7 @@ def test_an_edge_says_why(database: Database, admin: Connection) -> None:
     assert evidence["child"] == str(office.ids[1])
 
 
-def test_written_counts_what_changed(database: Database, admin: Connection) -> None:
+def test_write_result_counts_changes(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
     office.match(0)
     first, second = office.ids[:2]
@@ -93,7 +93,7 @@ def test_written_counts_what_changed(database: Database, admin: Connection) -> N
     assert office.match(1) == matching.Written(0, 0, 0, False, None, frozenset(), frozenset({second}))
 
 
-def test_who_stays_alone_says_why_until_the_partner_comes(database: Database, admin: Connection) -> None:
+def test_reason_names_missing_order_until_it_arrives(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [invoice(po_reference="4711"), order("4711")])
     office.match(0)
     assert office.reason(0) == "Names order 4711, which is not here."
@@ -102,7 +102,7 @@ def test_who_stays_alone_says_why_until_the_partner_comes(database: Database, ad
     assert office.reason(0) is None
 
 
-def test_a_second_order_takes_a_link_by_content_back_and_says_so(database: Database, admin: Connection) -> None:
+def test_second_order_retracts_content_match_with_reason(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(), order("4712", 1)])
     office.match(0)
     office.match(1)
@@ -113,8 +113,8 @@ def test_a_second_order_takes_a_link_by_content_back_and_says_so(database: Datab
     assert office.reason(1) == "Two documents fit equally: order 4711, order 4712."
 
 
-def sought(office: Office) -> set[tuple[int, str]]:
-    """Who is found as somebody who seeks a document of which kind."""
+def open_searches(office: Office) -> set[tuple[int, str]]:
+    """Return (position, parent type) of each document that still seeks a parent."""
     rows = office.admin.execute(
         "SELECT document_id, type FROM document_key WHERE tenant_id = %s AND starts_with(type, 'seeks:')",
         [office.tenant_id],
@@ -122,51 +122,47 @@ def sought(office: Office) -> set[tuple[int, str]]:
     return {(office.ids.index(id_), type_.removeprefix("seeks:")) for id_, type_ in rows}
 
 
-def test_only_who_has_found_no_partner_by_number_is_found_by_what_is_like_it(
-    database: Database, admin: Connection
-) -> None:
+def test_named_partner_ends_search_by_similarity(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [invoice(po_reference="4711"), invoice("R-2", 3), order("4711")])
     office.match(0)
     office.match(1)
-    assert {(0, "purchase_order"), (1, "purchase_order")} <= sought(office)
+    assert {(0, "purchase_order"), (1, "purchase_order")} <= open_searches(office)
     office.match(2)
-    assert {position for position, _ in sought(office)} == {1, 2}  # the order may still belong to a contract
+    assert {position for position, _ in open_searches(office)} == {1, 2}  # the order may still match a contract
     office.decide(0, 2, "rejected")
-    assert (0, "purchase_order") in sought(office)
+    assert (0, "purchase_order") in open_searches(office)
 
 
-def test_a_contract_does_not_glue_clusters(database: Database, admin: Connection) -> None:
-    papers = [
+def test_contract_does_not_join_clusters(database: Database, admin: Connection) -> None:
+    samples = [
         contract("RV-60"),
         order("4711", contract_reference="RV-60"),
         order("4800", 40, contract_reference="RV-60"),
     ]
-    office = Office(database, admin, papers)
+    office = Office(database, admin, samples)
     office.match_all()
     assert office.links() == {(0, 1), (0, 2)}
     assert office.clusters() == [0, 1, 2]
 
 
-def test_an_edge_across_tenants_is_never_made(database: Database, admin: Connection) -> None:
-    papers = [order("4711"), invoice(po_reference="4711")]
-    here, there = Office(database, admin, papers[:1]), Office(database, admin, papers[1:])
+def test_match_never_crosses_tenants(database: Database, admin: Connection) -> None:
+    samples = [order("4711"), invoice(po_reference="4711")]
+    here, there = Office(database, admin, samples[:1]), Office(database, admin, samples[1:])
     here.match_all()
     there.match_all()
     assert here.links() == there.links() == set()
 
 
-def test_what_was_decided_before_somebody_came_in_between_is_decided_again(
-    database: Database, admin: Connection
-) -> None:
+def test_new_order_before_write_forces_new_decision(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(), order("4712", 1)])
     office.match(0)
-    decided = office.search(1)  # knows one order only
+    decided = office.search(1)  # knows only one order
     office.match(2)
     assert office.write(decided).decided_again
     assert office.links() == set()
 
 
-def test_a_decision_during_the_search_wins(database: Database, admin: Connection) -> None:
+def test_decision_during_search_wins(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
     office.match(0)
     decided = office.search(1)
@@ -175,7 +171,7 @@ def test_a_decision_during_the_search_wins(database: Database, admin: Connection
     assert office.links() == set()
 
 
-def test_a_new_candidate_keeps_the_age_of_a_review(database: Database, admin: Connection) -> None:
+def test_new_candidate_keeps_review_age(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), order("4712", 1), invoice(), order("4713", 2)])
     for position in range(3):
         office.match(position)
@@ -189,7 +185,7 @@ def test_a_new_candidate_keeps_the_age_of_a_review(database: Database, admin: Co
     assert admin.execute("SELECT opened_at, changed_at FROM document_review").fetchall() == [(opened_at, NOW)]
 
 
-def test_what_somebody_else_does_far_away_is_no_reason_to_decide_again(database: Database, admin: Connection) -> None:
+def test_unrelated_match_forces_no_new_decision(database: Database, admin: Connection) -> None:
     office = Office(
         database, admin, [order("4711"), invoice(po_reference="4711"), order("X-9", 400, seller={"name": "Far"})]
     )
@@ -199,9 +195,7 @@ def test_what_somebody_else_does_far_away_is_no_reason_to_decide_again(database:
     assert not office.write(decided).decided_again
 
 
-def test_an_edge_that_comes_while_edges_are_read_is_seen_from_the_end_that_is_read_after_it(
-    database: Database, admin: Connection
-) -> None:
+def test_edge_added_during_reading_shows_from_one_end(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
     office.match(0)
     one, other = office.ids
@@ -213,7 +207,7 @@ def test_an_edge_that_comes_while_edges_are_read_is_seen_from_the_end_that_is_re
     assert (context.edges(one), [edge.pair for edge in context.edges(other)]) == ([], [Pair.of(one, other)])
 
 
-def test_what_saw_an_edge_from_one_of_its_ends_alone_is_decided_again(database: Database, admin: Connection) -> None:
+def test_half_seen_edge_forces_new_decision(database: Database, admin: Connection) -> None:
     far = order("X-9", 400, seller={"name": "Far"})
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711"), far])
     office.match(0)
@@ -226,9 +220,7 @@ def test_what_saw_an_edge_from_one_of_its_ends_alone_is_decided_again(database: 
     assert office.links() == {(0, 1), (0, 2), (1, 2)}
 
 
-def test_whoever_found_a_document_by_a_number_that_it_has_no_more_looks_again(
-    database: Database, admin: Connection
-) -> None:
+def test_changed_number_of_candidate_forces_new_decision(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
     office.match(0)
     decided = office.search(1)
@@ -239,7 +231,7 @@ def test_whoever_found_a_document_by_a_number_that_it_has_no_more_looks_again(
     assert office.links() == set()
 
 
-def test_whoever_found_a_document_that_is_matched_no_more_looks_again(database: Database, admin: Connection) -> None:
+def test_withdrawn_candidate_forces_new_decision(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
     office.match(0)
     decided = office.search(1)
@@ -251,13 +243,11 @@ def test_whoever_found_a_document_that_is_matched_no_more_looks_again(database: 
     assert office.links() == set()
 
 
-def test_a_try_that_was_killed_while_a_model_was_asked_leaves_a_document_that_others_find(
-    database: Database, admin: Connection
-) -> None:
+def test_killed_attempt_leaves_document_findable(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), order("4711", 1, lines=[line("B")]), invoice(po_reference="4711")])
     office.match_all([0, 1])
     decided = office.search(2)
-    with database.tenant(office.tenant_id) as connection:  # all that a try has committed when it waits for an answer
+    with database.tenant(office.tenant_id) as connection:  # committed before an attempt calls the model
         sql.write(connection, office.tenant_id, {office.ids[2]: decided.stated})
     office.match(1)
     office.match(2)
@@ -267,7 +257,7 @@ def test_a_try_that_was_killed_while_a_model_was_asked_leaves_a_document_that_ot
 
 
 @pytest.mark.parametrize("rejoined", [True, False])
-def test_a_persons_edge_stays(database: Database, admin: Connection, *, rejoined: bool) -> None:
+def test_persons_match_survives_rematching(database: Database, admin: Connection, *, rejoined: bool) -> None:
     office = Office(
         database, admin, [order("4711"), invoice(po_reference="4711" if rejoined else "B-1", lines=[line("Q")])]
     )
@@ -283,7 +273,7 @@ def test_a_persons_edge_stays(database: Database, admin: Connection, *, rejoined
     assert office.clusters() == [0, 0]
 
 
-def test_a_rejected_invoice_leaves_the_order_to_another(database: Database, admin: Connection) -> None:
+def test_rejected_invoice_leaves_the_order_to_another(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice("R-1", 8, po_reference="4711"), invoice("R-2", 16)])
     office.match_all()
     assert office.links() == {(0, 1)}
@@ -294,7 +284,7 @@ def test_a_rejected_invoice_leaves_the_order_to_another(database: Database, admi
     assert office.links() == {(0, 2)}
 
 
-def test_new_data_move_a_document_to_its_new_partner(database: Database, admin: Connection) -> None:
+def test_changed_data_moves_document_to_new_partner(database: Database, admin: Connection) -> None:
     office = Office(
         database,
         admin,
@@ -317,14 +307,15 @@ def test_new_data_move_a_document_to_its_new_partner(database: Database, admin: 
 
 
 @pytest.mark.parametrize("seed", range(100, 104))
-def test_new_data_leave_nothing_of_the_old(database: Database, admin: Connection, seed: int) -> None:
-    papers, other = pile(seed, 20), pile(seed + 50, 20)
-    office = Office(database, admin, papers)
+def test_changed_data_leaves_no_stale_edges(database: Database, admin: Connection, seed: int) -> None:
+    samples, other = pile(seed, 20), pile(seed + 50, 20)
+    office = Office(database, admin, samples)
     office.match_all()
     changed = [
-        paper._replace(received_at=papers[n].received_at) if n % 4 == 0 else papers[n] for n, paper in enumerate(other)
+        sample._replace(received_at=samples[n].received_at) if n % 4 == 0 else samples[n]
+        for n, sample in enumerate(other)
     ]
-    for position in range(0, len(papers), 4):
+    for position in range(0, len(samples), 4):
         admin.execute(
             "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
             [json.dumps(changed[position].data), changed[position].kind, office.ids[position]],
@@ -336,11 +327,11 @@ def test_new_data_leave_nothing_of_the_old(database: Database, admin: Connection
 
 
 @pytest.mark.parametrize("seed", range(200, 205))
-def test_one_by_one_comes_to_the_same_as_all_at_once(database: Database, admin: Connection, seed: int) -> None:
-    papers = pile(seed, 30)
-    office = Office(database, admin, papers)
+def test_incremental_matching_equals_matching_at_once(database: Database, admin: Connection, seed: int) -> None:
+    samples = pile(seed, 30)
+    office = Office(database, admin, samples)
     office.match_all()
-    whole = Whole([read(paper, position + 1) for position, paper in enumerate(papers)])
+    whole = Whole([read(sample, position + 1) for position, sample in enumerate(samples)])
     expected = {
         (min(link.child.int, link.parent.int) - 1, max(link.child.int, link.parent.int) - 1): (
             link.by,
@@ -351,14 +342,14 @@ def test_one_by_one_comes_to_the_same_as_all_at_once(database: Database, admin: 
     assert office.edges() == expected
 
 
-def test_a_key_that_everybody_has_leads_to_nobody(
+def test_crowded_key_leads_to_no_document(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_HOLDERS", 2)
-    unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # nor led to by articles
-    papers = [order("4711", lines=unnamed), invoice(lines=unnamed)]
-    papers += [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
-    office = Office(database, admin, papers)
+    unnamed = [{name: value for name, value in line("A").items() if name != "article_number"}]  # no keys by article
+    samples = [order("4711", lines=unnamed), invoice(lines=unnamed)]
+    samples += [order(f"B-{n}", lines=[line(f"Q-{n}")]) for n in range(2)]
+    office = Office(database, admin, samples)
     office.match(0)
     office.match(1)
     assert office.links() == {(0, 1)}
@@ -367,7 +358,7 @@ def test_a_key_that_everybody_has_leads_to_nobody(
     assert office.links() == set()
 
 
-def test_other_orders_of_the_supplier_are_counted_and_not_read(
+def test_other_supplier_orders_are_counted_but_not_read(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = Office(database, admin, [order(str(number)) for number in range(4711, 4715)])
@@ -381,23 +372,23 @@ def test_other_orders_of_the_supplier_are_counted_and_not_read(
 
 
 @pytest.mark.parametrize("most", [2, 5])
-def test_crowded_keys_do_not_make_the_order_matter(
+def test_crowded_keys_keep_results_independent_of_order(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(sql, "MAX_HOLDERS", most)
-    papers = pile(11, 25)
-    office, backwards = Office(database, admin, papers), Office(database, admin, papers)
+    samples = pile(11, 25)
+    office, backwards = Office(database, admin, samples), Office(database, admin, samples)
     office.match_all()
-    backwards.match_all(reversed(range(len(papers))))
+    backwards.match_all(reversed(range(len(samples))))
     assert (office.edges(), office.clusters()) == (backwards.edges(), backwards.clusters())
 
 
 @pytest.mark.parametrize(("most", "longest"), [(0, 4_000), (1, 4_000), (50, 0), (50, 400)])
-def test_what_does_not_come_along_with_the_keys_is_read_by_itself(
+def test_contents_read_separately_give_same_edges(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, most: int, longest: int
 ) -> None:
-    papers = pile(11, 25)
-    along, apart = Office(database, admin, papers), Office(database, admin, papers)
+    samples = pile(11, 25)
+    along, apart = Office(database, admin, samples), Office(database, admin, samples)
     along.match_all()
     monkeypatch.setattr(matcher, "CACHE", reading.Documents())
     monkeypatch.setattr(reading, "MOST_WITH_CONTENTS", most)
@@ -407,7 +398,7 @@ def test_what_does_not_come_along_with_the_keys_is_read_by_itself(
     assert (along.edges(), along.clusters()) == (apart.edges(), apart.clusters())
 
 
-def test_a_late_delivery_joins_the_invoice_and_the_order(database: Database, admin: Connection) -> None:
+def test_late_delivery_joins_invoice_and_order(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), delivery(po_reference="4711")])
     office.match_all()
     assert office.links() == {(0, 1), (0, 2), (1, 2)}

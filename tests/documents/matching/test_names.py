@@ -1,4 +1,4 @@
-"""A firm has one core in all the writings of its name, and two firms have two."""
+"""Variants of a company's name share one core; two companies have two cores."""
 
 # ruff: noqa: RUF001 - names in other alphabets
 import pytest
@@ -76,7 +76,7 @@ ONE_FIRM = [
 
 
 @pytest.mark.parametrize("writings", ONE_FIRM, ids=lambda writings: writings[0])
-def test_all_writings_of_a_name_have_one_core_and_one_key(writings: list[str]) -> None:
+def test_variants_of_a_name_share_core_and_key(writings: list[str]) -> None:
     assert {name(text).core for text in writings} == {name(writings[0]).core}
     assert {name(text).key for text in writings} == {name(writings[0]).key}
 
@@ -116,7 +116,7 @@ def test_all_writings_of_a_name_have_one_core_and_one_key(writings: list[str]) -
         ("有限公司", "有限公司"),
     ],
 )
-def test_a_form_never_eats_a_word_of_the_name(text: str, core: str) -> None:
+def test_legal_form_never_consumes_a_name_word(text: str, core: str) -> None:
     assert name(text).core == core
 
 
@@ -135,7 +135,7 @@ def test_a_form_never_eats_a_word_of_the_name(text: str, core: str) -> None:
         ("שופרסל", "כרמל"),
     ],
 )
-def test_two_firms_have_two_cores(one: str, other: str) -> None:
+def test_different_companies_have_different_cores(one: str, other: str) -> None:
     assert name(one, "Köln").core != name(other, "Bonn").core
 
 
@@ -151,7 +151,7 @@ def test_two_firms_have_two_cores(one: str, other: str) -> None:
         ("Köln", "Köln", "koln"),
     ],
 )
-def test_a_place_behind_the_name_is_no_part_of_it(text: str, place: str, core: str) -> None:
+def test_trailing_place_is_not_part_of_the_name(text: str, place: str, core: str) -> None:
     assert name(text, place).core == core
 
 
@@ -179,7 +179,7 @@ def test_a_place_behind_the_name_is_no_part_of_it(text: str, place: str, core: s
         ("Brede GmbH", "brede", set()),
     ],
 )
-def test_other_names_are_kept_beside_the_name(text: str, core: str, others: set[str]) -> None:
+def test_other_names_are_separated_from_the_core(text: str, core: str, others: set[str]) -> None:
     found = name(text)
     assert found.core == core
     assert set(found.others) == others
@@ -195,11 +195,11 @@ def test_other_names_are_kept_beside_the_name(text: str, core: str, others: set[
         ("株式会社日立", "stock"), ("有限会社山田", "limited"), ("Brede", None), ("AG", None), ("AG GmbH", "limited"),
     ],
 )  # fmt: skip
-def test_a_form_belongs_to_a_group(text: str, form: str | None) -> None:
+def test_legal_form_belongs_to_a_group(text: str, form: str | None) -> None:
     assert name(text).form == form
 
 
-def test_initials_that_look_like_a_form_are_the_name_of_a_firm_with_its_place() -> None:
+def test_initials_like_a_legal_form_stay_the_name() -> None:
     found = name("SCE Reading", "Reading")
     assert (found.core, found.form) == ("sce", None)
 
@@ -213,12 +213,12 @@ def test_initials_that_look_like_a_form_are_the_name_of_a_firm_with_its_place() 
         ("Μπακάλης", "Bakalis"), ("Århus Åby", "Aarhus Aaby"),
     ],
 )  # fmt: skip
-def test_letters_of_other_alphabets_are_read(written: str, romanised: str) -> None:
+def test_other_alphabets_are_romanized(written: str, romanised: str) -> None:
     assert name(written).core == name(romanised).core
 
 
 @given(st.text(min_size=1, max_size=60))
-def test_whoever_has_a_letter_has_a_name(text: str) -> None:
+def test_ascii_letter_or_digit_yields_a_core(text: str) -> None:
     found = name(text)
     assert name(text) == found
     assert bool(found.core) == bool(found.key)
@@ -234,6 +234,6 @@ _ALL_SORTS = [
 
 
 @given(st.lists(st.sampled_from(_ALL_SORTS)))
-def test_words_of_all_sorts_in_any_order_leave_a_name(words: list[str]) -> None:
+def test_words_in_any_order_leave_a_name(words: list[str]) -> None:
     found = name(" ".join(words))
     assert bool(found.core) == any(word not in {"&", "(", ")", ","} for word in words)

@@ -1,4 +1,4 @@
-"""Damaged text gets equal canonical forms; planes and buckets of embedded text never change."""
+"""Canonical forms of damaged text, and stable buckets of embedded text."""
 
 # ruff: noqa: RUF001 - names in other alphabets
 import math
@@ -22,7 +22,7 @@ from counterfoil.documents.matching.normalise import (
     words,
 )
 from tests.documents.matching.embedding import embedding_of, in_english, in_german, vector_of
-from tests.documents.matching.papers import Paper, invoice, line, order
+from tests.documents.matching.papers import SampleDocument, invoice, line, order
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from tests.documents.matching.papers import Paper, invoice, line, order
         ("DN 00947", "dn 947"),
     ],
 )
-def test_writings_of_one_number_share_a_form(one: str, other: str) -> None:
+def test_number_variants_share_a_form(one: str, other: str) -> None:
     a, b = reference(one), reference(other)
     assert a is not None
     assert b is not None
@@ -49,7 +49,7 @@ def test_writings_of_one_number_share_a_form(one: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"), [("HH-000524", "HH-000S24"), ("B25-0063", "B25-0O63"), ("LS-1018", "LS-l0I8")]
 )
-def test_what_capture_confuses_is_equal_when_folded_and_not_before(one: str, other: str) -> None:
+def test_confusable_characters_match_only_when_folded(one: str, other: str) -> None:
     a, b = reference(one), reference(other)
     assert a is not None
     assert b is not None
@@ -58,14 +58,14 @@ def test_what_capture_confuses_is_equal_when_folded_and_not_before(one: str, oth
 
 
 @pytest.mark.parametrize(("one", "other"), [("4711", "4712"), ("BE/2025/0055", "BE/2025/0056"), ("2025-10", "2026-10")])
-def test_neighbouring_numbers_share_nothing(one: str, other: str) -> None:
+def test_neighboring_numbers_share_no_form(one: str, other: str) -> None:
     a, b = reference(one), reference(other)
     assert a is not None
     assert b is not None
     assert not a.folded & b.folded
 
 
-def test_a_number_that_lost_its_beginning_shares_its_tail() -> None:
+def test_number_without_its_beginning_shares_its_tail() -> None:
     whole, rest = reference("HH-000779"), reference("000779")
     assert whole is not None
     assert rest is not None
@@ -73,7 +73,7 @@ def test_a_number_that_lost_its_beginning_shares_its_tail() -> None:
 
 
 @pytest.mark.parametrize("text", ["n/a", "-", "siehe oben", ""])
-def test_what_has_no_digit_is_no_number(text: str) -> None:
+def test_text_without_digits_is_not_a_number(text: str) -> None:
     assert reference(text) is None
 
 
@@ -89,29 +89,29 @@ def test_what_has_no_digit_is_no_number(text: str) -> None:
         ("Ελληνικά Έλαια Α.Ε.", "Ellinika Elaia A.E."),
     ],
 )
-def test_writings_of_one_name_have_one_core(one: str, other: str) -> None:
+def test_name_variants_have_one_core(one: str, other: str) -> None:
     assert name(one, "Łódź").core == name(other, "Łódź").core
 
 
-def test_the_legal_form_is_kept_apart() -> None:
+def test_legal_form_is_separated_from_the_name() -> None:
     assert name("Grönfeldt Elektro GmbH").form == "limited"
     assert name("Grönfeldt Elektro KG").form == "partners"
     assert name("Grönfeldt Elektro").form is None
 
 
-def test_a_name_of_nothing_but_a_legal_form_keeps_it() -> None:
+def test_name_of_only_a_legal_form_keeps_it() -> None:
     assert name("Limited").core == "limited"
 
 
-def test_a_shortened_name_has_the_key_of_the_whole_one() -> None:
+def test_shortened_name_has_the_full_names_key() -> None:
     assert name("Morsenau Anlag.").key == name("Morsenau Anlagenbau GmbH").key
 
 
-def test_folding_keeps_nothing_but_latin_letters() -> None:
+def test_folding_leaves_only_latin_letters() -> None:
     assert fold_umlauts("Størrelse Straße Łódź") == "storrelse strasse lodz"
 
 
-def test_identifiers_are_read_as_capture_may_have_meant_them() -> None:
+def test_misread_identifiers_are_equal() -> None:
     assert identifier("FR 1248l24B816") == identifier("FR12481248816")
 
 
@@ -131,22 +131,22 @@ def test_identifiers_are_read_as_capture_may_have_meant_them() -> None:
         ("NL123456789B01", "123456789B01", "NL"),
     ],
 )
-def test_writings_of_one_vat_id_are_equal(one: str, other: str, country: str) -> None:
+def test_vat_id_variants_are_equal(one: str, other: str, country: str) -> None:
     assert vat_id(one, country) == vat_id(other, country)
 
 
-def test_a_vat_id_of_another_country_or_a_tax_number_is_another_thing() -> None:
+def test_foreign_vat_ids_and_tax_numbers_differ() -> None:
     assert vat_id("123456789", "DE") != vat_id("123456789", "PT")
     assert vat_id("12/345/67890", "DE") is None
     assert vat_id("-", "DE") is None
 
 
 @pytest.mark.parametrize(("one", "other"), [("12/345/67890", "12 345 67890"), ("DE89 3704 0044", "DE8937040044")])
-def test_marks_between_the_digits_of_an_identifier_say_nothing(one: str, other: str) -> None:
+def test_separators_in_identifiers_are_ignored(one: str, other: str) -> None:
     assert identifier(one) == identifier(other)
 
 
-def test_words_of_other_scripts_are_words() -> None:
+def test_words_of_other_scripts_are_normalized() -> None:
     assert words("六角ボルト M8×40, verzinkt") == "六角ボルト m8 40 verzinkt"
     assert words("Болт M8") == "bolt m8"
 
@@ -169,14 +169,14 @@ def test_amounts_are_cents(text: str | None, amount: int | None) -> None:
     assert cents(text) == amount
 
 
-def test_what_is_no_number_or_date_is_nothing() -> None:
+def test_invalid_number_or_date_yields_none() -> None:
     assert quantity("about ten") is None
     assert day("31.12.2025") is None
     assert day("2025-12-31") == 739616
 
 
 @pytest.mark.parametrize(("written", "tail"), [("ODA 1953/2025", "1953"), ("2025/00123", "123"), ("RE-2025", "2025")])
-def test_a_year_at_the_end_is_not_what_is_left_of_a_number(written: str, tail: str) -> None:
+def test_trailing_year_is_not_a_numbers_tail(written: str, tail: str) -> None:
     read = reference(written)
     assert read is not None
     assert read.tail == tail
@@ -186,7 +186,7 @@ GOLDEN = "openai/text-embedding-3-small"
 
 
 def wave(dimensions: int) -> list[float]:
-    """A vector that any language can compute."""
+    """Return a vector that any language can compute."""
     return [math.sin(position + 1) for position in range(dimensions)]
 
 
@@ -234,7 +234,7 @@ def test_models_share_no_bucket():
 
 
 @pytest.mark.parametrize(("cosine", "least", "most"), [(0.95, 0.96, 1), (0.9, 0.85, 1), (0.5, 0, 0.35), (0, 0, 0.05)])
-def test_vectors_are_neighbours_by_their_angle(cosine: float, least: float, most: float):
+def test_vectors_are_neighbors_by_angle(cosine: float, least: float, most: float):
     random, pairs, shared = Random(7), 150, 0
     for _ in range(pairs):
         one, other = ([random.gauss(0, 1) for _ in range(96)] for _ in range(2))
@@ -253,30 +253,30 @@ def test_embedded_text_ignores_the_order_of_lines():
 
 
 @pytest.mark.parametrize("data", [{}, {"line_items": None}, {"line_items": ["x", {"description": "  "}]}])
-def test_without_descriptions_there_is_nothing_to_embed(data: dict[str, object]):
+def test_without_descriptions_embedded_text_is_empty(data: dict[str, object]):
     assert normalise.embedded_text(data) == ""
 
 
-def test_neither_parties_nor_numbers_nor_amounts_are_embedded():
+def test_only_descriptions_are_embedded():
     assert normalise.embedded_text(invoice(lines=[line("A-100")]).data) == "Bolt A-100"
 
 
-def test_the_text_is_bounded():
+def test_embedded_text_is_bounded():
     assert len(text_of(*(f"{number:03} {'long ' * 100}" for number in range(50)))) == normalise.LONGEST_TEXT
 
 
-def test_half_a_character_has_a_hash_like_any_other():
+def test_lone_surrogate_has_a_hash():
     assert len(normalise.text_hash("\ud800")) == 32
 
 
 # Keys
 
 
-def read(paper: Paper, embedding: normalise.Embedding | None = None) -> Document:
-    return document(UUID(int=1), paper.received_at, paper.kind, paper.data, embedding)
+def read(sample: SampleDocument, embedding: normalise.Embedding | None = None) -> Document:
+    return document(UUID(int=1), sample.received_at, sample.kind, sample.data, embedding)
 
 
-def test_a_document_without_a_vector_has_the_keys_it_always_had():
+def test_document_without_embedding_yields_no_bucket_keys():
     assert read(order()).buckets == ()
     assert not any(normalise.MARK in key.value for key in keys.keys(read(order())))
 
@@ -291,16 +291,16 @@ def test_buckets_are_keys_like_parties_and_articles():
     assert not keys.keys(read(parent)) & keys.deals(read(child), ("purchase_order",))
 
 
-def test_a_vector_of_other_words_does_not_count():
-    paper = order()
+def test_embedding_of_other_text_is_ignored():
+    sample = order()
     other = embedding_of(order(lines=[line("Z-9")]))
-    assert read(paper, other).buckets == ()
-    assert len(read(paper, embedding_of(paper)).buckets) == normalise.BANDS
+    assert read(sample, other).buckets == ()
+    assert len(read(sample, embedding_of(sample)).buckets) == normalise.BANDS
 
 
 def test_embedding_without_date_makes_no_key():
-    paper = order(order_date=None)
-    assert not any(normalise.MARK in key.value for key in keys.keys(read(paper, embedding_of(paper))))
+    sample = order(order_date=None)
+    assert not any(normalise.MARK in key.value for key in keys.keys(read(sample, embedding_of(sample))))
 
 
 def test_the_stand_in_model_knows_two_languages():

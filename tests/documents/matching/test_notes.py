@@ -10,7 +10,7 @@ from tests.documents.matching.papers import delivery, invoice, line, order
 
 ALONE = "No partner found."
 LINES = [line("A-100", "10", "100.00")]
-PAPERS = [
+SAMPLES = [
     order(lines=LINES),
     delivery(po_reference="4711", lines=LINES),
     invoice(po_reference="4711", delivery_note_reference="LS-500", lines=LINES),
@@ -25,7 +25,7 @@ def notes(office: Office) -> list[str | None]:
 def test_connected_documents_have_no_note(
     database: Database, admin: Connection, order_of_arrival: tuple[int, ...]
 ) -> None:
-    office = Office(database, admin, PAPERS)
+    office = Office(database, admin, SAMPLES)
 
     office.match_all(order_of_arrival)
 
@@ -34,7 +34,7 @@ def test_connected_documents_have_no_note(
 
 
 def test_documents_matched_together_have_no_note(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, PAPERS)
+    office = Office(database, admin, SAMPLES)
 
     office.match_in_groups(range(3), 3)
 
@@ -42,7 +42,7 @@ def test_documents_matched_together_have_no_note(database: Database, admin: Conn
 
 
 def test_matching_again_adds_no_note(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, PAPERS)
+    office = Office(database, admin, SAMPLES)
     office.match_all()
 
     office.match_all()
@@ -51,7 +51,7 @@ def test_matching_again_adds_no_note(database: Database, admin: Connection) -> N
 
 
 def test_document_that_becomes_alone_has_the_note(database: Database, admin: Connection) -> None:
-    office = Office(database, admin, [PAPERS[0], PAPERS[1]])
+    office = Office(database, admin, [SAMPLES[0], SAMPLES[1]])
     office.match_all()
 
     office.decide(0, 1, "rejected")

@@ -1,4 +1,4 @@
-"""A search asks by index for what it wants, though it be planned while the tables are empty."""
+"""Searches use indexes even if they are planned while the tables are empty."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,8 +13,8 @@ from counterfoil.documents.matching.normalise import ORDER
 
 IDS = [uuid4(), uuid4()]
 LOOKUP = sql.Lookup(uuid4(), {Key("own:purchase_order", "4711"): 10}, ORDER)
-ASKED: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "what it begins with": (sql._BEGIN, {"ids": IDS, "seeks": SEEKS}),
+STATEMENTS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "start of a search": (sql._BEGIN, {"ids": IDS, "seeks": SEEKS}),
     "edges": (sql._EDGES, {"ids": IDS}),
     "documents": (reading._CONTENTS, {"ids": IDS, "versions": [None, 1], "kinds": list(PARENTS)}),
     "holders of keys": (
@@ -30,10 +30,10 @@ def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from nodes(part)
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_no_table_and_no_index_is_walked_through(database: Database, admin: Connection, asked: str) -> None:
-    statement, parameters = ASKED[asked]
-    admin.execute("VACUUM ANALYZE")  # PostgreSQL takes a table of which it knows nothing for one of some pages
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_search_scans_no_table_or_index(database: Database, admin: Connection, name: str) -> None:
+    statement, parameters = STATEMENTS[name]
+    admin.execute("VACUUM ANALYZE")  # without statistics, PostgreSQL assumes that a table has a few pages
     with database.tenant(uuid4(), by_index=True) as connection:
         rows = connection.execute(f"EXPLAIN (FORMAT JSON) {statement}".encode(), parameters).fetchall()
     scans = [node for node in nodes(rows[0][0][0]["Plan"]) if "Relation Name" in node]

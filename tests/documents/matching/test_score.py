@@ -1,4 +1,4 @@
-"""What agrees adds bits, what contradicts takes them away, and what is common says little."""
+"""Scores: agreement adds bits, contradiction subtracts, common values add few."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.documents.matching.papers import (
     BUYER,
     OTHER_SELLER,
     SELLER,
-    Paper,
+    SampleDocument,
     contract,
     delivery,
     invoice,
@@ -22,48 +22,48 @@ def weight(found: Score, feature: str) -> float:
     return sum(item.weight for item in found.evidence if item.feature == feature)
 
 
-def chance(*papers: Paper) -> float:
-    """Of the first of the orders to be the one that the invoice, the last of the papers, is for."""
-    *orders, bill = papers
-    return chances([score(read(bill), read(paper, 2)) for paper in orders])[0]
+def probability(*samples: SampleDocument) -> float:
+    """Return the first order's match probability; the invoice comes last."""
+    *orders, bill = samples
+    return chances([score(read(bill), read(sample, 2)) for sample in orders])[0]
 
 
-def test_a_named_order_that_fits_is_sure() -> None:
+def test_named_fitting_order_is_certain() -> None:
     found = score(read(invoice(po_reference="4711")), read(order("4711")))
     assert found.named
     assert chances([found])[0] > 0.99
 
 
-def test_an_unnamed_order_that_fits_is_sure_by_its_content() -> None:
+def test_unnamed_fitting_order_is_certain_by_content() -> None:
     found = score(read(invoice()), read(order()))
     assert not found.named
-    assert SURE <= chances([found])[0] < chance(order("4711"), invoice(po_reference="4711"))
+    assert SURE <= chances([found])[0] < probability(order("4711"), invoice(po_reference="4711"))
 
 
-def test_the_number_of_another_sellers_order_is_not_enough() -> None:
+def test_other_suppliers_number_is_not_enough() -> None:
     strange = order("4711", seller=OTHER_SELLER)
-    assert chance(strange, invoice(po_reference="4711", lines=[line("Z-9")])) < DOUBTFUL
+    assert probability(strange, invoice(po_reference="4711", lines=[line("Z-9")])) < DOUBTFUL
 
 
-def test_candidates_that_fit_equally_share_the_chance() -> None:
+def test_equal_candidates_share_the_probability() -> None:
     one, two = order("4711"), order("4712")
-    assert chance(one, two, invoice()) == pytest.approx(chance(one, invoice()) / 2)
+    assert probability(one, two, invoice()) == pytest.approx(probability(one, invoice()) / 2)
 
 
-def test_candidates_of_which_one_fits_better_leave_it_most_of_the_chance() -> None:
-    assert chance(order("4711"), order("4712", lines=[line("A-100"), line("B-1")]), invoice()) >= SURE
+def test_better_fitting_candidate_gets_most_probability() -> None:
+    assert probability(order("4711"), order("4712", lines=[line("A-100"), line("B-1")]), invoice()) >= SURE
 
 
-def test_how_fully_a_candidate_names_its_parties_gives_it_no_greater_share() -> None:
+def test_completeness_of_parties_does_not_raise_probability() -> None:
     silent = order("4712", seller={"name": "Tarnow Schrauben AG"})
-    assert chance(order("4711"), silent, invoice()) == pytest.approx(chance(silent, order("4711"), invoice()))
+    assert probability(order("4711"), silent, invoice()) == pytest.approx(probability(silent, order("4711"), invoice()))
 
 
-def test_nobody_has_no_chance() -> None:
+def test_no_candidates_yield_no_probabilities() -> None:
     assert chances([]) == []
 
 
-def test_the_bits_of_the_evidence_are_the_log_of_the_odds() -> None:
+def test_evidence_bits_sum_to_the_log_odds() -> None:
     found = score(read(invoice()), read(order()))
     assert found.evidence[0][:2] == PRIOR
     assert found.total == pytest.approx(sum(item.weight for item in found.evidence))
@@ -72,20 +72,20 @@ def test_the_bits_of_the_evidence_are_the_log_of_the_odds() -> None:
 def test_shipped_weights_agree_with_their_levels() -> None:
     weights = current()
     for named in (True, False):
-        said = weights.general[named]
+        bits = weights.general[named]
         assert (
-            said[Level(Feature.NUMBER, "same+long")]
-            > said[Level(Feature.NUMBER, "same_end+short")]
+            bits[Level(Feature.NUMBER, "same+long")]
+            > bits[Level(Feature.NUMBER, "same_end+short")]
             > 0
-            > said[Level(Feature.NUMBER, "different")]
+            > bits[Level(Feature.NUMBER, "different")]
         )
         for side in (Feature.SELLER, Feature.BUYER):
-            assert said[Level(side, "different_vat_id+different_name")] < said[Level(side, "different_name")] <= 0
-        assert said[Level(Feature.LINES, "none+several")] < said[Level(Feature.LINES, "all+several")]
-        assert said[Level(Feature.DATE, "years_after")] < 0 < said[Level(Feature.DATE, "within_three_weeks")]
+            assert bits[Level(side, "different_vat_id+different_name")] < bits[Level(side, "different_name")] <= 0
+        assert bits[Level(Feature.LINES, "none+several")] < bits[Level(Feature.LINES, "all+several")]
+        assert bits[Level(Feature.DATE, "years_after")] < 0 < bits[Level(Feature.DATE, "within_three_weeks")]
 
 
-def test_a_long_number_says_more_than_a_short_one() -> None:
+def test_long_number_weighs_more_than_short() -> None:
     short = score(read(invoice(po_reference="34")), read(order("34")))
     long = score(read(invoice(po_reference="AEG012345")), read(order("AEG012345")))
     assert weight(short, "number") < weight(long, "number")
@@ -109,7 +109,7 @@ def test_levels_of_numbers(written: str, level: str) -> None:
     assert [item.level for item in found.evidence if item.feature == "number"] == [level]
 
 
-def test_the_buyer_is_on_everything_and_says_less_than_the_seller() -> None:
+def test_buyer_weighs_less_than_supplier() -> None:
     found = score(read(invoice()), read(order()))
     assert 0 < weight(found, "buyer") < weight(found, "seller")
 
@@ -119,7 +119,7 @@ def test_another_vat_id_outweighs_the_same_name() -> None:
     assert weight(score(read(invoice(seller=twin)), read(order())), "seller") < 0
 
 
-def test_a_vat_id_settles_who_a_renamed_seller_is() -> None:
+def test_vat_id_identifies_a_renamed_supplier() -> None:
     renamed = SELLER | {"name": "Nordverbund Handel GmbH"}
     same = weight(score(read(invoice()), read(order())), "seller")
     assert weight(score(read(invoice(seller=renamed)), read(order())), "seller") > same - 2
@@ -147,13 +147,13 @@ def test_levels_of_vat_ids(one: str, other: str, level: str) -> None:
     assert seller_level({"vat_id": one}, {"vat_id": other}) == level
 
 
-def test_a_country_of_the_address_is_that_of_a_vat_id_without_one() -> None:
+def test_address_country_completes_a_vat_id() -> None:
     bare = {"vat_id": "136695976", "country": "PT"}
     assert seller_level(bare, {"vat_id": "PT136695976"}) == "same_vat_id"
     assert seller_level(bare, {"vat_id": "DE136695976"}) == "different_vat_id"
 
 
-def test_a_tax_number_in_the_place_of_a_vat_id_is_a_tax_number() -> None:
+def test_tax_number_in_vat_id_field_is_recognized() -> None:
     misplaced = {"vat_id": "181/815/08155"}
     assert seller_level(misplaced, {"tax_number": "181/815/08155"}) == "same_identifier"
     assert seller_level(misplaced, {"vat_id": "DE136695976"}) == ""
@@ -171,11 +171,11 @@ def test_a_tax_number_in_the_place_of_a_vat_id_is_a_tax_number() -> None:
         ("SIA Abrasives AG", "Abrasives SIA", "similar_name"),
     ],
 )
-def test_other_names_that_a_document_states_count(one: str, other: str, level: str) -> None:
+def test_other_stated_names_count(one: str, other: str, level: str) -> None:
     assert seller_level({"name": one}, {"name": other}) == level
 
 
-def test_a_party_that_nobody_states_is_no_evidence() -> None:
+def test_unstated_party_is_not_evidence() -> None:
     assert weight(score(read(invoice(buyer=None)), read(order(buyer=BUYER))), "buyer") == 0
 
 
@@ -185,7 +185,7 @@ def test_an_invoice_comes_soon_after_its_order(when: int, sign: int) -> None:
     assert (found > 0) - (found < 0) == sign
 
 
-def test_a_contract_runs_for_a_year_and_not_before_it_begins() -> None:
+def test_contract_covers_the_year_after_its_start() -> None:
     assert weight(score(read(order(when=200)), read(contract(when=0))), "date") > 0
     assert weight(score(read(order(when=-1)), read(contract(when=0))), "date") < 0
 
@@ -194,14 +194,14 @@ def test_another_currency_counts_against() -> None:
     assert weight(score(read(invoice(currency="USD")), read(order())), "currency") < 0
 
 
-def test_a_down_payment_is_known_by_its_share() -> None:
+def test_down_payment_is_recognized_by_its_share() -> None:
     down = invoice(
         lines=[{"description": "Anzahlung 20 %", "quantity": "1", "unit_price": "20.90", "net_amount": "20.90"}]
     )
     assert weight(score(read(down), read(order())), "total") > 0
 
 
-def test_lines_are_paired_once_and_by_the_best_fit() -> None:
+def test_lines_are_paired_once_by_best_fit() -> None:
     mine = read(invoice(lines=[line("A-1", "5"), line("A-1", "10")])).lines
     theirs = read(order(lines=[line("A-1", "10"), line("A-1", "5")])).lines
     assert [(pair.child.quantity, pair.parent.quantity) for pair in match_lines(mine, theirs)] == [(5, 5), (10, 10)]
@@ -214,5 +214,5 @@ def test_the_price_basis_is_divided_out() -> None:
     assert pair.child.price == pytest.approx(pair.parent.price)
 
 
-def test_a_delivery_has_no_prices_and_still_fits() -> None:
+def test_delivery_without_prices_still_fits() -> None:
     assert weight(score(read(delivery()), read(order())), "lines") > 0

@@ -1,4 +1,4 @@
-"""Documents matched together come out as if each had been matched by itself."""
+"""Matching in groups gives the same result as matching one by one."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,20 +13,20 @@ from counterfoil.db import Connection, Database
 from counterfoil.documents import matching
 from counterfoil.documents.matching import matcher, reading, sql
 from tests.documents.matching.office import NOW, Office
-from tests.documents.matching.papers import Paper, delivery, invoice, line, order, receipt
+from tests.documents.matching.papers import SampleDocument, delivery, invoice, line, order, receipt
 
 WORDS = ("Ahlen", "Bonn", "Coburg", "Dessau", "Emden", "Fulda", "Gera", "Halle", "Ingolstadt", "Jena")
 NUMBERS = [str(number) for number in range(4711, 4717)]
 
 
-def cases() -> list[Paper]:
-    """Cases of one supplier, some of them with an order too many."""
-    papers = [paper for number in NUMBERS for paper in (order(number), invoice(po_reference=number))]
-    return [*papers, order(NUMBERS[0], 1), delivery(po_reference=NUMBERS[1]), invoice(po_reference="9999")]
+def cases() -> list[SampleDocument]:
+    """Return documents of one supplier, with one surplus order."""
+    samples = [sample for number in NUMBERS for sample in (order(number), invoice(po_reference=number))]
+    return [*samples, order(NUMBERS[0], 1), delivery(po_reference=NUMBERS[1]), invoice(po_reference="9999")]
 
 
-def strangers(kind: Callable[..., Paper], **fields: str) -> list[Paper]:
-    """Documents of suppliers that have nothing in common, neither numbers nor articles."""
+def unrelated(kind: Callable[..., SampleDocument], **fields: str) -> list[SampleDocument]:
+    """Return documents of suppliers without common numbers or articles."""
     return [
         kind(
             seller={"name": f"{word} KG", "city": word, "country": "DE"},
@@ -42,10 +42,10 @@ def outcome(office: Office) -> object:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("hands", [1, 3])
+@pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("most", [sql.MAX_HOLDERS, 3])
-def test_whatever_comes_together_the_edges_are_the_same(
-    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, seed: int, hands: int, most: int
+def test_grouped_matching_equals_single_matching(
+    database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, seed: int, concurrency: int, most: int
 ) -> None:
     monkeypatch.setattr(sql, "MAX_HOLDERS", most)
     one_by_one = Office(database, admin, cases())
@@ -54,15 +54,13 @@ def test_whatever_comes_together_the_edges_are_the_same(
     together = Office(database, admin, cases())
     positions = list(range(len(together.ids)))
     Random(seed).shuffle(positions)
-    together.match_in_groups(positions, size=seed + 2, hands=hands)
+    together.match_in_groups(positions, size=seed + 2, concurrency=concurrency)
 
     assert outcome(together) == outcome(one_by_one)
 
 
-def test_documents_that_have_nothing_to_do_with_one_another_are_written_at_once(
-    database: Database, admin: Connection
-) -> None:
-    office = Office(database, admin, strangers(order, number="{}"))
+def test_unrelated_documents_are_written_at_once(database: Database, admin: Connection) -> None:
+    office = Office(database, admin, unrelated(order, number="{}"))
 
     assert office.match_together(range(10)) == set(range(10))
 
@@ -78,7 +76,7 @@ def test_invoices_of_one_supplier_are_written_at_once(database: Database, admin:
     assert office.links() == {(place, place + 10) for place in range(10)}
 
 
-def test_of_one_suppliers_those_are_left_out_with_whom_a_key_comes_to_lead_to_nobody(
+def test_documents_overcrowding_a_key_are_left_out(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_HOLDERS", 3)
@@ -87,7 +85,7 @@ def test_of_one_suppliers_those_are_left_out_with_whom_a_key_comes_to_lead_to_no
     assert office.match_together(range(5)) == {0, 1, 2}
 
 
-def test_those_that_together_make_a_key_lead_to_nobody_undo_what_only_that_key_had_found(
+def test_overcrowding_a_key_in_groups_removes_its_match(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "MAX_HOLDERS", 2)
@@ -105,7 +103,7 @@ def test_those_that_together_make_a_key_lead_to_nobody_undo_what_only_that_key_h
 
 
 @pytest.mark.parametrize(("others", "again"), [(2, False), (3, True)])
-def test_so_many_of_one_supplier_that_came_between_a_search_and_its_write_change_something(
+def test_crowding_before_write_forces_new_decision(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, others: int, again: bool
 ) -> None:
     monkeypatch.setattr(sql, "MAX_HOLDERS", 3)
@@ -116,9 +114,7 @@ def test_so_many_of_one_supplier_that_came_between_a_search_and_its_write_change
     assert office.write(decided).decided_again is again
 
 
-def test_an_invoice_that_comes_with_its_order_is_left_out_and_then_finds_it(
-    database: Database, admin: Connection
-) -> None:
+def test_invoice_grouped_with_its_order_is_left_out(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
 
     assert office.match_together([0, 1]) == {0}
@@ -127,8 +123,8 @@ def test_an_invoice_that_comes_with_its_order_is_left_out_and_then_finds_it(
     assert office.links() == {(0, 1)}
 
 
-def test_one_between_whose_search_and_write_something_came_is_left_out(database: Database, admin: Connection) -> None:
-    other = strangers(order, number="{}")[0]
+def test_partner_matched_before_write_leaves_document_out(database: Database, admin: Connection) -> None:
+    other = unrelated(order, number="{}")[0]
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), other])
 
     assert office.match_together([1, 2], between=lambda: office.match(0)) == {2}
@@ -137,37 +133,35 @@ def test_one_between_whose_search_and_write_something_came_is_left_out(database:
     assert office.links() == {(0, 1)}
 
 
-def test_one_that_waited_for_the_lock_while_something_came_is_left_out(database: Database, admin: Connection) -> None:
-    other = strangers(order, number="{}")[0]
+def test_partner_matched_while_waiting_leaves_document_out(database: Database, admin: Connection) -> None:
+    other = unrelated(order, number="{}")[0]
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711"), other])
-    holds = Event()
+    locked = Event()
 
-    def write_while_the_other_waits() -> None:
+    def write_during_wait() -> None:
         decided = office.search(0)
         with database.tenant(office.tenant_id) as connection:
             matching.wait_for_lock(connection, office.tenant_id)
-            holds.set()
+            locked.set()
             waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             assert any(admin.execute(waiting).fetchall() for _ in range(50_000))
             matching.write(connection, decided, NOW)
 
     with ThreadPoolExecutor(1) as pool:
 
-        def let_it_come() -> None:
-            writing.append(pool.submit(write_while_the_other_waits))
-            holds.wait()
+        def start_writer() -> None:
+            writing.append(pool.submit(write_during_wait))
+            locked.wait()
 
         writing: list[Future[None]] = []
-        assert office.match_together([1, 2], between=let_it_come) == {2}
+        assert office.match_together([1, 2], between=start_writer) == {2}
         writing[0].result()
     office.match(1)
 
     assert office.links() == {(0, 1)}
 
 
-def test_one_of_which_a_person_said_something_between_search_and_write_is_left_out(
-    database: Database, admin: Connection
-) -> None:
+def test_decision_before_write_leaves_document_out(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
     office.match_all()
 
@@ -177,7 +171,7 @@ def test_one_of_which_a_person_said_something_between_search_and_write_is_left_o
     assert office.links() == set()
 
 
-def test_one_that_comes_by_itself_finds_what_came_before(database: Database, admin: Connection) -> None:
+def test_sequential_groups_match_each_other(database: Database, admin: Connection) -> None:
     office = Office(database, admin, [order("4711"), invoice(po_reference="4711")])
 
     assert office.match_together([0]) == {0}
@@ -186,19 +180,19 @@ def test_one_that_comes_by_itself_finds_what_came_before(database: Database, adm
     assert office.links() == {(0, 1)}
 
 
-def test_a_search_for_ten_asks_about_as_often_as_one(
+def test_group_search_needs_few_extra_statements(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, invoices = strangers(order, number="{}"), strangers(invoice, number="R-{}", po_reference="{}")
+    orders, invoices = unrelated(order, number="{}"), unrelated(invoice, number="R-{}", po_reference="{}")
     office = Office(database, admin, [*orders, *invoices])
     office.match_all(range(10))
 
     def statements(positions: Sequence[int]) -> int:
-        asked: list[object] = []
+        executed: list[object] = []
         real = psycopg.Cursor.execute
 
         def execute(self: Any, *args: Any, **how: Any) -> Any:
-            asked.append(args[0])
+            executed.append(args[0])
             return real(self, *args, **how)
 
         with monkeypatch.context() as patch:
@@ -206,18 +200,18 @@ def test_a_search_for_ten_asks_about_as_often_as_one(
             patch.setattr(matcher, "CACHE", reading.Documents())
             with database.tenant(office.tenant_id, by_index=True) as connection:
                 matching.search(connection, office.tenant_id, [office.ids[position] for position in positions])
-        return len(asked)
+        return len(executed)
 
     assert statements(range(10, 20)) <= statements([10]) + 2
     assert office.match_together(range(10, 20)) == set(range(10, 20))
     assert office.links() == {(place, place + 10) for place in range(10)}
 
 
-@pytest.mark.parametrize("papers", [[delivery(), receipt()], [receipt(), delivery()], [delivery(), invoice()]])
-def test_new_ones_that_a_person_linked_are_found_by_what_both_seek(
-    database: Database, admin: Connection, papers: list[Paper]
+@pytest.mark.parametrize("samples", [[delivery(), receipt()], [receipt(), delivery()], [delivery(), invoice()]])
+def test_confirmed_documents_both_match_a_later_order(
+    database: Database, admin: Connection, samples: list[SampleDocument]
 ) -> None:
-    together, alone = Office(database, admin, papers), Office(database, admin, papers)
+    together, alone = Office(database, admin, samples), Office(database, admin, samples)
     for office in (together, alone):
         office.decide(0, 1, "confirmed")
     together.match_in_groups([0, 1], 2)

@@ -1,4 +1,4 @@
-"""A question that gets no answer: it is refused, or the time of the try is over."""
+"""Questions without an answer: refused, or out of time."""
 
 from math import inf
 from typing import TypeVar
@@ -15,18 +15,18 @@ from tests.documents.matching.office import NOW, Office
 from tests.documents.matching.papers import invoice, order
 from tests.documents.matching.test_judge import (
     TWICE,
-    Ask,
+    MakeJudge,
     again,
-    asked,
     billed,
     goods,
-    kept,
+    make_judge,
     office,
     scripted,
+    stored_answers,
 )
 from tests.llm.server import Answer, Failure, Server, Step
 
-__all__ = ["asked", "office", "scripted"]
+__all__ = ["make_judge", "office", "scripted"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,7 +35,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "stored_refusal"),
     [
         (Failure(400), "127.0.0.1 answered with HTTP 400"),
         (Failure(422), "127.0.0.1 answered with HTTP 422"),
@@ -43,29 +43,29 @@ M = TypeVar("M", bound=BaseModel)
         (Answer('{"matches": [', cut_off=True), "The answer was cut off, at 30 tokens"),
     ],
 )
-def test_a_question_about_a_neighbour_that_is_refused_leaves_that_one_in_doubt(
-    refusal: Step, told: str, office: Office, scripted: Server, admin: Connection
+def test_refused_question_leaves_neighbor_ambiguous(
+    refusal: Step, stored_refusal: str, office: Office, scripted: Server, admin: Connection
 ):
     scripted.then(refusal)
     with pytest.raises(RejectedRequestError):
-        office.match(2)  # its own question: a person has to look
-    assert kept(admin) == []
+        office.match(2)  # its own question was refused, so a reviewer must decide
+    assert stored_answers(admin) == []
     sound = office.file(again(2))
     scripted.then(refusal)
     assert isinstance(office.match(sound), matching.Written)
-    assert kept(admin) == [{"matches": [], "refused": told}]
+    assert stored_answers(admin) == [{"matches": [], "refused": stored_refusal}]
     assert len(scripted.requests) == 2
     for position in (sound, 2):
-        office.match(position)  # the question is not put again, to whomever it belongs
+        office.match(position)  # the refused question is not sent again for either document
     assert (len(scripted.requests), office.links()) == (2, set())
     assert office.reason(2) == "Three documents fit equally: order 4711, order 4711, order 4711."
 
 
-def test_a_refused_neighbour_keeps_what_is_sure_about_it(
-    database: Database, admin: Connection, scripted: Server, asked: Ask
+def test_refused_neighbor_keeps_its_certain_matches(
+    database: Database, admin: Connection, scripted: Server, make_judge: MakeJudge
 ):
     two_numbers = invoice(po_reference=["4711", "4712"], lines=[])
-    office = Office(database, admin, [*TWICE[:2], order("4712", lines=[goods(2)]), two_numbers], asked)
+    office = Office(database, admin, [*TWICE[:2], order("4712", lines=[goods(2)]), two_numbers], make_judge)
     office.match_all([0, 1, 2])
     scripted.then(Failure(400))
     with pytest.raises(RejectedRequestError):
@@ -76,23 +76,21 @@ def test_a_refused_neighbour_keeps_what_is_sure_about_it(
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_refusal_that_any_question_would_meet_is_kept_for_none(
-    status: int, office: Office, scripted: Server, admin: Connection
-):
+def test_general_refusal_is_not_stored(status: int, office: Office, scripted: Server, admin: Connection):
     scripted.then(Failure(400))
     with pytest.raises(RejectedRequestError):
         office.match(2)
     scripted.then(Failure(status))
     with pytest.raises(RejectedRequestError, match=str(status)):
         office.match(office.file(again(2)))
-    assert kept(admin) == []
+    assert stored_answers(admin) == []
 
 
-# Within the time of a try
+# Out of time
 
 
-class Slow:
-    """A model that takes 5 seconds for an answer, which is always none."""
+class SlowModel:
+    """A model that takes 5 seconds per answer and chooses no candidate."""
 
     left = inf
     calls = 0
@@ -104,16 +102,16 @@ class Slow:
         deadline: Deadline,
     ) -> Answered[M]:
         if deadline.remaining() < 5:
-            raise CancelledError("There is no time left to ask the language model")
+            raise CancelledError("Too little time to call the language model")
         self.left -= 5
         self.calls += 1
         return Answered(answer.model_validate({"matches": []}))
 
 
 @pytest.fixture
-def crowded(database: Database, admin: Connection) -> tuple[Office, Slow]:
-    """Five invoices in doubt between two orders of one number, and a third order of that number, not matched yet."""
-    slow = Slow()
+def crowded(database: Database, admin: Connection) -> tuple[Office, SlowModel]:
+    """Five ambiguous invoices for two orders of one number, and an unmatched third."""
+    slow = SlowModel()
     office = Office(
         database,
         admin,
@@ -125,19 +123,19 @@ def crowded(database: Database, admin: Connection) -> tuple[Office, Slow]:
     return office, slow
 
 
-def test_a_try_that_is_out_of_time_after_new_answers_has_not_failed(crowded: tuple[Office, Slow]):
+def test_out_of_time_after_answers_defers(crowded: tuple[Office, SlowModel]):
     office, slow = crowded
     for answered in (2, 4):
         slow.left = 11
-        with pytest.raises(DeferredError, match="after 2 answers") as put_off:
+        with pytest.raises(DeferredError, match="after 2 answers") as deferral:
             office.search(7, office.judge)
-        assert (slow.calls, put_off.value.until) == (answered, NOW)
+        assert (slow.calls, deferral.value.until) == (answered, NOW)
     slow.left = 11
     office.write(office.search(7, office.judge))
     assert slow.calls == 5
 
 
-def test_a_try_that_is_out_of_time_before_any_new_answer_has_failed(crowded: tuple[Office, Slow]):
+def test_out_of_time_before_any_answer_fails(crowded: tuple[Office, SlowModel]):
     office, slow = crowded
     slow.left = 4
     with pytest.raises(CancelledError):

@@ -1,7 +1,6 @@
-"""What a tenant's edges are by definition: every decision made at once, from all documents, without a database.
+"""Edges of a tenant by definition: every decision at once, without a database.
 
-The matcher makes decisions one document at a time and keeps what it may keep. Whatever it does, this is what has to
-come out.
+The matcher decides one document at a time and reuses earlier decisions. Its result must equal this one.
 """
 
 from collections import defaultdict
@@ -17,7 +16,7 @@ from counterfoil.documents.matching.score import Score, score
 
 
 class Whole:
-    """All documents of a tenant, by the keys that lead to them, and what people said about pairs of them."""
+    """All documents of a tenant by blocking key, with people's decisions on pairs."""
 
     def __init__(
         self,
@@ -36,14 +35,14 @@ class Whole:
         self._choices = {document.id: self._choose(document) for document in documents}
 
     def links(self) -> list[Link]:
-        """Every link: a person's in the place of what follows from rules."""
+        """Return every link; a person's decision replaces the rules."""
         chosen = [link for choice in self._choices.values() for link in choice.links]
         found = chosen + [link for document in self._documents.values() for link in self._through(document)]
-        said = [self._of_person(*(self._documents[id_] for id_ in pair)) for pair in self._confirmed]
-        return [link for link in found if {link.child, link.parent} not in self._confirmed] + said
+        decisions = [self._of_person(*(self._documents[id_] for id_ in pair)) for pair in self._confirmed]
+        return [link for link in found if {link.child, link.parent} not in self._confirmed] + decisions
 
     def reviews(self) -> dict[UUID, list[list[UUID]]]:
-        """By document in doubt, the candidates of each doubt."""
+        """Return the candidates of each ambiguous match, by document."""
         return {
             id_: [[link.parent for link in doubt.candidates] for doubt in found]
             for id_, choice in self._choices.items()
@@ -51,7 +50,7 @@ class Whole:
         }
 
     def reason(self, document: Document) -> str | None:
-        """What a document says about why it is alone."""
+        """Return the reason why a document has no match."""
         return self._choices[document.id].reason
 
     def _holding(self, keys: Iterable[Key], but: Document) -> list[Document]:
@@ -62,7 +61,7 @@ class Whole:
         return self._holding(keyed.copies(document), document)
 
     def _original(self, document: Document) -> Document | None:
-        return rules.original(document, self._copies_of(document), self._said(document))
+        return rules.original(document, self._copies_of(document), self._decisions(document))
 
     @staticmethod
     def _of_person(one: Document, other: Document) -> Link:
@@ -73,7 +72,7 @@ class Whole:
     def _others(self, document: Document, pairs: Collection[frozenset[UUID]]) -> list[Document]:
         return [self._documents[id_] for pair in pairs if document.id in pair for id_ in pair - {document.id}]
 
-    def _said(self, document: Document) -> Said:
+    def _decisions(self, document: Document) -> Said:
         rejected = frozenset(other.id for other in self._others(document, self._rejected))
         return Said(tuple(self._others(document, self._confirmed)), rejected)
 
@@ -81,16 +80,16 @@ class Whole:
         return document.id in self._copies
 
     def _choose(self, child: Document) -> Choice:
-        named, said = self._holding(keyed.numbers_named(child), child), self._said(child)
-        similar = self._holding(keyed.deals(child, rules.undecided(child, named, self._is_copy, said)), child)
+        named, decisions = self._holding(keyed.numbers_named(child), child), self._decisions(child)
+        similar = self._holding(keyed.deals(child, rules.undecided(child, named, self._is_copy, decisions)), child)
         claims = {
             other.id: self._possible(other, self._holding(keyed.waiting(other), other))
             for other in rules.weighed(child, similar)
         }
-        return rules.choose(child, named, similar, self._copies_of(child), claims, self._is_copy, said)
+        return rules.choose(child, named, similar, self._copies_of(child), claims, self._is_copy, decisions)
 
     def _parents(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """The child's own links and those that a person confirmed."""
+        """Return the child's parents, including those a person confirmed."""
         confirmed = self._others(self._documents[child], self._confirmed)
         return self._choices[child].parents(kind) | {other.id for other in confirmed if other.kind == kind}
 
@@ -121,5 +120,5 @@ class Whole:
         return [one for one in self._deliveries if self._parents(one.id, ORDER) & frozenset(orders)]
 
     def _possible(self, child: Document, found: Iterable[Document]) -> list[Document]:
-        rejected = self._said(child).rejected
+        rejected = self._decisions(child).rejected
         return [other for other in found if other.id not in rejected]

@@ -1,4 +1,4 @@
-"""Papers that no rule can read, scans of papers, and what recognises them: for tests of reading."""
+"""Sample documents, scans and service answers for extraction tests."""
 
 import io
 import json
@@ -27,7 +27,7 @@ LASKU = (
     "ALV 25,5 %                          306,00 EUR",
     "Maksettava                        1 506,00 EUR",
 )
-"""An invoice in Finnish, which rules do not know."""
+"""Finnish invoice. The rules do not support Finnish."""
 
 READ: dict[str, Any] = {
     "type": "invoice",
@@ -46,27 +46,27 @@ READ: dict[str, Any] = {
         {"description": "Mutteri M8", "quantity": "500", "unit_price": "0.36", "net_amount": "180.00"},
     ],
 }
-"""What a model that reads it well says."""
+"""Correct model answer for the Finnish invoice."""
 
 
 def said(**changes: Any) -> Answer:
-    """A model's answer about the Finnish invoice, with changes; None takes a field away."""
+    """Model answer for the Finnish invoice with changes. None removes a field."""
     return Answer(json.dumps({name: value for name, value in (READ | changes).items() if value is not None}))
 
 
 def printed(*pages: Sequence[str]) -> bytes:
-    """A PDF of pages with these lines, columns apart."""
+    """PDF with these lines on each page."""
     pdf = FPDF(unit="pt", format="A4")
     pdf.set_font("Helvetica", size=10)
     for lines in pages:
         pdf.add_page()
-        for place, line in enumerate(lines):
-            pdf.text(50, 60 + 16 * place, line)
+        for row, line in enumerate(lines):
+            pdf.text(50, 60 + 16 * row, line)
     return bytes(pdf.output())
 
 
 def scanned(count: int = 1) -> bytes:
-    """A PDF of pages that are pictures, with no text at all."""
+    """PDF of image-only pages."""
     pdf = FPDF(unit="pt", format="A4")
     for shade in range(count):
         pdf.add_page()
@@ -75,7 +75,7 @@ def scanned(count: int = 1) -> bytes:
 
 
 def picture(format_: str = "PNG", size: tuple[int, int] = (60, 84), pages: int = 1) -> bytes:
-    """An image."""
+    """Blank image file."""
     file = io.BytesIO()
     more = [Image.new("L", size, 200) for _ in range(pages - 1)]
     Image.new("L", size, 255).save(file, format_, **({"save_all": True, "append_images": more} if more else {}))
@@ -83,7 +83,7 @@ def picture(format_: str = "PNG", size: tuple[int, int] = (60, 84), pages: int =
 
 
 def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tiff_deflate") -> bytes:
-    """A TIFF with a page of each shade of grey."""
+    """TIFF with one page per shade of gray."""
     first, *others = (Image.new("L", size, shade) for shade in shades)
     file = io.BytesIO()
     first.save(file, "TIFF", save_all=True, append_images=others, compression=compression)
@@ -91,21 +91,21 @@ def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tif
 
 
 def recognised(content: bytes, confidence: float = 99.0) -> list[Raw]:
-    """What Textract answers for each page of a paper that was scanned: the words where they were printed."""
-    return [textract(one, confidence) for one in page.pages(content)]
+    """Textract answers for each page, with words at their printed positions."""
+    return [textract(source, confidence) for source in page.pages(content)]
 
 
-def textract(of: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
-    """Textract's answer for a page, laid down with so many quarter turns with the clock."""
+def textract(source: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
+    """Textract answer for a page rotated clockwise by `turns` quarter turns."""
     blocks: list[dict[str, Any]] = [{"BlockType": "PAGE", "Id": "p"}]
-    for number, word in enumerate(of.words):
+    for number, word in enumerate(source.words):
         corners = [
             (word.left, word.top),
             (word.right, word.top),
             (word.right, word.bottom),
             (word.left, word.bottom),
         ]
-        placed = [_turned(x / of.width, y / of.height, turns) for x, y in corners]
+        placed = [_turned(x / source.width, y / source.height, turns) for x, y in corners]
         blocks.append(
             {
                 "BlockType": "WORD",
@@ -127,13 +127,13 @@ def _turned(x: float, y: float, turns: int) -> tuple[float, float]:
 
 
 def refusal(code: str, status: int = 400) -> Raw:
-    """Textract's way to refuse a page or a call."""
+    """Textract error response."""
     body = json.dumps({"__type": code, "Message": "Something."}).encode()
     return Raw(status, body, {"x-amzn-ErrorType": code})
 
 
 def bundle(parts: Iterable[bytes]) -> bytes:
-    """One PDF of several."""
+    """Merge several PDFs into one."""
     from pypdf import PdfWriter
 
     writer, file = PdfWriter(), io.BytesIO()
@@ -144,7 +144,7 @@ def bundle(parts: Iterable[bytes]) -> bytes:
 
 
 def stamped(words: int) -> bytes:
-    """A scanned page over which a machine has printed some words."""
+    """Scanned page with a stamped line of text, such as a fax header."""
     pdf = FPDF(unit="pt", format="A4")
     pdf.set_font("Helvetica", size=8)
     pdf.add_page()
@@ -154,7 +154,7 @@ def stamped(words: int) -> bytes:
 
 
 def without_amounts() -> bytes:
-    """An invoice whose amounts are in a font that names no letters, and the rest in a sound one."""
+    """Invoice whose amounts use a font without usable characters."""
     rows = (
         ("Nordwind GmbH, Hafenstr. 7, 20457 Hamburg", ""),
         ("RECHNUNG", ""),
@@ -166,17 +166,17 @@ def without_amounts() -> bytes:
     )
     pdf = FPDF(unit="pt", format="A4")
     pdf.add_page()
-    for place, (text, amount) in enumerate(rows):
+    for row, (text, amount) in enumerate(rows):
         for font, left, words in (("Helvetica", 50, text), ("Courier", 400, amount)):
             pdf.set_font(font, size=10)
-            pdf.text(left, 60 + 16 * place, words)
+            pdf.text(left, 60 + 16 * row, words)
     return garbled(bytes(pdf.output()), lambda code: 0xE000 + code, only="/Courier")
 
 
 def garbled(content: bytes, change: Callable[[int], int], *, only: str = "") -> bytes:
-    """Return the PDF with fonts that map each code to the letter that `change` returns for it.
+    """Map the character codes of each font to the letters that `change` returns.
 
-    `only` limits this to the font of a name.
+    `only` limits this to fonts whose name contains it.
     """
     from pypdf import PdfWriter
     from pypdf.generic import DecodedStreamObject, NameObject

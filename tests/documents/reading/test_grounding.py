@@ -1,4 +1,4 @@
-"""What a model says is found on the pages in whatever form people write it, and what they do not state is not."""
+"""Model values are found on the pages in every common notation."""
 
 import time
 
@@ -11,7 +11,7 @@ from counterfoil.documents.text.page import Page, Word
 
 
 def grounds(*texts: str) -> Grounds:
-    """Pages of lines, each word of which is as wide as it is long."""
+    """Index pages of lines. Word widths are proportional to word lengths."""
     return Grounds([_page(text) for text in texts])
 
 
@@ -46,7 +46,7 @@ def _page(text: str) -> Page:
         ("0,0849", "0.0849"),
     ],
 )
-def test_an_amount_is_found_in_the_forms_of_several_countries(text: str, value: str):
+def test_amount_is_found_in_any_national_format(text: str, value: str):
     assert grounds("Nothing here", text).number(value) == 2
 
 
@@ -64,7 +64,7 @@ def test_an_amount_is_found_in_the_forms_of_several_countries(text: str, value: 
         ("Total 1190.00", "NaN"),
     ],
 )
-def test_an_amount_that_no_page_states_is_not_found(text: str, value: str):
+def test_amount_absent_from_pages_is_not_found(text: str, value: str):
     assert grounds(text).number(value) is None
 
 
@@ -89,12 +89,12 @@ def test_an_amount_that_no_page_states_is_not_found(text: str, value: str):
         "20260314",
     ],
 )
-def test_a_day_is_found_as_seven_languages_write_it(text: str):
+def test_date_is_found_in_seven_languages(text: str):
     assert grounds(f"Datum {text} Seite 1").date("2026-03-14") == 1
     assert grounds(f"Datum {text} Seite 1").date("2026-03-15") is None
 
 
-def test_a_day_that_can_be_read_in_two_ways_is_stated_in_both():
+def test_ambiguous_date_matches_both_readings():
     page = grounds("Date 01/02/2026")
     assert (page.date("2026-01-02"), page.date("2026-02-01"), page.date("2026-02-02")) == (1, 1, None)
 
@@ -112,7 +112,7 @@ def test_a_day_that_can_be_read_in_two_ways_is_stated_in_both():
         ("Artikel A 12-B\nx", "A12B"),
     ],
 )
-def test_a_number_of_something_is_found_whatever_stands_between_its_parts(text: str, value: str):
+def test_identifier_is_found_despite_separators(text: str, value: str):
     assert grounds(text).identifier(value) == 1
 
 
@@ -129,11 +129,11 @@ def test_a_number_of_something_is_found_whatever_stands_between_its_parts(text: 
         ("x", ""),
     ],
 )
-def test_a_part_of_a_number_is_another_number(text: str, value: str):
+def test_partial_identifier_is_not_found(text: str, value: str):
     assert grounds(text).identifier(value) is None
 
 
-def test_a_name_is_found_by_all_of_its_words_on_one_page():
+def test_name_requires_all_words_on_one_page():
     pages = grounds("Kuusela", "Kuusela Oy\nSatamakatu")
     assert pages.words("KUUSELA OY") == 2
     assert pages.words("Oy Satamakatu Kuusela") == 2
@@ -141,7 +141,7 @@ def test_a_name_is_found_by_all_of_its_words_on_one_page():
     assert pages.words("...") is None
 
 
-def test_a_word_that_a_line_break_cut_is_found():
+def test_hyphenated_word_is_found():
     assert grounds("Schrauben-\nzieher blau").words("Schraubenzieher, blau") == 1
     assert grounds("lautlos").words("laut los an") is None
 
@@ -150,17 +150,17 @@ def test_a_word_that_a_line_break_cut_is_found():
     ("text", "code"),
     [("1 EUR", "EUR"), ("1 €", "EUR"), ("£1", "GBP"), ("Fr. 5", "CHF"), ("kr 5", "SEK"), ("US$5", "USD")],
 )
-def test_a_currency_is_found_by_code_or_symbol(text: str, code: str):
+def test_currency_is_found_by_code_or_symbol(text: str, code: str):
     assert grounds(text).currency(code) == 1
 
 
 @pytest.mark.parametrize(("text", "code"), [("1 EUR", "USD"), ("NEURON 1", "EUR"), ("krone", "SEK")])
-def test_a_currency_that_no_page_names_is_not_found(text: str, code: str):
+def test_currency_absent_from_pages_is_not_found(text: str, code: str):
     assert grounds(text).currency(code) is None
 
 
 @given(st.decimals(min_value=0, max_value=10**9, places=2), st.sampled_from([",.", ".,", " ,", "'.", " ."]))
-def test_every_amount_is_found_however_it_is_grouped(amount, marks):
+def test_amount_is_found_with_any_digit_grouping(amount, marks):
     written = f"{amount:,.2f}".replace(",", "#").replace(".", marks[1]).replace("#", marks[0])
     assert grounds(f"Total {written} EUR").number(str(amount)) == 1
 
@@ -178,12 +178,12 @@ def test_every_amount_is_found_however_it_is_grouped(amount, marks):
         ("R-2026/1506 Total 1506.00", False),
     ],
 )
-def test_an_amount_is_negative_where_it_is_printed_so(text: str, is_negative: bool):
+def test_sign_of_an_amount_is_read(text: str, is_negative: bool):
     assert grounds(text).is_negative("-1506.00") is is_negative
 
 
 @given(st.text(alphabet="0123456789.,'/- \n\u2019janmr", max_size=200))
-def test_any_text_is_searched_to_its_end(text):
+def test_any_text_can_be_searched(text):
     assert all(number >= 0 for number in numbers(text))
     assert all(len(day) == 10 for day in dates(text))
 
@@ -191,9 +191,9 @@ def test_any_text_is_searched_to_its_end(text):
 @pytest.mark.parametrize(
     "text", ["1" + "." * 300_000, "1 " * 100_000, "12 jan " * 50_000, "1/" * 100_000, "9" * 300_000]
 )
-def test_a_hostile_page_takes_time_in_proportion_to_its_length(text: str):
+def test_hostile_page_is_searched_in_linear_time(text: str):
     short, long = (_seconds(text[: len(text) // parts]) for parts in (10, 1))
-    assert long < 40 * short + 0.5  # in proportion it is ten times as long
+    assert long < 40 * short + 0.5  # linear time would be ten times as long
 
 
 def _seconds(text: str) -> float:

@@ -43,7 +43,7 @@ def _fresh() -> Iterator[None]:
 
 
 def child() -> psutil.Process:
-    """The child that waits for work."""
+    """The idle child process."""
     (idle,) = process._idle
     return psutil.Process(idle._process.pid)
 
@@ -68,9 +68,7 @@ def test_child_applies_the_rules_like_its_parent() -> None:
 
 
 @pytest.mark.parametrize("rules", [parsers.split_pages, parsers.read_pages])
-def test_text_that_takes_long_is_rejected(
-    rules: Callable[[Sequence[Page]], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_text_is_rejected(rules: Callable[[Sequence[Page]], object], monkeypatch: pytest.MonkeyPatch) -> None:
     words = tuple(Word("1,00", 4.0 * (number % 100), number // 100, 3.0, number // 100 + 0.9) for number in range(9000))
     monkeypatch.setattr(parsers, "READ", Limits(cpu_seconds=1, seconds=900, answer_bytes=1000))
 
@@ -106,7 +104,7 @@ def test_threads_use_their_own_children() -> None:
 
 
 @linux
-def test_child_is_limited_and_sees_only_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_has_limits_and_a_minimal_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
     parsers.read(ubl_invoice())
 
@@ -151,21 +149,21 @@ def test_crash_of_a_fresh_child_rejects_the_file(monkeypatch: pytest.MonkeyPatch
         parsers.read(printed(LASKU))
 
 
-def test_file_is_read_again_where_a_reused_child_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_of_reused_child_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     parsers.read(ubl_invoice())
     _die_of(signal.SIGSEGV, monkeypatch, times=1)
 
     assert parsers.read(printed(LASKU)).pages == pages(printed(LASKU))
 
 
-def test_child_killed_from_outside_fails_transiently(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_externally_killed_child_is_a_transient_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _die_of(signal.SIGKILL, monkeypatch, times=9)
 
     with pytest.raises(ParserError, match="killed from outside"):
         parsers.read(printed(LASKU))
 
 
-def test_idle_child_that_died_is_replaced() -> None:
+def test_dead_idle_child_is_replaced() -> None:
     parsers.read(ubl_invoice())
     dead = child()
     dead.kill()
@@ -174,7 +172,7 @@ def test_idle_child_that_died_is_replaced() -> None:
     assert parsers.read(ubl_invoice()).extraction == extract_xml(ubl_invoice())
 
 
-def test_child_that_does_not_start_fails_transiently(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_start_failure_is_transient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(ParserError, match="did not start"):
         parsers.read(printed(LASKU))
@@ -203,7 +201,7 @@ def test_abandoned_answer_ends_its_child() -> None:
 
 
 def test_child_ends_with_its_parent(tmp_path: Path) -> None:
-    """The parent is killed while the child works on a file without end."""
+    """The parent is killed while its child parses an endless file."""
     file = tmp_path / "endless.pdf"
     file.write_bytes(ENDLESS)
     program = f"""
@@ -216,14 +214,14 @@ list(child.call("render", Path({str(file)!r}).read_bytes(), {PAGE!r}, process.Li
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
         assert parent.stdout is not None
         orphan = psutil.Process(int(parent.stdout.readline()))
-        while orphan.cpu_times().user < 1:  # it works on the file
+        while orphan.cpu_times().user < 1:  # the child is parsing the file
             assert parent.poll() is None
         parent.send_signal(signal.SIGKILL)
         orphan.wait(timeout=10)
 
 
 def _die_of(number: int, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
-    """Let the next children die of a signal in the middle of their call."""
+    """Kill the next children with a signal during their call."""
     write: Any = process._Child._write
     left = [times]
 

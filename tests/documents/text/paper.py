@@ -1,4 +1,4 @@
-"""Pages for tests, drawn as text: a letter is a letter of a typewriter, a line of text a line of the page."""
+"""Test pages drawn as monospaced text."""
 
 from counterfoil.documents.text.page import Page, Word
 
@@ -9,7 +9,7 @@ _TOP = 60.0
 
 
 def paper(text: str, *, top: float = _TOP) -> Page:
-    """The page that a drawing shows: every word is where it stands in the drawing."""
+    """Return a page with each word at its position in the drawing."""
     words = []
     for number, line in enumerate(text.strip("\n").split("\n")):
         y = top + number * _LINE_PITCH

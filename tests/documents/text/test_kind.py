@@ -31,7 +31,7 @@ from counterfoil.documents.text.kind import CERTAIN, STATED
         ("05.03.2018 14:30", "2018-03-05"),
     ],
 )
-def test_a_date_is_read(text: str, day: str):
+def test_date_is_read(text: str, day: str):
     assert kind.parse_date(text, None) == day
 
 
@@ -40,12 +40,12 @@ def test_invalid_and_ambiguous_dates_are_rejected(text: str):
     assert kind.parse_date(text, None) is None
 
 
-def test_another_date_on_the_page_settles_the_order():
+def test_unambiguous_date_decides_the_date_order():
     assert kind.parse_date("04/03/2025", kind.date_order(["04/03/2025", "28/03/2025"])) == "2025-03-04"
     assert kind.parse_date("04/03/2025", kind.date_order(["04/03/2025", "03/28/2025"])) == "2025-04-03"
 
 
-def test_dates_that_contradict_each_other_settle_nothing():
+def test_contradictory_dates_leave_the_order_open():
     assert kind.date_order(["13/03/2025", "03/13/2025"]) is None
 
 
@@ -60,7 +60,7 @@ def test_dates_that_contradict_each_other_settle_nothing():
         ["Invoice 17", "Date", "Amount", "VAT number GB123456789"],
     ],
 )
-def test_the_day_comes_first_on_european_papers(texts: list[str]):
+def test_european_documents_put_the_day_first(texts: list[str]):
     assert kind.date_order(texts) == "day first"
 
 
@@ -68,7 +68,7 @@ def test_english_without_a_country_leaves_the_order_open():
     assert kind.date_order(["Invoice 17", "Date", "Amount", "Quantity"]) is None
 
 
-def test_all_dates_of_a_sentence_are_found_with_their_places():
+def test_all_dates_are_found_with_positions():
     text = "vom 01.03.2013 bis 05.03.2013"
     assert [text[start:end] for start, end, _ in kind.find_dates(text, None)] == ["01.03.2013", "05.03.2013"]
 
@@ -88,11 +88,11 @@ def test_all_dates_of_a_sentence_are_found_with_their_places():
         ("ATU13585627", "ATU13585627"),
     ],
 )
-def test_a_vat_id_with_right_check_digits_is_certain(text: str, number: str):
+def test_vat_id_with_valid_check_digits_is_certain(text: str, number: str):
     assert kind.vat_id(text) == (number, CERTAIN)
 
 
-def test_a_vat_id_with_wrong_check_digits_is_only_stated():
+def test_vat_id_with_wrong_check_digits_is_uncertain():
     assert kind.vat_id("DE123456789 HRB 17") == ("DE123456789", STATED)
 
 
@@ -101,13 +101,13 @@ def test_other_text_is_not_a_vat_id(text: str):
     assert kind.vat_id(text) is None
 
 
-def test_an_iban_is_read_up_to_its_end():
+def test_iban_is_read_up_to_its_end():
     text = "DE08 7009 0100 1234 5678 90 BIC GENODEF1M04"
     assert kind.iban(text) == ("DE08700901001234567890", CERTAIN)
     assert kind.find_ibans(f"Konto {text}") == ["DE08700901001234567890"]
 
 
-def test_an_iban_with_wrong_check_digits_counts_beside_a_label_only():
+def test_invalid_iban_counts_only_beside_a_label():
     assert kind.iban("DE12 1234 4321 9876 00") == ("DE1212344321987600", STATED)
     assert kind.find_ibans("Konto DE12 1234 4321 9876 00") == []
 
@@ -125,7 +125,7 @@ def test_masked_account_is_rejected():
         ("4711, 4712", "4711", ", 4712"),
     ],
 )
-def test_the_number_of_a_document_has_a_digit(text: str, number: str, tail: str):
+def test_document_number_contains_a_digit(text: str, number: str, tail: str):
     assert kind.split_reference(text) == (number, tail)
 
 

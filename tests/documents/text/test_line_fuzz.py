@@ -1,4 +1,4 @@
-"""Whatever stands on a page, reading its lines ends, and soon."""
+"""Line items are read quickly from arbitrary pages."""
 
 import time
 from decimal import Decimal
@@ -13,18 +13,18 @@ from tests.documents.text.paper import paper
 
 pytestmark = pytest.mark.slow
 
-_TELLING = (
+_KEYWORDS = (
     "Pos Menge Preis Betrag Beschreibung Artikel Total Summe netto 19% 7 % 1.234,56 12,00 3 Stk je 100 -5,00 € Rabatt"
     " Übertrag GTIN 4012345001235 (GTIN) Bestellung # Amount"
 )
 _WORDS = st.one_of(
-    st.sampled_from(_TELLING.split()),
+    st.sampled_from(_KEYWORDS.split()),
     st.from_regex(r"[0-9]{1,4}([.,][0-9]{1,4}){0,3}-?%?", fullmatch=True),
     st.text(min_size=1, max_size=8),
 )
 _PAGES = 20
-_SECONDS_A_PAGE = 0.5  # it takes a tenth of that on a machine that does nothing else
-_PLACES = st.floats(min_value=-50, max_value=900, allow_nan=False)
+_SECONDS_PER_PAGE = 0.5  # an idle machine takes a tenth of that
+_POSITIONS = st.floats(min_value=-50, max_value=900, allow_nan=False)
 
 
 @st.composite
@@ -32,14 +32,14 @@ def _pages(draw: st.DrawFn) -> Page:
     rows = draw(st.lists(st.lists(st.tuples(_WORDS, st.integers(0, 90)), max_size=9), max_size=25))
     words = []
     for number, row in enumerate(rows):
-        top = draw(_PLACES) if draw(st.booleans()) else 30.0 + 12 * number
+        top = draw(_POSITIONS) if draw(st.booleans()) else 30.0 + 12 * number
         words += [Word(text, 6.0 * column, top, 6.0 * (column + len(text)), top + 11) for text, column in row]
     return Page(595.0, 842.0, tuple(words))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_pages(), max_size=3), st.booleans())
-def test_lines_are_read_from_whatever_stands_on_a_page(pages: list[Page], is_credit_note: bool):
+def test_any_page_yields_valid_lines(pages: list[Page], is_credit_note: bool):
     lines = read_lines(pages, is_credit_note=is_credit_note, total_net=Decimal(1), total_gross=Decimal(1))
 
     for item in lines.items:
@@ -50,7 +50,7 @@ def test_lines_are_read_from_whatever_stands_on_a_page(pages: list[Page], is_cre
             assert Decimal(item.fields.get(name, "0")).is_finite()
 
 
-def test_a_page_full_of_lines_takes_no_time():
+def test_full_pages_are_read_quickly():
     heading = "Pos  Artikel   Bezeichnung               Menge ME      Preis       Betrag\n"
     row = "{0:<5}A-{0:<8}Teil {0:<20}   10 Stk     10,00       100,00\n"
     drawings = ["".join(row.format(49 * page + place) for place in range(1, 50)) for page in range(_PAGES)]
@@ -60,10 +60,10 @@ def test_a_page_full_of_lines_takes_no_time():
     lines = read_lines(pages)
 
     assert len(lines.items) == 49 * _PAGES
-    assert time.perf_counter() - started < _PAGES * _SECONDS_A_PAGE
+    assert time.perf_counter() - started < _PAGES * _SECONDS_PER_PAGE
 
 
-def test_a_page_of_endless_words_takes_no_time():
+def test_endless_words_are_read_quickly():
     words = tuple(Word("Menge1" * 20_000, 0.0, 12.0 * row, 500.0, 12.0 * row + 11) for row in range(60))
 
     started = time.perf_counter()

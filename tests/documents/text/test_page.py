@@ -1,4 +1,4 @@
-"""A page's words and lines are read as people see them, and garbled text is recognized."""
+"""Page text: words and lines as displayed, and detection of garbled text."""
 
 import io
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from counterfoil.documents.text import page as text_page
 from counterfoil.documents.text.page import Page, Word, is_legible, pages
 from counterfoil.errors import InvalidDocumentError
 from tests.documents.reading.papers import LASKU, garbled, printed
-from tests.documents.text.strangers import STRANGERS
+from tests.documents.text.strangers import DRAWN_DOCUMENTS
 from tests.documents.text.strangers.german import labels_over_values
 
-_POINT = 72 / 25.4  # points of a millimetre
+_POINT = 72 / 25.4  # points per millimeter
 
 
 def _pdf(draw: Callable[[FPDF], None], *, rotation: int = 0) -> bytes:
-    paper = FPDF(format="A4")
-    paper.add_page()
-    paper.set_font("helvetica", size=10)
-    draw(paper)
+    document = FPDF(format="A4")
+    document.add_page()
+    document.set_font("helvetica", size=10)
+    draw(document)
     writer, file = PdfWriter(), io.BytesIO()
-    writer.add_page(PdfReader(io.BytesIO(bytes(paper.output()))).pages[0])
+    writer.add_page(PdfReader(io.BytesIO(bytes(document.output()))).pages[0])
     writer.pages[0].rotate(rotation)
     writer.write(file)
     return file.getvalue()
@@ -34,8 +34,8 @@ def _texts(page: Page) -> list[str]:
     return [word.text for word in page.words]
 
 
-def test_a_word_has_the_box_that_the_page_shows():
-    (page,) = pages(_pdf(lambda paper: paper.text(20, 50, "Rechnung Nr. 17")))
+def test_word_box_matches_the_displayed_page():
+    (page,) = pages(_pdf(lambda document: document.text(20, 50, "Rechnung Nr. 17")))
 
     assert (round(page.width), round(page.height)) == (595, 842)
     assert _texts(page) == ["Rechnung", "Nr.", "17"]
@@ -45,12 +45,12 @@ def test_a_word_has_the_box_that_the_page_shows():
     assert first.right < page.words[1].left
 
 
-def test_a_value_right_of_its_label_is_on_the_label_s_line_whatever_the_order_in_the_file():
-    def draw(paper: FPDF) -> None:
-        paper.text(150, 60, "119,00")
-        paper.text(150, 65, "19,00")
-        paper.text(20, 60, "Gesamt")
-        paper.text(20, 65, "Steuer")
+def test_label_and_value_share_a_line():
+    def draw(document: FPDF) -> None:
+        document.text(150, 60, "119,00")
+        document.text(150, 65, "19,00")
+        document.text(20, 60, "Gesamt")
+        document.text(20, 65, "Steuer")
 
     (page,) = pages(_pdf(draw))
 
@@ -58,22 +58,22 @@ def test_a_value_right_of_its_label_is_on_the_label_s_line_whatever_the_order_in
     assert page.text == "Gesamt 119,00\nSteuer 19,00"
 
 
-def test_words_of_different_size_on_one_baseline_are_one_line():
-    def draw(paper: FPDF) -> None:
-        paper.text(20, 60, "Total")
-        paper.set_font_size(16)
-        paper.text(60, 60, "119.00")
+def test_words_on_one_baseline_share_a_line():
+    def draw(document: FPDF) -> None:
+        document.text(20, 60, "Total")
+        document.set_font_size(16)
+        document.text(60, 60, "119.00")
 
     (page,) = pages(_pdf(draw))
 
     assert [line.text for line in page.lines()] == ["Total 119.00"]
 
 
-def test_text_of_two_columns_that_touches_in_the_file_is_two_words():
-    def draw(paper: FPDF) -> None:
-        paper.set_char_spacing(0)
-        paper.text(20, 60, "12")
-        paper.text(40, 60, "34")
+def test_adjacent_columns_are_separate_words():
+    def draw(document: FPDF) -> None:
+        document.set_char_spacing(0)
+        document.text(20, 60, "12")
+        document.text(40, 60, "34")
 
     (page,) = pages(_pdf(draw))
 
@@ -81,11 +81,11 @@ def test_text_of_two_columns_that_touches_in_the_file_is_two_words():
 
 
 @pytest.mark.parametrize("angle", [90, 180, 270])
-def test_a_page_that_was_laid_down_sideways_is_turned_upright(angle: int):
-    def draw(paper: FPDF) -> None:
-        with paper.rotation(angle, 100, 100):
-            paper.text(100, 100, "Invoice 17")
-            paper.text(100, 110, "Total 119.00")
+def test_sideways_text_is_turned_upright(angle: int):
+    def draw(document: FPDF) -> None:
+        with document.rotation(angle, 100, 100):
+            document.text(100, 100, "Invoice 17")
+            document.text(100, 110, "Total 119.00")
 
     (page,) = pages(_pdf(draw))
 
@@ -93,10 +93,10 @@ def test_a_page_that_was_laid_down_sideways_is_turned_upright(angle: int):
     assert (page.width > page.height) == (angle != 180)
 
 
-def test_a_page_that_is_shown_turned_reads_as_it_is_shown():
-    def draw(paper: FPDF) -> None:
-        with paper.rotation(90, 100, 100):
-            paper.text(100, 100, "Invoice 17")
+def test_rotated_page_is_read_as_displayed():
+    def draw(document: FPDF) -> None:
+        with document.rotation(90, 100, 100):
+            document.text(100, 100, "Invoice 17")
 
     (page,) = pages(_pdf(draw, rotation=90))
 
@@ -104,48 +104,48 @@ def test_a_page_that_is_shown_turned_reads_as_it_is_shown():
     assert page.width > page.height
 
 
-def test_a_stamp_across_the_page_is_left_out():
-    def draw(paper: FPDF) -> None:
-        paper.text(20, 60, "Invoice 17")
-        with paper.rotation(45, 100, 100):
-            paper.text(100, 100, "COPY")
+def test_diagonal_stamp_is_ignored():
+    def draw(document: FPDF) -> None:
+        document.text(20, 60, "Invoice 17")
+        with document.rotation(45, 100, 100):
+            document.text(100, 100, "COPY")
 
     (page,) = pages(_pdf(draw))
 
     assert page.text == "Invoice 17"
 
 
-def test_what_nobody_can_see_because_of_its_place_or_size_is_left_out():
-    def draw(paper: FPDF) -> None:
-        paper.text(20, 60, "Invoice 17")
-        paper.text(-80, 60, "Invoice 18")
-        paper.set_font_size(0.5)
-        paper.text(20, 70, "Invoice 19")
+def test_off_page_and_tiny_text_is_ignored():
+    def draw(document: FPDF) -> None:
+        document.text(20, 60, "Invoice 17")
+        document.text(-80, 60, "Invoice 18")
+        document.set_font_size(0.5)
+        document.text(20, 70, "Invoice 19")
 
     (page,) = pages(_pdf(draw))
 
     assert page.text == "Invoice 17"
 
 
-def test_the_invisible_text_of_a_recognised_scan_counts():
-    def draw(paper: FPDF) -> None:
-        with paper.local_context(text_mode="INVISIBLE"):
-            paper.text(20, 60, "Invoice 17")
+def test_invisible_ocr_text_is_read():
+    def draw(document: FPDF) -> None:
+        with document.local_context(text_mode="INVISIBLE"):
+            document.text(20, 60, "Invoice 17")
 
     (page,) = pages(_pdf(draw))
 
     assert page.text == "Invoice 17"
 
 
-def test_a_page_without_text_has_no_words():
-    (page,) = pages(_pdf(lambda paper: paper.rect(10, 10, 50, 50)))
+def test_page_without_text_is_empty():
+    (page,) = pages(_pdf(lambda document: document.rect(10, 10, 50, 50)))
 
     assert page.words == ()
     assert page.lines() == []
     assert page.text == ""
 
 
-def test_lines_that_lean_into_each_other_stay_apart():
+def test_overlapping_lines_stay_separate():
     words = tuple(Word(str(number), 10, 10 * number, 30, 10 * number + 13) for number in range(30))
 
     assert [line.text for line in Page(100, 400, words).lines()] == [str(number) for number in range(30)]
@@ -159,8 +159,8 @@ def test_lines_that_lean_into_each_other_stay_apart():
         ("MAX_WORDS", 2, "The PDF holds more than 2 words"),
     ],
 )
-def test_file_over_a_limit_of_text_is_rejected(limit: str, most: int, reason: str, monkeypatch: pytest.MonkeyPatch):
-    content = _pdf(lambda paper: paper.text(20, 50, "Rechnung Nr. 17"))
+def test_file_over_a_text_limit_is_rejected(limit: str, most: int, reason: str, monkeypatch: pytest.MonkeyPatch):
+    content = _pdf(lambda document: document.text(20, 50, "Rechnung Nr. 17"))
     monkeypatch.setattr(text_page, limit, most + 1)
     assert len(pages(content)) == 1
 
@@ -169,7 +169,7 @@ def test_file_over_a_limit_of_text_is_rejected(limit: str, most: int, reason: st
         pages(content)
 
 
-def test_a_damaged_file_is_refused():
+def test_damaged_file_is_rejected():
     with pytest.raises(InvalidDocumentError, match="damaged"):
         pages(b"%PDF-1.7 nothing")
 
@@ -193,18 +193,18 @@ def _read(content: bytes) -> Page:
         pytest.param(lambda code: 0x21 + code % 15, id="signs"),
     ],
 )
-def test_wrong_letters_make_a_page_illegible(change):
+def test_garbled_page_is_illegible(change):
     assert not is_legible(_read(garbled(labels_over_values().content, change)))
 
 
-def test_right_letters_are_legible():
+def test_correct_text_is_legible():
     assert is_legible(_read(garbled(printed(LASKU), lambda code: code)))
     assert is_legible(_read(printed(["1 200,00", "XK-4711 BCDF-99"] * 30)))
     assert is_legible(_read(printed([""])))
 
 
-@pytest.mark.parametrize("draw", STRANGERS, ids=lambda draw: draw.__name__.replace("_", " "))
-def test_papers_are_legible(draw):
+@pytest.mark.parametrize("draw", DRAWN_DOCUMENTS, ids=lambda draw: draw.__name__.replace("_", " "))
+def test_drawn_documents_are_legible(draw):
     assert all(map(is_legible, pages(draw().content)))
 
 

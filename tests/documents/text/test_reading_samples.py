@@ -1,4 +1,4 @@
-"""Papers of every type in five languages say on their pages what they state as data, and the reader finds it."""
+"""Generated documents of every type in five languages are read correctly."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -9,13 +9,13 @@ import pytest
 from counterfoil.documents.structured import ROLES, DocumentType, structure
 from counterfoil.documents.text import reading
 from counterfoil.documents.text.page import pages
-from tools.sample_generator.firms import FirmRegistry
+from tools.sample_generator.catalog import PRODUCT_LINES, ProductLine
+from tools.sample_generator.companies import CompanyRegistry
 from tools.sample_generator.model import Document
 from tools.sample_generator.numbers import Numbers
 from tools.sample_generator.pdf import write_page
-from tools.sample_generator.trades import TRADES, Trade
 from tools.sample_generator.trading import (
-    Buying,
+    PurchaseContext,
     all_of,
     bill,
     confirm,
@@ -28,26 +28,31 @@ from tools.sample_generator.trading import (
 )
 
 _COUNTRIES = ["DE", "FR", "IT", "NL", "GB"]
-_DAY = date(2025, 4, 8)  # which may be read as the fourth of August
+_DAY = date(2025, 4, 8)  # ambiguous: April 8 or August 4
 
 
-def _papers(country: str) -> Iterator[Document]:
+def _documents(country: str) -> Iterator[Document]:
     rng = Random(f"papers {country}")
-    registry, numbers = FirmRegistry(rng), Numbers(rng)
-    trade: Trade = next(trade for trade in TRADES if trade.country == country)
-    supplier = price_list(rng, registry.supplier(trade), trade, buyer_numbers=False)
-    buying = Buying(rng, numbers, registry.buyer(country), supplier)
-    order = place_order(buying, workday(_DAY), 3)
-    delivery = deliver(buying, order, all_of(order), workday(_DAY, 2))
-    invoice = bill(buying, order, all_of(order), workday(_DAY, 4), {"po_reference": order.number})
-    yield from (order, confirm(buying, order, workday(_DAY, 1)), delivery, receive(buying, delivery, workday(_DAY, 3)))
-    yield from (invoice, credit(buying, invoice, invoice.lines[0].quantity, workday(_DAY, 6)))
+    registry, numbers = CompanyRegistry(rng), Numbers(rng)
+    product_line: ProductLine = next(product_line for product_line in PRODUCT_LINES if product_line.country == country)
+    supplier = price_list(rng, registry.supplier(product_line), product_line, buyer_numbers=False)
+    context = PurchaseContext(rng, numbers, registry.buyer(country), supplier)
+    order = place_order(context, workday(_DAY), 3)
+    delivery = deliver(context, order, all_of(order), workday(_DAY, 2))
+    invoice = bill(context, order, all_of(order), workday(_DAY, 4), {"po_reference": order.number})
+    yield from (
+        order,
+        confirm(context, order, workday(_DAY, 1)),
+        delivery,
+        receive(context, delivery, workday(_DAY, 3)),
+    )
+    yield from (invoice, credit(context, invoice, invoice.lines[0].quantity, workday(_DAY, 6)))
 
 
 @pytest.mark.parametrize("country", _COUNTRIES)
 @pytest.mark.parametrize("number", range(6), ids=["order", "confirmation", "delivery", "receipt", "invoice", "credit"])
-def test_a_paper_is_read_as_what_it_is(country: str, number: int):
-    document = list(_papers(country))[number]
+def test_generated_document_is_read_correctly(country: str, number: int):
+    document = list(_documents(country))[number]
     truth = document.structured_data
     found = reading.read(pages(write_page(document)))
     assert found is not None
@@ -55,7 +60,7 @@ def test_a_paper_is_read_as_what_it_is(country: str, number: int):
     data = structure(found.type, found.fields)[0].data()
     roles = ROLES[DocumentType(document.kind.value)]
     sides = [roles.buyer] if found.type is DocumentType.GOODS_RECEIPT else [roles.seller, roles.buyer]
-    for side in sides:  # a receipt is a paper of the buyer's for itself
+    for side in sides:  # a goods receipt is internal to the buyer
         stated, party = truth[side], data.pop(side)
         assert {name: value for name, value in party.items() if name in stated}.items() <= stated.items()
         assert {"name", "street", "postal_code", "city"} <= party.keys()

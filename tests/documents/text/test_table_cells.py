@@ -1,4 +1,4 @@
-"""What kinds of papers and of cells a table may have: notes without prices, credits, amounts in the middle, codes."""
+"""Table variants: notes without prices, credits, centered amounts, codes."""
 
 from decimal import Decimal
 
@@ -9,7 +9,7 @@ from tests.documents.text.paper import paper
 from tests.documents.text.test_tables import GERMAN, fields
 
 
-def test_a_delivery_note_states_what_was_delivered_not_what_was_ordered():
+def test_delivery_note_uses_delivered_quantities():
     lines = fields("""
 Regel  Artikelnr   Omschrijving                 Besteld   Geleverd   Eenheid
 1      NL-4        Bloempot terracotta 17 cm         24         20   stuks
@@ -30,7 +30,7 @@ Handtekening ontvanger
     ]
 
 
-def test_a_goods_receipt_states_what_was_rejected():
+def test_goods_receipt_has_rejected_quantities():
     lines = fields("""
 Pos  Material   Bezeichnung              Menge geliefert   Angenommen   Abgelehnt   ME
 10   M-1        Kugellager 6204                       50           48           2   Stk
@@ -40,7 +40,7 @@ Pos  Material   Bezeichnung              Menge geliefert   Angenommen   Abgelehn
     assert [(line["quantity"], line["rejected_quantity"]) for line in lines] == [("50", "2"), ("100", "0")]
 
 
-def test_a_credit_note_may_print_its_amounts_negative():
+def test_negative_credit_note_amounts_become_positive():
     drawing = """
 Description                Quantity    Unit price      Price excl. VAT
 Nougat                            5         4.55               -22.75
@@ -60,7 +60,7 @@ Summe inkl. 7 % MwSt                             26,75
 """
 
 
-def test_amounts_with_tax_are_no_net_amounts():
+def test_gross_line_amounts_are_not_net_amounts():
     lines = read_lines([paper(_WITH_TAX)], total_net=Decimal("25.00"), total_gross=Decimal("26.75"))
 
     assert [item.fields for item in lines.items] == [
@@ -71,7 +71,7 @@ def test_amounts_with_tax_are_no_net_amounts():
     assert lines.net is None
 
 
-def test_a_minus_may_stand_behind():
+def test_trailing_minus_is_read():
     lines = fields("""
 Pos   Bezeichnung                Menge     Preis      Betrag
 1     Rücknahme Tisch               2-   200,00      400,00-
@@ -82,7 +82,7 @@ Pos   Bezeichnung                Menge     Preis      Betrag
     assert (lines[0]["quantity"], lines[0]["net_amount"]) == ("-2", "-400.00")
 
 
-def test_amounts_may_stand_in_the_middle_of_taller_cells():
+def test_amounts_may_be_vertically_centered():
     lines = fields("""
 Nr.   Beschreibung                    Menge     Einzelpreis     Gesamtpreis
 
@@ -101,7 +101,7 @@ Nr.   Beschreibung                    Menge     Einzelpreis     Gesamtpreis
     ]
 
 
-def test_numbers_may_stand_below_the_name_of_their_line():
+def test_numbers_may_follow_below_the_description():
     lines = fields("""
 Pos   Artikel / Bezeichnung
                          Menge      Preis     Betrag
@@ -117,7 +117,7 @@ Pos   Artikel / Bezeichnung
     ]
 
 
-def test_a_cell_may_hold_several_numbers_of_an_article():
+def test_cell_may_contain_several_article_numbers():
     lines = fields("""
 Pos   Art-Nr-Kunde     Beschreibung             Preis     Menge     Betrag
       Art-Nr-Lief.
@@ -133,7 +133,7 @@ Pos   Art-Nr-Kunde     Beschreibung             Preis     Menge     Betrag
     ]
 
 
-def test_a_line_names_the_order_that_it_is_for():
+def test_order_reference_of_a_line_is_read():
     first, second = fields("""
 Pos   Bezeichnung                 Menge     Preis      Betrag
 1     Tisch                           2    200,00      400,00
@@ -146,7 +146,7 @@ Pos   Bezeichnung                 Menge     Preis      Betrag
     assert second["po_line"] == "20"
 
 
-def test_numbers_of_articles_are_the_sellers_and_the_buyers():
+def test_seller_and_buyer_article_numbers_are_distinguished():
     (line,) = fields("""
 Pos  Our item no.  Your item no.  Description        Delivery   Qty  Unit   Price/Unit   Total
 10   S-100         C-900          Bearing 6204       12 May      20  pcs         4.50    90.00
@@ -155,7 +155,7 @@ Pos  Our item no.  Your item no.  Description        Delivery   Qty  Unit   Pric
     assert (line["article_number"], line["buyer_article_number"]) == ("S-100", "C-900")
 
 
-def test_an_article_without_another_name_is_described():
+def test_article_column_becomes_the_description():
     lines = fields("""
 Menge    Artikel                               Preis       Summe
 2 x      Pizza Margherita                       8,50       17,00
@@ -168,7 +168,7 @@ Menge    Artikel                               Preis       Summe
     ]
 
 
-def test_codes_and_gross_prices_are_no_part_of_a_description():
+def test_description_excludes_codes_and_gross_prices():
     (line,) = fields("""
 Pos   Bezeichnung                 Menge     Preis      Betrag
 1     Tisch, Eiche                    2    200,00      400,00
@@ -179,7 +179,7 @@ Pos   Bezeichnung                 Menge     Preis      Betrag
     assert line["description"] == "Tisch, Eiche"
 
 
-def test_a_heading_that_means_two_things_is_understood_by_its_numbers():
+def test_ambiguous_heading_is_resolved_by_numbers():
     lines = fields("""
 Amount     Product                       VAT      Price       Total
 1.00       Design of a sample             7%     160.00      160.00
@@ -198,7 +198,7 @@ Amount     Product                       VAT      Price       Total
     ],
     ids=["one rate for all", "each rate for one choice of lines", "a choice of two lines"],
 )
-def test_taxes_of_the_document_tell_the_rates_of_its_lines(taxes: str, rates: list[str | None]):
+def test_line_tax_rates_follow_from_document_taxes(taxes: str, rates: list[str | None]):
     book = "21.00" if "21.00" in taxes else "20.00"
     pen = "4.00" if book == "21.00" else "5.00"
     lines = fields(f"""
@@ -213,7 +213,7 @@ Net total                                        45.00
     assert [line.get("tax_rate") for line in lines] == rates
 
 
-def test_a_bare_quantity_counts_pieces_only_where_others_have_units():
+def test_bare_quantity_means_pieces_beside_other_units():
     with_units = fields("""
 Pos   Bezeichnung              Menge         Preis      Betrag
 1     Kabel                     10 m          2,00       20,00
@@ -229,7 +229,7 @@ Pos   Bezeichnung              Menge         Preis      Betrag
     assert [line.get("unit") for line in without] == [None, None]
 
 
-def test_what_stands_in_a_text_layer_twice_or_upside_down_is_survived():
+def test_repeated_and_reversed_words_are_tolerated():
     page = paper(GERMAN)
     reversed_page = type(page)(page.width, page.height, tuple(reversed(page.words)) * 2)
 

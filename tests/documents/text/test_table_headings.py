@@ -1,4 +1,4 @@
-"""Headings name what columns hold, in one line or several."""
+"""Table headings on one line or several."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def _kinds(drawing: str) -> list[list[Kind]]:
     return [[name[0] for name in column.names] for column in next(found.readings()).columns]
 
 
-def test_a_name_may_go_on_below():
+def test_heading_may_span_two_lines():
     kinds = _kinds("""
      Unsere   Ihre                       Menge  Meng.-    Preis/
 Pos  Art.Nr.  Art.Nr.  Bezeichnung              einheit  Einheit   Betrag
@@ -33,7 +33,7 @@ Pos  Art.Nr.  Art.Nr.  Bezeichnung              einheit  Einheit   Betrag
     ]
 
 
-def test_a_column_may_have_several_names():
+def test_column_may_have_several_names():
     kinds = _kinds("""
 Pos   Art-Nr-Kunde   Beschreibung   Nettopreis   Menge   Positions
       Art-Nr-Lief.                                       betrag
@@ -45,14 +45,14 @@ Pos   Art-Nr-Kunde   Beschreibung   Nettopreis   Menge   Positions
     assert kinds[-1] == [Kind.NET]
 
 
-def test_a_code_may_stand_above_a_name():
+def test_column_may_combine_article_and_description():
     assert _kinds("Position Material/Beschreibung     Menge     Preis    Betrag")[1] == [
         Kind.ARTICLE,
         Kind.DESCRIPTION,
     ]
 
 
-def test_a_table_of_taxes_is_not_of_goods():
+def test_tax_table_is_not_a_goods_table():
     (found,) = _headings("USt. Satz     Nettopreis     Ust.-Betrag")
 
     assert not found.is_of_goods
@@ -67,11 +67,11 @@ def test_a_table_of_taxes_is_not_of_goods():
         "Bitte geben Sie bei Zahlung Rechnungsnummer und Betrag an",
     ],
 )
-def test_text_with_words_of_headings_is_none(text: str):
+def test_text_with_heading_words_is_not_a_heading(text: str):
     assert [found for found in _headings(text) if found.is_of_goods] == []
 
 
-def test_no_kind_is_read_twice():
+def test_each_column_kind_occurs_once():
     (found,) = _headings("Description   Quantity   Unit price   Price   Total   Amount")
 
     for reading in found.readings():

@@ -1,4 +1,4 @@
-"""Lines of goods are read from pages as a person reads them: by headings, columns and sums."""
+"""Line items are read from tables by headings, columns and totals."""
 
 from decimal import Decimal
 
@@ -26,7 +26,7 @@ Pos  Artikel-Nr.  Bezeichnung                   Menge  Einheit  Einzelpreis   Ge
 """
 
 
-def test_a_line_has_what_stands_below_the_headings():
+def test_line_fields_follow_the_headings():
     first, second, third = fields(GERMAN)
 
     assert first == {
@@ -43,7 +43,7 @@ def test_a_line_has_what_stands_below_the_headings():
     assert (third["unit"], third["unit_price"]) == ("KGM", "3.50")
 
 
-def test_every_field_has_evidence_and_every_line_a_box():
+def test_fields_have_evidence_and_lines_a_box():
     first = read_lines([paper(GERMAN)]).items[0]
 
     assert first.evidence.keys() == first.fields.keys()
@@ -54,7 +54,7 @@ def test_every_field_has_evidence_and_every_line_a_box():
     assert bottom - top == 23.0  # two rows
 
 
-def test_a_sum_that_the_page_states_proves_the_lines():
+def test_stated_total_proves_the_lines():
     lines = read_lines([paper(GERMAN)])
 
     assert lines.proven
@@ -62,14 +62,14 @@ def test_a_sum_that_the_page_states_proves_the_lines():
     assert min(item.evidence["net_amount"].confidence for item in lines.items) > 0.95
 
 
-def test_lines_that_are_no_stated_sum_are_not_proven():
+def test_lines_without_matching_total_are_unproven():
     lines = read_lines([paper(GERMAN.replace("114,50", "119,50"))])
 
     assert not lines.proven
     assert lines.net == Decimal("114.50")
 
 
-def test_a_line_that_contradicts_itself_is_hardly_believed():
+def test_contradictory_line_has_low_confidence():
     lines = read_lines([paper(GERMAN.replace("   60,00", "   66,00"))])
 
     confidence = [item.evidence["net_amount"].confidence for item in lines.items]
@@ -130,7 +130,7 @@ Linje  Beskrivelse                  Antal    Enhed   Enhedspris   Beløb
     ],
     ids=["English", "French", "Italian", "Spanish", "Dutch", "Danish"],
 )
-def test_headings_are_understood_in_many_languages(drawing: str, expected: list[tuple[str, ...]]):
+def test_headings_are_recognized_in_many_languages(drawing: str, expected: list[tuple[str, ...]]):
     names = ("position", "quantity", "unit", "unit_price", "net_amount")
 
     assert [tuple(line[name] for name in names) for line in fields(drawing)] == expected
@@ -139,7 +139,7 @@ def test_headings_are_understood_in_many_languages(drawing: str, expected: list[
 _HEADING = "Pos  Artikel   Bezeichnung               Menge ME      Preis       Betrag\n"
 
 
-def test_a_table_goes_on_over_pages_without_what_is_carried_forward():
+def test_multipage_table_skips_carried_totals():
     first = f"""
 Firma Muster GmbH, Hauptstr. 1, 12345 Berlin
 
@@ -160,7 +160,7 @@ Firma Muster GmbH, Hauptstr. 1, 12345 Berlin
     assert lines.proven
 
 
-def test_a_line_goes_on_at_the_top_of_a_page_without_a_heading():
+def test_line_continues_on_next_page_without_heading():
     first = f"""
 {_HEADING}1    A-1       Erstes Teil                 10 Stk     10,00       100,00
 2    A-2       Zweites Teil                20 Stk      5,00       100,00
@@ -175,7 +175,7 @@ def test_a_line_goes_on_at_the_top_of_a_page_without_a_heading():
     assert descriptions == ["Erstes Teil", "Zweites Teil mit einer zweiten Zeile", "Drittes Teil"]
 
 
-def test_titles_of_groups_and_their_sums_are_no_lines():
+def test_group_titles_and_subtotals_are_not_lines():
     lines = fields("""
 Pos  Leistung                             Menge  Preis     Betrag
 Los 1: Rohbau
@@ -191,7 +191,7 @@ Los 2: Ausbau
     assert [line["description"] for line in lines] == ["Mauerwerk", "Putz", "Türen"]
 
 
-def test_discounts_and_charges_that_close_the_sum_are_lines():
+def test_discounts_and_charges_in_the_total_are_lines():
     lines = fields("""
 Pos   Description                Qty     Price      Amount
 1     Desk                         2    200.00      400.00
@@ -207,7 +207,7 @@ Pos   Description                Qty     Price      Amount
     ]
 
 
-def test_a_charge_that_closes_no_sum_is_no_line():
+def test_charge_outside_the_total_is_not_a_line():
     lines = fields("""
 Pos   Description                Qty     Price      Amount
 1     Desk                         2    200.00      400.00
@@ -219,7 +219,7 @@ Pos   Description                Qty     Price      Amount
     assert len(lines) == 2
 
 
-def test_a_discount_below_a_line_lowers_its_amount():
+def test_discount_below_a_line_lowers_its_amount():
     lines = fields("""
 Pos   Bezeichnung                Menge     Preis      Betrag
 1     Tisch                         2    200,00      400,00
@@ -231,7 +231,7 @@ Pos   Bezeichnung                Menge     Preis      Betrag
     assert [line["net_amount"] for line in lines] == ["360.00", "200.00"]
 
 
-def test_what_stands_in_no_cell_names_its_source():
+def test_inferred_fields_name_their_source():
     first, second = read_lines(
         [
             paper("""
@@ -259,7 +259,7 @@ Pos   Description                Qty       Price      Disc %     Amount
     assert second.evidence["unit"].source == "other lines"
 
 
-def test_a_price_may_be_for_a_hundred():
+def test_price_may_be_per_hundred():
     by_words, by_column = (
         fields("""
 Pos  Bezeichnung            Menge        Preis         Betrag
@@ -279,7 +279,7 @@ Pos  Description                Quantity   Unit   Price    per    Net amount
     assert [line["price_basis_quantity"] for line in by_column] == ["100", "1000"]
 
 
-def test_numbers_that_multiply_are_a_table_without_a_heading():
+def test_multiplying_numbers_form_a_table_without_heading():
     lines = fields("""
 4711   Vite M8                     100     0,12     12,00
 4712   Dado M8                     250     0,04     10,00
@@ -297,7 +297,7 @@ def test_numbers_that_multiply_are_a_table_without_a_heading():
     assert len(lines) == 3
 
 
-def test_amounts_that_add_up_are_lines_without_a_heading():
+def test_amounts_adding_up_are_lines_without_heading():
     lines = read_lines(
         [
             paper("""
@@ -317,7 +317,7 @@ Rechnungsbetrag                                738,40 €
     assert lines.proven
 
 
-def test_net_tax_and_gross_are_no_lines():
+def test_net_tax_and_gross_are_not_lines():
     assert (
         fields("""
 Rechnungsbetrag netto                          500,00 €
@@ -328,7 +328,7 @@ Rechnungsbetrag brutto                         595,00 €
     )
 
 
-def test_a_letter_has_no_lines():
+def test_letter_without_table_yields_no_lines():
     assert (
         fields("""
 Sehr geehrte Damen und Herren,
@@ -339,7 +339,7 @@ Mit freundlichen Grüßen, 12.05.2025
     )
 
 
-def test_numbers_that_could_be_read_in_two_ways_are_left_out():
+def test_ambiguous_numbers_are_omitted():
     lines = fields("""
 Pos   Description                Qty       Price      Amount
 1     Desk                         2       1.200      2.400
@@ -361,7 +361,7 @@ Pos   Article     {name}                    {quantity}
 """
 
 
-def test_the_language_tells_how_quantities_are_read_where_no_number_does():
+def test_language_decides_the_format_of_quantities():
     drawing = _WHOLE_QUANTITIES.format(words="Lieferschein für die Bestellung", name="Bezeichnung", quantity="Menge")
     lines = read_lines([paper(drawing)])
 
@@ -369,14 +369,14 @@ def test_the_language_tells_how_quantities_are_read_where_no_number_does():
     assert [item.evidence["quantity"].confidence < 0.7 for item in lines.items] == [True, False]
 
 
-def test_in_switzerland_and_in_english_a_dot_may_be_either():
+def test_dot_is_ambiguous_in_switzerland_and_english():
     for words in ("Lieferschein für die Bestellung, Zürich, Schweiz", "Delivery note for the order of the year"):
         drawing = _WHOLE_QUANTITIES.format(words=words, name="Description", quantity="Qty")
 
         assert [line.get("quantity") for line in fields(drawing)] == [None, "24"]
 
 
-def test_a_foot_of_a_page_is_no_line():
+def test_page_footer_is_not_a_line():
     lines = fields("""
 Pos   Artikel     Bezeichnung              Menge
 1     A-1         Kugelschreiber               3

@@ -1,6 +1,6 @@
-"""However a paper writes its title and its number, in whatever language, it is known by them."""
+"""Document titles and numbers are recognized in every notation and language."""
 
-# ruff: noqa: RUF001 - papers in their own typography
+# ruff: noqa: RUF001 - original typography
 
 import pytest
 
@@ -138,13 +138,13 @@ Danke.
         (DocumentType.GOODS_RECEIPT, "GRN-77", ["Goods Received Note GRN-77"]),
     ],
 )
-def test_a_title_and_its_number_are_read(kind: DocumentType, number: str, lines: list[str]):
+def test_title_and_its_number_are_read(kind: DocumentType, number: str, lines: list[str]):
     found = reading.read([paper(_LETTER.format(title="\n".join(lines)))])
     assert found is not None
     assert (found.type, found.fields[ROLES[kind].number]) == (kind, number)
 
 
-def test_a_column_of_numbers_in_a_table_of_goods_is_no_number_of_the_invoice():
+def test_number_column_of_a_table_is_ignored():
     table = "Rechnung\n\nNr.        Leistung             Betrag\n1001       Beratung             119,00"
     assert reading.read([paper(_LETTER.format(title=table))]) is None
 
@@ -158,7 +158,7 @@ Pos   {column:<10}   Bezeichnung        Menge    Preis    Betrag
 
 
 @pytest.mark.parametrize("column", ["Bestellung", "Bestell-Nr."])
-def test_a_column_of_orders_in_a_table_of_goods_is_no_label_of_the_invoice_s_order(column: str):
+def test_order_column_is_not_an_order_reference(column: str):
     found = reading.read([paper(_LETTER.format(title=_OF_ORDERS.format(column=column)))])
     assert found is not None
     assert len(found.fields["line_items"]) == 2

@@ -1,4 +1,4 @@
-"""Arithmetic allows for rounding, and amounts in fonts without usable characters are named."""
+"""Total arithmetic allows for rounding, and unreadable amounts are reported."""
 
 from decimal import Decimal
 
@@ -22,47 +22,47 @@ from tests.documents.reading.papers import LASKU, printed, without_amounts
     ("quantity", "price", "net"),
     [("3", "3.33", "10.00"), ("1", "41.1765", "41.18"), ("10000", "0.0205", "205.00"), ("30", "10", "300")],
 )
-def test_a_price_may_be_printed_rounded(quantity: str, price: str, net: str):
+def test_price_may_be_printed_rounded(quantity: str, price: str, net: str):
     assert line_agrees(Decimal(quantity), Decimal(price), Decimal(net))
 
 
 @pytest.mark.parametrize(("quantity", "price", "net"), [("3", "3.33", "10.10"), ("30", "10", "301"), ("2", "5", "-10")])
-def test_what_rounding_does_not_explain_disagrees(quantity: str, price: str, net: str):
+def test_difference_beyond_rounding_disagrees(quantity: str, price: str, net: str):
     assert not line_agrees(Decimal(quantity), Decimal(price), Decimal(net))
 
 
-def test_a_price_may_be_for_a_hundred_and_less_a_discount():
+def test_price_basis_and_discount_are_applied():
     assert line_agrees(Decimal(1800), Decimal("12.05"), Decimal("216.90"), basis=Decimal(100))
     assert line_agrees(Decimal(20), Decimal("4.55"), Decimal("81.90"), discount=Decimal(10))
     assert line_net(Decimal(20), Decimal("4.55"), discount=Decimal(10)) == Decimal("81.90")
 
 
-def test_a_price_for_nothing_agrees_with_nothing():
+def test_zero_price_basis_never_agrees():
     assert not line_agrees(Decimal(1), Decimal(1), Decimal(1), basis=Decimal(0))
 
 
-def test_a_sum_is_exact_but_for_amounts_finer_than_cents():
+def test_sum_is_exact_except_for_sub_cent_amounts():
     assert sum_agrees([Decimal("0.10"), Decimal("0.20")], Decimal("0.30"))
     assert not sum_agrees([Decimal("0.10"), Decimal("0.20")], Decimal("0.31"))
     assert sum_agrees([Decimal("0.104"), Decimal("0.20")], Decimal("0.30"))
 
 
-def test_tax_may_be_rounded_once_or_on_each_line():
+def test_tax_may_be_rounded_once_or_per_line():
     assert tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.01"))
     assert not tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.03"))
     assert tax_agrees(Decimal("100.03"), Decimal(19), Decimal("19.03"), parts=5)
 
 
-def test_net_and_tax_are_gross_to_the_cent():
+def test_net_plus_tax_equals_gross_exactly():
     assert gross_agrees(Decimal("100.00"), Decimal("19.00"), Decimal(119))
     assert not gross_agrees(Decimal("100.00"), Decimal("19.00"), Decimal("119.01"))
 
 
-def test_the_one_choice_of_amounts_that_adds_up_is_found():
+def test_unique_subset_with_the_sum_is_found():
     assert indices_of_sum([Decimal(20), Decimal(5), Decimal(7)], Decimal(12)) == (1, 2)
 
 
-def test_of_two_choices_none_is_taken():
+def test_ambiguous_subset_is_not_chosen():
     assert indices_of_sum([Decimal(20), Decimal(5), Decimal(20)], Decimal(20)) is None
     assert indices_of_sum([Decimal(20), Decimal(5)], Decimal(99)) is None
 
@@ -71,7 +71,7 @@ def test_too_many_amounts_are_not_searched():
     assert indices_of_sum([Decimal(1)] * 14 + [Decimal(2)], Decimal(2)) is None
 
 
-def test_amounts_are_named_by_field() -> None:
+def test_unreadable_amounts_are_counted_by_field() -> None:
     assert totals.unreadable_amounts(pages(without_amounts()), {}) == {
         "line_items": 1,
         "total_net": 1,
@@ -90,7 +90,7 @@ def test_extraction_warns_about_unreadable_amounts() -> None:
     )
 
 
-def test_readable_amounts_are_not_named() -> None:
+def test_readable_amounts_give_no_warning() -> None:
     read = {"line_items": [{}], "total_net": "1020.00", "total_gross": "1213.80"}
     assert totals.unreadable_warning(pages(without_amounts()), read) is None
     assert totals.unreadable_warning(pages(printed(LASKU)), {}) is None

@@ -1,1 +1,1 @@
-"""Tests of variances."""
+"""Tests of the three-way match."""

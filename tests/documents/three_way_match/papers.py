@@ -1,4 +1,4 @@
-"""A small case to be changed: an order of two articles, its delivery, receipt and invoice, which agree."""
+"""A small case to vary: an order, its delivery, receipt and invoice, which agree."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ _PRICED = {"purchase_order", "order_confirmation", "invoice", "credit_note", "co
 
 
 def line(article: str = "A-1", quantity: str = "10", price: str | None = "4.20", **more: str) -> dict[str, str]:
-    """A line about an article, with the amount that quantity, price and its basis make."""
+    """Return a line item; its amount follows from quantity, price and price basis."""
     found = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **more}
     if price is not None:
         net = float(quantity) * float(price) / float(more.get("price_basis_quantity", "1"))
@@ -35,7 +35,7 @@ def line(article: str = "A-1", quantity: str = "10", price: str | None = "4.20",
 TWO = (line(), line("B-2", "5", "12.50"))
 
 
-def paper(
+def make_document(
     kind: str,
     number: str,
     day: int = 0,
@@ -43,7 +43,10 @@ def paper(
     received: int | None = None,
     **data: Any,
 ) -> Document:
-    """A document by its type; its id comes from type and number, `day` counts from the case's beginning."""
+    """Return a document; `day` counts from the start of the case.
+
+    Its id follows from type and number.
+    """
     own, date, seller = _FIELDS[kind]
     at = START + timedelta(days=day if received is None else received)
     items = [dict(item) for item in lines]
@@ -67,29 +70,29 @@ def _number(item: dict[str, str]) -> float:
     return found if abs(found) < 1e9 else 0.0
 
 
-def again(document: Document) -> Document:
-    """The same document, come once more."""
+def duplicate_of(document: Document) -> Document:
+    """Return the same document, received again."""
     return replace(document, id=UUID(int=document.id.int ^ 1))
 
 
 def order(number: str = "4711", day: int = 0, **more: Any) -> Document:
-    return paper("purchase_order", number, day, **more)
+    return make_document("purchase_order", number, day, **more)
 
 
 def delivery(number: str = "L1", day: int = 5, **more: Any) -> Document:
-    return paper("delivery_note", number, day, **more)
+    return make_document("delivery_note", number, day, **more)
 
 
 def receipt(number: str = "W1", day: int = 6, **more: Any) -> Document:
-    return paper("goods_receipt", number, day, **more)
+    return make_document("goods_receipt", number, day, **more)
 
 
 def invoice(number: str = "R-100", day: int = 10, **more: Any) -> Document:
-    return paper("invoice", number, day, **more)
+    return make_document("invoice", number, day, **more)
 
 
 def credit(number: str = "G1", day: int = 20, **more: Any) -> Document:
-    return paper("credit_note", number, day, **more)
+    return make_document("credit_note", number, day, **more)
 
 
 _LINKED = [
@@ -104,7 +107,7 @@ _LINKED = [
 
 
 def links(documents: Sequence[Document]) -> list[tuple[UUID, UUID]]:
-    """The links of one case, as matching makes them; a receipt is linked to its order alone."""
+    """Return the links that matching would make; receipts link only to orders."""
     pairs = combinations(documents, 2)
     return [(a.id, b.id) for a, b in pairs if {a.type.value, b.type.value} in _LINKED]
 
@@ -112,10 +115,10 @@ def links(documents: Sequence[Document]) -> list[tuple[UUID, UUID]]:
 def result(
     *documents: Document, edges: Sequence[tuple[UUID, UUID]] | None = None, tolerances: Tolerances | None = None
 ) -> Result:
-    """What a case comes to."""
+    """Return the result of the three-way match."""
     return examine(documents, links(documents) if edges is None else edges, tolerances)
 
 
 def codes(found: Result) -> list[str]:
-    """The codes of what somebody has to act on, in alphabetical order."""
+    """Return the codes of open variances, in alphabetical order."""
     return sorted(one.code.value for one in found.variances if one.is_open)

@@ -1,4 +1,4 @@
-"""Weights of a line and a possible counterpart, and documents that are the same."""
+"""Weights of line item pairs, and detection of equal documents."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -25,7 +25,7 @@ def test_equal_amount_adds_to_an_equal_quantity() -> None:
     assert weight(quantity=Decimal(9)) == weight(quantity=Decimal(9), net=Decimal("41.99"))
 
 
-def test_article_number_with_a_typing_error_weighs_less_than_another() -> None:
+def test_article_number_typo_weighs_more_than_another_number() -> None:
     assert BILLED.article is not None
     assert weight(article=BILLED.article[:-1] + "B") - weight(article="XYZ000Q") == 4.0
 

@@ -1,4 +1,4 @@
-"""What a line and its tax come to is held against what they say: a price is what is paid, whatever is printed."""
+"""Line and tax amounts are checked against stated prices and rates."""
 
 from decimal import Decimal
 from typing import Any
@@ -15,7 +15,7 @@ def only(*documents: Document, code: str) -> str:
     return found.reasons[0]
 
 
-def test_a_line_that_comes_to_more_than_its_price_is_billed_at_more():
+def test_line_amount_above_price_is_a_price_difference():
     wrong = invoice(lines=[line(net_amount="52.00"), TWO[1]])
     assert only(order(), delivery(), wrong, code="price_mismatch") == (
         "Invoice R-100, line 1: 'Bolt A-1' is billed at 5.20 EUR per piece (52.00 EUR for 10 pieces), ordered at "
@@ -23,7 +23,7 @@ def test_a_line_that_comes_to_more_than_its_price_is_billed_at_more():
     )
 
 
-def test_a_discount_that_was_ordered_and_is_not_given():
+def test_missing_discount_is_a_price_difference():
     discounted = order(lines=[line(net_amount="37.80"), TWO[1]])
     assert only(discounted, delivery(), invoice(), code="price_mismatch") == (
         "Invoice R-100, line 1: 'Bolt A-1' is billed at 4.20 EUR per piece, ordered at 3.78 EUR per piece "
@@ -34,7 +34,7 @@ def test_a_discount_that_was_ordered_and_is_not_given():
 @pytest.mark.parametrize(
     "billed", [line(price="3.78"), line(net_amount="37.80"), line(price="3.78", quantity="5", net_amount="18.90")]
 )
-def test_a_discount_is_the_same_whether_the_price_or_the_amount_has_it(billed: dict[str, str]):
+def test_discount_may_be_in_price_or_amount(billed: dict[str, str]):
     discounted = order(lines=[line(net_amount="37.80"), TWO[1]])
     assert codes(result(discounted, delivery(), invoice(lines=[billed, TWO[1]]))) == []
 
@@ -42,21 +42,21 @@ def test_a_discount_is_the_same_whether_the_price_or_the_amount_has_it(billed: d
 @pytest.mark.parametrize(
     ("price", "quantity", "net"), [("0.33", "1000", "333.30"), ("4.2", "10", "42.01"), ("0.042", "999", "41.96")]
 )
-def test_a_price_rounded_for_print_is_no_discount(price: str, quantity: str, net: str):
+def test_rounded_price_is_not_a_discount(price: str, quantity: str, net: str):
     lines = [line(quantity=quantity, price=price, net_amount=net)]
     ordered = [line(quantity=quantity, price=price)]
     found = result(order(lines=ordered), delivery(lines=ordered), invoice(lines=lines))
     assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
 
 
-def test_a_basis_that_only_the_order_states_is_found_by_what_the_line_comes_to():
+def test_price_basis_is_derived_from_the_line_amount():
     ordered = line(quantity="1000", price="4.20", price_basis_quantity="100")
     billed = line(quantity="1000", price="4.20", net_amount="42.00")
     found = result(order(lines=[ordered]), delivery(lines=[line(quantity="1000")]), invoice(lines=[billed]))
     assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
 
 
-def test_an_order_whose_amount_makes_no_sense_is_taken_at_its_price():
+def test_inconsistent_order_amount_falls_back_to_price():
     ordered = line(quantity="100", price="100.00", net_amount="100.00")
     billed = line(quantity="100", price="1.00")
     found = result(order(lines=[ordered]), delivery(lines=[line(quantity="100")]), invoice(lines=[billed]))
@@ -67,12 +67,12 @@ def test_an_order_whose_amount_makes_no_sense_is_taken_at_its_price():
 
 
 def taxed(tax: str, *rates: str, **more: Any) -> Document:
-    """An invoice over 42.00 and 62.50 net, whose lines state these rates."""
+    """Return an invoice for 42.00 and 62.50 net, with a tax rate per line item."""
     lines = [item if rate == "" else {**item, "tax_rate": rate} for item, rate in zip(TWO, rates, strict=True)]
     return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **more)
 
 
-def test_tax_that_is_not_what_the_rates_come_to():
+def test_wrong_tax_total_is_a_tax_difference():
     assert only(order(), delivery(), taxed("7.32", "19", "19"), code="tax_mismatch") == (
         "Invoice R-100: its lines' tax rates come to 19.86 EUR, its tax is 7.32 EUR."
     )
@@ -85,14 +85,14 @@ def test_tax_that_is_not_what_the_rates_come_to():
         ("19.85", ("19", "19")),  # rounded line by line
         ("14.82", ("7", "19")),
         ("0.00", ("0", "0")),  # reverse charge
-        ("7.32", ("19", "")),  # who knows the other's rate
+        ("7.32", ("19", "")),  # the other rate is unknown
     ],
 )
-def test_tax_by_the_rates_is_right_however_it_was_rounded(tax: str, rates: tuple[str, str]):
+def test_rounded_tax_is_accepted(tax: str, rates: tuple[str, str]):
     assert codes(result(order(), delivery(), taxed(tax, *rates))) == []
 
 
-def test_tax_is_left_alone_where_the_lines_do_not_come_to_the_net_total():
+def test_tax_is_not_checked_with_wrong_net_total():
     assert codes(result(order(), delivery(), taxed("7.32", "19", "19", total_net="38.53"))) == ["total_mismatch"]
 
 

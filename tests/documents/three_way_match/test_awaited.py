@@ -1,4 +1,4 @@
-"""An invoice that names a delivery which is not here yet is not said to be wrong: the case waits for the paper."""
+"""A named delivery that has not arrived makes a case incomplete, not wrong."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def billed(*others: Document, names: Any = ("L1", "L2"), **more: Any) -> Result:
     return result(order(), *others, invoice(delivery_note_reference=list(names), **more))
 
 
-def test_what_is_billed_and_in_a_delivery_that_is_not_here_is_awaited():
+def test_billed_quantity_in_missing_delivery_is_incomplete():
     found = billed(delivery(lines=SIX))
     assert codes(found) == ["over_billed_quantity", "under_delivered"]
     assert found.outcome is Outcome.INCOMPLETE
@@ -26,7 +26,7 @@ def test_what_is_billed_and_in_a_delivery_that_is_not_here_is_awaited():
     assert found.record["variances"][1]["awaits"] == "It names delivery L2, which is not here."
 
 
-def test_when_it_comes_everything_agrees():
+def test_arrived_delivery_completes_the_match():
     assert billed(delivery(lines=SIX), delivery("L2", 7, lines=FOUR)).outcome is Outcome.MATCHED
 
 
@@ -35,18 +35,18 @@ def test_when_it_comes_everything_agrees():
     [
         ([delivery(lines=SIX)], ["L1"]),
         ([delivery(lines=SIX)], []),
-        ([delivery(lines=SIX)], ["LI"]),  # as capture reads L1
-        ([delivery("L9", lines=SIX)], ["L1"]),  # a number that capture damaged
-        ([receipt(lines=SIX, delivery_note_reference="L1")], ["L1"]),  # the receipt speaks for it
+        ([delivery(lines=SIX)], ["LI"]),  # L1, misread
+        ([delivery("L9", lines=SIX)], ["L1"]),  # a damaged number
+        ([receipt(lines=SIX, delivery_note_reference="L1")], ["L1"]),  # the receipt stands for L1
         ([receipt(lines=SIX)], ["L1"]),
     ],
 )
-def test_where_nothing_is_awaited_it_is_an_exception(others: list[Document], names: list[str]):
+def test_short_delivery_without_missing_note_is_exception(others: list[Document], names: list[str]):
     found = billed(*others, names=names)
     assert (codes(found), found.outcome) == (["over_billed_quantity", "under_delivered"], Outcome.EXCEPTION)
 
 
-def test_no_delivery_makes_right_what_goes_beyond_the_order():
+def test_missing_delivery_does_not_excuse_billing_beyond_order():
     found = billed(delivery(lines=SIX), lines=[line(quantity="11"), TWO[1]])
     assert codes(found) == ["billed_beyond_order", "over_billed_quantity", "under_delivered"]
     assert found.outcome is Outcome.EXCEPTION

@@ -1,4 +1,4 @@
-"""Freight, surcharges, discounts and down payments are ordered by nobody: no exception, but they are told."""
+"""Freight, surcharges, discounts and down payments need no order, only a warning."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.documents.three_way_match.papers import TWO, codes, delivery, invoice
 
 
 def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict[str, str]:
-    """A line as EN 16931 has it, with a unit."""
+    """Return a line item as in EN 16931, with a unit."""
     net = f"{float(quantity) * float(amount):.2f}"
     line = {"position": "3", "description": description, "quantity": quantity, "unit": "C62"}
     return {**line, "unit_price": amount, "net_amount": net}
@@ -41,7 +41,7 @@ def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict
         "Bonus 2026",
     ],
 )
-def test_a_charge_with_a_unit_is_no_goods_that_nobody_ordered(description: str):
+def test_charge_with_a_unit_is_not_an_exception(description: str):
     found = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge(description)]))
     assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
     assert found.remarks == (f"Invoice R-100 bills 50.00 EUR that no order names: '{description}'.",)
@@ -51,7 +51,7 @@ def test_a_charge_with_a_unit_is_no_goods_that_nobody_ordered(description: str):
     "description",
     ["Anzahlung 30 % auf Bestellung 4711", "Down payment 30 % on order", "Acompte 30 %", "Acconto 30 % su ordine"],
 )
-def test_a_down_payment_and_the_final_invoice_that_takes_it_off_agree(description: str):
+def test_down_payment_and_final_invoice_agree(description: str):
     first = invoice("A-1", 1, lines=[charge(description, "31.35")])
     last = invoice("R-100", 10, lines=[*TWO, charge(description, "31.35", "-1")])
     assert codes(result(order(), first)) == []
@@ -80,11 +80,11 @@ def test_a_down_payment_and_the_final_invoice_that_takes_it_off_agree(descriptio
         "",
     ],
 )
-def test_goods_that_sound_like_a_charge_are_goods(goods: str):
+def test_goods_with_charge_like_names_are_goods(goods: str):
     assert not is_charge(words(goods))
 
 
-def test_doors_that_nobody_ordered_are_no_carriage():
-    """`Portes` are carriage in Spanish and doors in French."""
+def test_unordered_doors_are_not_carriage():
+    """`Portes` means carriage in Spanish and doors in French."""
     found = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge("Armoire 2 portes")]))
     assert (codes(found), found.outcome) == (["billed_beyond_order"], Outcome.EXCEPTION)

@@ -1,4 +1,4 @@
-"""What a credit note settles: goods by goods given back, a price by an amount, a bill sent twice by one taken back."""
+"""Credit notes settle returned goods, wrong prices and duplicate invoices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,27 +10,27 @@ from counterfoil.documents.three_way_match import Document, Outcome
 from tests.documents.three_way_match.papers import TWO, codes, credit, delivery, invoice, line, links, order, result
 
 DEAR = invoice(lines=[line(price="8.40"), TWO[1]])
-"""10 pieces at 8.40 that were ordered at 4.20."""
+"""10 pieces billed at 8.40, ordered at 4.20."""
 
 
 def of_invoice(**more: Any) -> Document:
     return credit(invoice_reference="R-100", **more)
 
 
-def test_a_lower_price_gives_no_goods_back():
-    """2 pieces too many are billed, and 30 cents of each are credited."""
+def test_lower_price_credit_returns_no_goods():
+    """Two surplus pieces are billed, and 30 cents per piece are credited."""
     bill = invoice(lines=[line(quantity="12"), TWO[1]])
     found = result(order(), delivery(), bill, of_invoice(lines=[line(price="0.30")]))
     assert codes(found) == ["billed_beyond_order", "over_billed_quantity"]
 
 
-def test_goods_that_go_back_make_the_others_no_cheaper():
+def test_returned_goods_do_not_lower_the_price():
     found = result(order(), delivery(), DEAR, of_invoice(lines=[line(quantity="5", price="8.40")]))
     assert codes(found) == ["price_mismatch"]
 
 
 @pytest.mark.parametrize("credited", [line(price="4.20"), line(price="8.40"), line(quantity="1", price="42.00")])
-def test_what_a_price_was_too_high_by_is_given_back_as_an_amount_or_with_the_goods(credited: dict[str, str]):
+def test_price_credit_settles_as_amount_or_with_goods(credited: dict[str, str]):
     found = result(order(), delivery(), DEAR, of_invoice(lines=[credited]))
     assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
 
@@ -50,17 +50,17 @@ def test_price_credit_may_differ_by_a_cent(amount: str, open_: list[str]):
     assert codes(found) == open_
 
 
-# -- bills that came twice --------------------------------------------------------------------------------------------
+# -- duplicate invoices -----------------------------------------------------------------------------------------------
 
 
 def found_in(documents: Sequence[Document], copies: Sequence[Document], *unlinked: UUID) -> list[str]:
-    """What is wrong where matching took invoices for copies of the first, and left some documents alone."""
+    """Return the codes if matching linked `copies` as duplicates of the first."""
     edges = [edge for edge in links(documents) if not {copy.id for copy in copies[1:]} & set(edge)]
     edges += [(copies[0].id, copy.id) for copy in copies[1:]]
     return codes(result(*documents, edges=edges))
 
 
-def test_a_bill_that_was_cancelled_and_made_out_anew_is_no_duplicate():
+def test_reissued_invoice_after_cancellation_is_not_a_duplicate():
     first, second = invoice("R-100", 10), invoice("R-101", 13)
     cancelled = of_invoice(day=12)
     assert found_in([order(), delivery(), first, cancelled, second], [first, second]) == []
@@ -75,7 +75,7 @@ def test_one_credit_note_cancels_one_of_three(sign: str):
     assert found_in([*documents, credit("G2", 22)], [first, second, third]) == []
 
 
-def test_a_credit_note_over_a_part_cancels_none():
+def test_partial_credit_note_cancels_no_duplicate():
     first, second = invoice("R-100", 10), invoice("R-101", 13)
     part = of_invoice(lines=[line(quantity="1")])
     assert found_in([order(), delivery(), first, part, second], [first, second]) == ["duplicate_invoice"]

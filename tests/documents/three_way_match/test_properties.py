@@ -1,4 +1,4 @@
-"""What holds for every case: order, exact documents, tolerances, splits, and documents that make no sense."""
+"""Properties of every case: order, tolerances, splits and nonsensical documents."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -37,7 +37,7 @@ from tests.documents.three_way_match.papers import (
 articles = st.sampled_from(["A-1", "B-2", "C-3", "D-4"])
 quantities = st.integers(1, 40)
 ordered = st.dictionaries(articles, st.tuples(quantities, st.integers(1, 900)), min_size=1, max_size=4)
-"""Articles, each with its quantity and its price in cents."""
+"""Quantity and price in cents, by article."""
 
 
 def priced(goods: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
@@ -45,7 +45,7 @@ def priced(goods: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
 
 
 def some(random: Random, goods: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
-    """Lines about some of the goods, rather like what was ordered."""
+    """Return lines for some of the goods, with slightly different quantities."""
     chosen = {
         name: (max(1, q + random.choice((0, 0, -2, 3))), c) for name, (q, c) in goods.items() if random.random() < 0.8
     }
@@ -53,7 +53,7 @@ def some(random: Random, goods: dict[str, tuple[int, int]]) -> list[dict[str, st
 
 
 def messy(random: Random, goods: dict[str, tuple[int, int]]) -> list[Document]:
-    """A case in which much may be wrong."""
+    """Return a case that may have many variances."""
     case = [order(lines=priced(goods))]
     for number in range(random.randint(0, 2)):
         case.append(delivery(f"L{number}", random.randint(3, 9), lines=some(random, goods)))
@@ -76,7 +76,7 @@ cases = st.builds(messy, st.randoms(use_true_random=False), ordered)
 
 @few
 @given(cases, st.randoms(use_true_random=False))
-def test_the_order_of_documents_and_links_makes_no_difference(case: list[Document], random: Random):
+def test_document_and_link_order_makes_no_difference(case: list[Document], random: Random):
     edges = links(case)
     before = examine(case, edges).record
     random.shuffle(case)
@@ -86,7 +86,7 @@ def test_the_order_of_documents_and_links_makes_no_difference(case: list[Documen
 
 @few
 @given(ordered)
-def test_a_case_whose_documents_say_the_same_agrees(goods: dict[str, tuple[int, int]]):
+def test_agreeing_documents_always_match(goods: dict[str, tuple[int, int]]):
     lines = priced(goods)
     found = result(order(lines=lines), delivery(lines=lines), receipt(lines=lines), invoice(lines=lines))
     assert (found.outcome, found.variances) == (Outcome.MATCHED, ())
@@ -94,7 +94,7 @@ def test_a_case_whose_documents_say_the_same_agrees(goods: dict[str, tuple[int, 
 
 @few
 @given(ordered, st.randoms(use_true_random=False))
-def test_the_exact_rest_of_an_order_never_makes_a_case_worse(goods: dict[str, tuple[int, int]], random: Random):
+def test_exact_remainder_never_adds_variances(goods: dict[str, tuple[int, int]], random: Random):
     part = {name: (random.randint(1, quantity), cents) for name, (quantity, cents) in goods.items()}
     rest = {n: (goods[n][0] - quantity, cents) for n, (quantity, cents) in part.items() if goods[n][0] > quantity}
     case = [order(lines=priced(goods)), delivery("L1", 4, lines=priced(part)), invoice("R1", 8, lines=priced(part))]
@@ -133,7 +133,7 @@ def all_of(limits: Any) -> Tolerances:
 
 @few
 @given(cases)
-def test_a_wider_tolerance_leaves_no_more_open(case: list[Document]):
+def test_wider_tolerance_never_opens_variances(case: list[Document]):
     layers = [NONE, *(both_ways(percent=Decimal(width)) for width in (1, 10, 50)), Limits()]
     open_ = [codes(result(*case, tolerances=all_of(limits))) for limits in layers]
     for narrow, wide in pairwise(open_):
@@ -143,7 +143,7 @@ def test_a_wider_tolerance_leaves_no_more_open(case: list[Document]):
 
 @few
 @given(cases)
-def test_with_no_tolerance_nothing_is_tolerated_and_with_all_of_it_no_difference_is_open(case: list[Document]):
+def test_extreme_tolerances_tolerate_none_or_all(case: list[Document]):
     strict, lenient = (result(*case, tolerances=all_of(limits)) for limits in (NONE, Limits()))
     assert not any(one.is_tolerated for one in strict.variances)
     assert all(one.limits is None for one in lenient.variances if one.is_open)
@@ -151,7 +151,7 @@ def test_with_no_tolerance_nothing_is_tolerated_and_with_all_of_it_no_difference
 
 @few
 @given(cases)
-def test_every_variance_is_a_sentence_about_a_document_of_the_case(case: list[Document]):
+def test_every_variance_has_a_sentence_and_document(case: list[Document]):
     found = result(*case)
     for one in found.variances:
         assert one.document in case
@@ -163,7 +163,7 @@ def test_every_variance_is_a_sentence_about_a_document_of_the_case(case: list[Do
 
 @few
 @given(cases)
-def test_what_a_row_adds_up_to_is_what_its_parts_say(case: list[Document]):
+def test_row_totals_equal_the_sum_of_parts(case: list[Document]):
     for row in result(*case).rows:
         for role, total in (("delivered", row.delivered), ("received", row.received), ("billed", row.billed)):
             parts = [part.quantity for part in row.parts if part.role == role and part.quantity is not None]
@@ -174,7 +174,7 @@ texts = st.sampled_from(
     ["1", "-2.5", "1e30", "1e-30", "NaN", "Infinity", "0", "C62", "4711", "2026-01-01", "\x00", "ß"]
 )
 values = st.one_of(st.none(), st.text(max_size=12), texts)
-"""What the schema lets through: text of any kind, or none."""
+"""Values that the schema admits: any text, or None."""
 names = ["rejected_quantity", "price_basis_quantity", "tax_rate", "po_line", "po_reference", "position", *TWO[0]]
 items = st.dictionaries(st.sampled_from(names), values)
 fields = st.sampled_from(
@@ -203,21 +203,21 @@ def nonsense(draw: Any) -> Document:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(nonsense(), max_size=5, unique_by=lambda one: one.id), st.randoms(use_true_random=False))
-def test_documents_that_make_no_sense_come_to_an_outcome(case: list[Document], random: Random):
+def test_nonsense_documents_still_get_an_outcome(case: list[Document], random: Random):
     edges = [(a.id, b.id) for a in case for b in case if a.id < b.id and random.random() < 0.6]
     assert examine(case, edges).record["outcome"] in set(Outcome)
 
 
 @pytest.mark.parametrize("size", [300])
-def test_hundreds_of_lines_that_nobody_numbers_are_told_apart(size: int):
+def test_hundreds_of_unnumbered_lines_are_matched(size: int):
     lines = [line("", str(1 + n % 9), f"{1 + n % 13}.00", description=f"Bolt M{n % 20} steel {n}") for n in range(size)]
     Random(5).shuffle(mixed := list(lines))
     found = result(order(lines=lines), delivery(lines=mixed), invoice(lines=mixed[::-1]))
     assert (codes(found), found.outcome) == ([], Outcome.MATCHED)
 
 
-def test_descriptions_that_come_again_in_each_delivery_are_compared_once(monkeypatch: pytest.MonkeyPatch):
-    """An order of many lines, delivered and billed in many parts, is computed in the time that a function has."""
+def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch):
+    """An order with many line items and parts must be examined within a function's timeout."""
     compared = 0
     same_word = alignment._same_word
 
@@ -235,16 +235,16 @@ def test_descriptions_that_come_again_in_each_delivery_are_compared_once(monkeyp
     assert 0 < compared <= 2 * 9 * 20 * 20  # each pair of descriptions, both ways, word by word
 
 
-def test_a_description_as_long_as_a_book_costs_no_more_than_a_long_one(monkeypatch: pytest.MonkeyPatch):
-    said: list[int] = []
+def test_compared_description_length_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    lengths: list[int] = []
     alike = alignment.alike
 
-    def noted(one: str, other: str) -> float:
-        said.append(len(one) + len(other))
+    def record_lengths(one: str, other: str) -> float:
+        lengths.append(len(one) + len(other))
         return alike(one, other)
 
-    monkeypatch.setattr(alignment, "alike", noted)
+    monkeypatch.setattr(alignment, "alike", record_lengths)
     book = [line(description=" ".join(f"word{number}" for number in range(20_000))), TWO[1]]
     other = [line("C-3", description=" ".join(f"term{number}" for number in range(20_000))), TWO[1]]
     result(order(lines=book), delivery(lines=other), invoice(lines=book))
-    assert 0 < max(said) <= 1_000
+    assert 0 < max(lengths) <= 1_000

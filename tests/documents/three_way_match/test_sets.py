@@ -1,4 +1,4 @@
-"""The labelled sets, where they are at hand: what is wrong in their true clusters is found, and little else."""
+"""Variances found in the true clusters of the labeled sets, if these are present."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tools.evaluation import variances
 from tools.evaluation.agreement import Agreement
-from tools.evaluation.command import ids_of
+from tools.evaluation.command import document_ids
 from tools.evaluation.labeled_set import read_set
 
 SETS = Path(__file__).parents[4] / "shared" / "data"
@@ -22,6 +22,8 @@ def test_true_variances_are_found_in_true_clusters(name: str, least: float):
     assert labelled.clusters is not None
     assert labelled.edges is not None
     assert labelled.variances is not None
-    found = variances.find(labelled.documents, ids_of(labelled.documents), labelled.clusters, labelled.edges).keys()
-    agreement = Agreement.of(len(found), len(labelled.variances), len(found & labelled.variances))
+    found = variances.find(
+        labelled.documents, document_ids(labelled.documents), labelled.clusters, labelled.edges
+    ).keys()
+    agreement = Agreement.from_counts(len(found), len(labelled.variances), len(found & labelled.variances))
     assert (agreement.precision >= least, agreement.recall >= least) == (True, True), agreement

@@ -15,8 +15,8 @@ from tests.documents.three_way_match.papers import (
     invoice,
     line,
     links,
+    make_document,
     order,
-    paper,
     receipt,
     result,
 )
@@ -26,10 +26,10 @@ NET = Decimal("104.50")
 """Net total of an order of both lines."""
 
 
-def decided(found: Result, documents: list[Document], word: str, **more: Any) -> Result:
-    """Compare again after a person decided about every difference."""
+def decided(found: Result, documents: list[Document], decision: str, **more: Any) -> Result:
+    """Examine again after a person decided every difference."""
     verdicts = [
-        Verdict(number, about(one), None, word == "accepted", "ann", datetime(2026, 6, 1, tzinfo=UTC), None)
+        Verdict(number, about(one), None, decision == "accepted", "ann", datetime(2026, 6, 1, tzinfo=UTC), None)
         for number, one in enumerate(found.variances)
         if is_difference(one)
     ]
@@ -45,7 +45,7 @@ def test_matched_cluster_has_all_amounts():
     assert found.waiting_since == invoice().received_at
 
 
-def test_price_difference_is_an_exception_with_amount_at_stake():
+def test_price_difference_puts_its_amount_at_stake():
     found = result(order(), delivery(), invoice(lines=DEARER)).summary
 
     assert found.status is ClusterStatus.EXCEPTION
@@ -53,20 +53,20 @@ def test_price_difference_is_an_exception_with_amount_at_stake():
 
 
 @pytest.mark.parametrize(
-    ("word", "status", "at_stake"),
+    ("decision", "status", "at_stake"),
     [("accepted", ClusterStatus.ACCEPTED, "0"), ("disputed", ClusterStatus.DISPUTED, "8")],
 )
-def test_decision_changes_the_status(word: str, status: ClusterStatus, at_stake: str):
+def test_decision_changes_the_status(decision: str, status: ClusterStatus, at_stake: str):
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
-    found = decided(result(*documents), documents, word)
+    found = decided(result(*documents), documents, decision)
 
     assert (found.summary.status, found.summary.at_stake) == (status, Decimal(at_stake))
-    assert {one.decision for one in found.variances} == {word}
-    assert {one["decision"] for one in found.record["variances"]} == {word}
+    assert {one.decision for one in found.variances} == {decision}
+    assert {one["decision"] for one in found.record["variances"]} == {decision}
 
 
-def test_disputed_difference_beside_an_undecided_one_is_an_exception():
+def test_undecided_difference_beside_disputed_is_an_exception():
     documents = [order(), delivery(), invoice(lines=[line(price="5.00"), line("B-2", "6", "12.50")])]
     found = result(*documents)
     (price,) = [one for one in found.variances if one.code.value == "price_mismatch"]
@@ -92,13 +92,13 @@ def test_quantity_beyond_order_and_delivery_counts_once():
         [invoice(po_reference=None)],  # names no order
     ],
 )
-def test_whole_invoice_is_at_stake_without_order_or_delivery(documents: list[Document]):
+def test_invoice_without_order_or_delivery_is_at_stake(documents: list[Document]):
     found = result(*documents).summary
 
     assert (found.status, found.at_stake) == (ClusterStatus.INCOMPLETE, NET)
 
 
-def test_order_without_invoice_is_incomplete_with_nothing_at_stake():
+def test_order_without_invoice_puts_nothing_at_stake():
     found = result(order()).summary
 
     assert (found.status, found.at_stake, found.billed, found.delivered) == (
@@ -126,9 +126,9 @@ def test_missing_supplier_needs_review():
 
 @pytest.mark.parametrize("name", ["name", "vat_id", "tax_number", "registration_id"])
 def test_any_identifier_names_the_supplier(name: str):
-    papers = [order(), delivery(supplier={name: "12/345/678"}), invoice()]
+    documents = [order(), delivery(supplier={name: "12/345/678"}), invoice()]
 
-    assert result(*papers).summary.status is ClusterStatus.MATCHED
+    assert result(*documents).summary.status is ClusterStatus.MATCHED
 
 
 @pytest.mark.parametrize("supplier", [None, {}, {"email": "sales@tarnow.example"}, "Tarnow"])
@@ -198,7 +198,7 @@ def test_summary_of_no_documents_is_incomplete():
 
 
 def test_contract_is_not_counted():
-    found = result(order(), delivery(), invoice(), paper("contract", "RV-60")).summary
+    found = result(order(), delivery(), invoice(), make_document("contract", "RV-60")).summary
 
     assert found.documents == 3
 

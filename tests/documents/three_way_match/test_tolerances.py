@@ -1,4 +1,4 @@
-"""Tolerances: the most specific one applies, whole; both sorts of limit must hold."""
+"""Tolerances: the most specific one applies as a whole, and both limits must hold."""
 
 from decimal import Decimal
 
@@ -32,7 +32,7 @@ LAYERS = Tolerances(
         (["DE136695976", "TARNOW SCHRAUBEN"], ["B2", "a.1"], 5),
     ],
 )
-def test_the_most_specific_one_applies(suppliers: list[str], articles: list[str], applies: int):
+def test_most_specific_tolerance_applies(suppliers: list[str], articles: list[str], applies: int):
     assert LAYERS.limits(Key.PRICE, suppliers=suppliers, articles=articles) == percent(applies)
 
 
@@ -45,12 +45,12 @@ def test_the_most_specific_one_applies(suppliers: list[str], articles: list[str]
         ("12/345/67890", "1234567890"),
     ],
 )
-def test_a_firm_with_a_digit_in_its_name_is_known_by_its_name(written: str, stated: str):
+def test_name_with_a_digit_identifies_the_supplier(written: str, stated: str):
     tolerances = Tolerances([Tolerance(Key.PRICE, percent(7), supplier=written)])
     assert tolerances.limits(Key.PRICE, suppliers=[stated]) == percent(7)
 
 
-def test_what_nobody_set_is_the_default():
+def test_unset_tolerance_is_the_default():
     assert LAYERS.limits(Key.TOTAL) == DEFAULTS[Key.TOTAL]
 
 
@@ -79,7 +79,5 @@ def test_limits_of_two_layers_are_not_mixed():
         (Limits(), "1", "1000000", True),
     ],
 )
-def test_both_sorts_of_limit_must_hold_in_the_direction_of_the_difference(
-    limits: Limits, expected: str, actual: str, is_allowed: bool
-):
+def test_absolute_and_percentage_limits_must_both_hold(limits: Limits, expected: str, actual: str, is_allowed: bool):
     assert limits.allow(Decimal(expected), Decimal(actual)) is is_allowed

@@ -1,4 +1,4 @@
-"""Units: what can be converted for certain, and what is delivered."""
+"""Units: certain conversions, and units of delivered goods."""
 
 from decimal import Decimal
 
@@ -25,19 +25,19 @@ from counterfoil.documents.three_way_match.model import factor, is_goods, spoken
         ("XYZ", "XYZ", "1"),
     ],
 )
-def test_what_is_certain_is_converted(unit: str | None, wanted: str | None, is_: str):
+def test_certain_conversions_have_a_factor(unit: str | None, wanted: str | None, is_: str):
     assert factor(unit, wanted) == Decimal(is_)
 
 
 @pytest.mark.parametrize(
     ("unit", "wanted"), [("XBX", "C62"), ("KGM", "MTR"), ("DAY", "HUR"), ("MON", "DAY"), ("XPK", "XBX"), ("LTR", "KGM")]
 )
-def test_what_depends_on_the_goods_is_not(unit: str, wanted: str):
+def test_goods_dependent_conversions_yield_no_factor(unit: str, wanted: str):
     assert factor(unit, wanted) is None
 
 
 @given(st.sampled_from(sorted(model._FACTORS)), st.sampled_from(sorted(model._FACTORS)))
-def test_there_and_back_is_the_same(one: str, other: str):
+def test_conversion_and_inverse_cancel_out(one: str, other: str):
     there, back = factor(one, other), factor(other, one)
     assert (there is None) == (back is None)
     if there is not None and back is not None:
@@ -52,7 +52,7 @@ def test_time_and_services_are_not_delivered(unit: str | None, goods: bool):
 
 
 @pytest.mark.parametrize(
-    ("unit", "quantity", "said"),
+    ("unit", "quantity", "expected"),
     [
         ("C62", "1", "piece"),
         ("C62", "-1", "piece"),
@@ -62,5 +62,5 @@ def test_time_and_services_are_not_delivered(unit: str | None, goods: bool):
         (None, "2", ""),
     ],
 )
-def test_people_are_told_units_in_their_own_words(unit: str | None, quantity: str, said: str):
-    assert spoken(unit, Decimal(quantity)) == said
+def test_spoken_unit_uses_readable_words(unit: str | None, quantity: str, expected: str):
+    assert spoken(unit, Decimal(quantity)) == expected

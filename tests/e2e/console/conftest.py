@@ -1,26 +1,27 @@
-"""The console in a real browser, on the tests' local cloud.
+"""The console in a real browser, on the test cloud.
 
-How a flow is written:
+How a test is written:
 
-    def test_a_letter_is_found_by_its_words(console: Console, failing: Failing, tenant: Tenant) -> None:
-        failing.tasks(tenant, ["first", "second"])                   # work that really fails becomes letters
-        page = console.opened("operator", tenant, "dead-letters")    # signed in, at this address of the console
-        page.get_by_label("Words of the error").fill("model")        # what people see names what is meant
+    def test_dead_letters_are_found_by_error_text(console: Console, failing: Failing, tenant: Tenant) -> None:
+        failing.tasks(tenant, ["first", "second"])                   # Tasks really fail and create dead letters.
+        page = console.opened("operator", tenant, "dead-letters")    # The user is signed in at this address.
+        page.get_by_label("Words of the error").fill("model")        # Find elements by their visible names.
         page.keyboard.press("Enter")
-        expect(rows(page, "Letters")).to_have_count(2)               # Playwright waits; nothing sleeps
-        looks(page, "dead-letters-found")                            # axe, phones, and 4K
+        expect(rows(page, "Letters")).to_have_count(2)               # Playwright waits, so tests never sleep.
+        looks(page, "dead-letters-found")                            # Check axe rules, phones and 4K screens.
 
-- A test that changes dead letters takes `tenant`, which is new, and makes its dead letters. One that only reads takes
-  `shown`, a tenant with dead letters of every kind, or `matched`, a tenant with a matched case.
-- `console.opened(role, tenant, at)` signs in somebody who sees every tenant, once per role for all tests, and opens the
-  console for this one. `alone=True`: somebody who sees this tenant and no other; that is a sign-in for each tenant.
-  `console.stranger(at)` is not signed in; `people.sign_in` does that. More tabs: `page.context.new_page()`.
-- Whatever goes wrong unseen fails the test at its end: errors on the browser's console, violations of the content
-  security policy, failures of scripts, requests to any other origin.
-- `looks(page, name)` keeps a picture of a page with a fault below build/console-pictures, or with
-  COUNTERFOIL_CONSOLE_PICTURES=all of every page. A test that fails keeps one of each tab that was open below
-  build/console-pictures/failed, and names it.
-- On a cloud that is up already, tests begin at once (it is deployed again where the code has changed):
+- A test that changes dead letters uses `tenant`, which is new, and creates its own dead letters. A test that only reads
+  uses `shown`, a tenant with dead letters of every kind, or `matched`, a tenant with a matched case.
+- `console.opened(role, tenant, at)` opens the console for this tenant as a user of every tenant. Tests share one
+  sign-in per role. With `alone=True`, the user belongs to this tenant only, which requires another sign-in.
+  `console.signed_out(at)` opens the console without a sign-in, and `people.sign_in` signs in. `page.context.new_page()`
+  opens another tab.
+- A test fails at its end on errors on the browser's console, violations of the content security policy, failures of
+  scripts, and requests to other origins.
+- `looks(page, name)` stores a screenshot of a page with a fault below build/console-pictures. With
+  COUNTERFOIL_CONSOLE_PICTURES=all, it stores every page. A failed test stores and reports a screenshot of each open tab
+  below build/console-pictures/failed.
+- On a running cloud, tests start without delay. Changed code is deployed first:
   COUNTERFOIL_E2E_CLOUD=.local/cloud .venv/bin/python -m pytest tests/e2e/console
 """
 
@@ -40,56 +41,56 @@ from cli.local.place import ROOT
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
 from tests.e2e.console.doubt import SEED
-from tests.e2e.console.failing import Failing, Model, tell
+from tests.e2e.console.failing import Failing, Model, configure_model
 from tests.e2e.console.looks import PICTURES, WIDE, picture
 from tests.e2e.console.people import SESSION, People, sign_in
 from tests.e2e.console.watching import Watch
 from tools.sample_generator.cases import generate_cases
-from tools.setup import WAY_TO_BROWSER, browser
+from tools.setup import BROWSER_HINT, browser
 
 REQUIRED = "COUNTERFOIL_BROWSER_TESTS"
 """Set to `required`, a machine without a browser fails these tests instead of skipping them."""
 ACCOUNT = "DE89370400440532013000"
-"""An account number that is the name of a file of `shown`: of those that look, an admin alone may see it."""
+"""Account number in the name of a file of `shown`. Only admins may see it."""
 PATIENCE = 60_000
-"""Milliseconds for which Playwright waits: a process that answers the API may have to start first."""
-_GIVE = """([name, value]) => {
+"""Timeout of Playwright in milliseconds. A process of the API may have to start first."""
+_STORE_SESSION = """([name, value]) => {
     if (location.origin !== "null" && !sessionStorage.getItem("tests.given")) {
         sessionStorage.setItem("tests.given", "once");
         localStorage.clear();
         sessionStorage.setItem(name, value);
     }
 }"""
-"""Give tokens once, because each tab stores its own and a test may sign out. Start without choices of earlier tests."""
+"""Store tokens only once, because each tab has its own and a test may sign out. Deletes choices of earlier tests."""
 
 
 @dataclass
 class Console:
-    """Opens the console, and watches over what it does."""
+    """Opens tabs of the console and records their faults."""
 
     chromium: Browser
     people: People
     shared: dict[Role, tuple[BrowserContext, Watch]]
-    """Contexts of people of every tenant. A new context takes a process and loads the console again: 1 s of CPU."""
+    """Contexts of users of every tenant, by role. A new context costs a process and 1 s of CPU."""
     watches: dict[BrowserContext, Watch] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
-        """Where it is, without a slash at the end."""
+        """URL of the console, without a trailing slash."""
         return self.people.cloud.console_url
 
     def blank(self) -> Page:
-        """A tab of a browser that was never here."""
+        """Open an empty tab in a new browser context."""
         return self._context().new_page()
 
-    def stranger(self, at: str = "") -> Page:
-        """Open an address below the console's, as somebody who is not signed in."""
+    def signed_out(self, at: str = "") -> Page:
+        """Open a path of the console without a sign-in."""
         page = self.blank()
         page.goto(f"{self.url}/{at}" if at else self.url)
         return page
 
     def opened(self, role: Role, tenant: Tenant, at: str = "dead-letters", *, alone: bool = False) -> Page:
-        """Open an address below the console's, signed in, for a tenant."""
+        """Open a path of the console for a tenant, signed in with this role."""
         context = self._signed_in(role, tenant.slug) if alone else self._shared(role)
         page = context.new_page()
         page.goto(f"{self.url}/{at}{'&' if '?' in at else '?'}{urlencode({'tenant': tenant.slug})}")
@@ -107,14 +108,14 @@ class Console:
     def _signed_in(self, role: Role, slug: str) -> BrowserContext:
         session = self._session(role, slug)
         context = self._context()
-        context.add_init_script(f"({_GIVE})({[SESSION, session]!r})")
+        context.add_init_script(f"({_STORE_SESSION})({[SESSION, session]!r})")
         return context
 
     def _session(self, role: Role, slug: str) -> str:
-        """What the tab of such a person keeps, who signs in where nobody did."""
+        """Return the stored session of a user. The first call signs in."""
         key = (role, slug)
         if key not in self.people.sessions:
-            page = self.stranger()
+            page = self.signed_out()
             sign_in(page, self.people.person(role, slug))
             self.people.sessions[key] = page.evaluate(f"sessionStorage.getItem('{SESSION}')")
             page.context.close()
@@ -130,12 +131,12 @@ class Console:
         return context
 
     def pages(self) -> Iterator[Page]:
-        """The tabs that are open."""
+        """Yield the open tabs."""
         for context in self.watches:
             yield from context.pages
 
     def close(self) -> list[str]:
-        """Close every tab. Returns what went wrong unseen."""
+        """Close every tab, and return the recorded faults."""
         shared = {context for context, _ in self.shared.values()}
         for context in self.watches:
             if context not in shared:
@@ -152,7 +153,7 @@ class Console:
 
 @pytest.fixture(scope="session")
 def fresh_pictures() -> None:
-    """Pictures of failures are those of this run."""
+    """Delete screenshots of earlier failures."""
     for path in (PICTURES / "failed").glob("*.png"):
         path.unlink()
 
@@ -162,7 +163,7 @@ def chromium(fresh_pictures: None) -> Iterator[Browser]:
     """The machine's browser. Playwright's loop runs in this thread, and so for no longer than these tests do."""
     found = browser()
     if found is None:
-        reason = f"There is no Chromium on this machine. {WAY_TO_BROWSER}"
+        reason = f"There is no Chromium on this machine. {BROWSER_HINT}"
         assert os.environ.get(REQUIRED) != "required", reason
         pytest.skip(reason)
     expect.set_options(timeout=PATIENCE)
@@ -174,22 +175,22 @@ def chromium(fresh_pictures: None) -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def shared(chromium: Browser) -> dict[Role, tuple[BrowserContext, Watch]]:
-    """Contexts that tests share, by role."""
+    """Browser contexts that tests share, by role."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def people(cloud: Cloud) -> People:
-    """Whoever signs in."""
+    """The users of the test cloud."""
     return People(cloud)
 
 
 @pytest.fixture(scope="session")
 def failing(cloud: Cloud, people: People) -> Iterator[Failing]:
-    """What makes dead letters."""
+    """Creates dead letters by real failures."""
     model = Model()
     with model:
-        tell(cloud, model)
+        configure_model(cloud, model)
         yield Failing(cloud, people, model)
 
 
@@ -200,16 +201,16 @@ def console(
     shared: dict[Role, tuple[BrowserContext, Watch]],
     request: pytest.FixtureRequest,
 ) -> Iterator[Console]:
-    """The console, closed at the test's end, when nothing may have gone wrong unseen."""
+    """The console. The test fails at its end if a fault was recorded."""
     console = Console(chromium, people, shared)
     yield console
     if len(faults := console.close()):
-        pytest.fail("\n".join([f"{request.node.name}: the browser was not content.", *faults]), pytrace=False)
+        pytest.fail("\n".join([f"{request.node.name}: the browser recorded faults.", *faults]), pytrace=False)
 
 
 @pytest.fixture(scope="session")
 def shown(cloud: Cloud, failing: Failing, tmp_path_factory: pytest.TempPathFactory) -> Tenant:
-    """A tenant with dead letters of every kind, to be looked at and not to be changed: files, and tasks."""
+    """A tenant with dead letters of files and tasks, which tests must not change."""
     tenant = add_tenant(cloud, f"shown-{uuid4().hex[:6]}")[0]
     folder = tmp_path_factory.mktemp("files")
     for number in range(3):
@@ -222,7 +223,7 @@ def shown(cloud: Cloud, failing: Failing, tmp_path_factory: pytest.TempPathFacto
 
 @dataclass(frozen=True)
 class Matched:
-    """A tenant with the documents of one case, matched."""
+    """A tenant with the matched documents of one case."""
 
     tenant: Tenant
     order: str
@@ -230,12 +231,12 @@ class Matched:
 
 
 CASE = 3
-"""Documents of this case: an order, a delivery note, and an invoice as a PDF that bills more than was delivered."""
+"""Number of documents: an order, a delivery note, and a PDF invoice over more than was delivered."""
 
 
 @pytest.fixture(scope="session")
 def matched(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Matched:
-    """A case for every test that reads documents and clusters and changes none."""
+    """A matched case for tests that only read documents and clusters."""
     tenant = add_tenant(cloud, f"matched-{uuid4().hex[:6]}")[0]
     folder = tmp_path_factory.mktemp("case")
     files = generate_cases(SEED).files()[:CASE]
@@ -248,11 +249,11 @@ def matched(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Matched:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails leaves a picture of each tab, and says where it is."""
+    """Store a screenshot of each tab of a failed test, and report its path."""
     report = yield
     console = getattr(item, "funcargs", {}).get("console")
     if report.when == "call" and report.failed and isinstance(console, Console):
-        report.sections.append(("Pictures", "\n".join(_pictures(item.name, console)) or "no tab was open"))
+        report.sections.append(("Pictures", "\n".join(_pictures(item.name, console)) or "No tab was open."))
     return report
 
 

@@ -1,4 +1,4 @@
-"""Documents of which matching is not sure: invoices, each with two orders of the number that it names."""
+"""Ambiguous documents: invoices, each with two orders of the referenced number."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,13 +16,13 @@ WORDS = ("Sonderanfertigung", "Muster", "Ersatzteil")
 Ingest = Callable[..., list[Upload]]
 
 
-def doubtful(ingest: Ingest, folder: Path, count: int) -> list[str]:
-    """Ingest so many invoices, each with two orders that it may belong to. Returns the numbers of the invoices."""
+def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
+    """Ingest `count` invoices with two candidate orders each. Return their numbers."""
     orders: list[Path] = []
     invoices: list[Path] = []
     numbers: list[str] = []
     for case in generate_cases(SEED).cases:
-        of = {paper.document.kind: paper.document for paper in reversed(case.papers)}
+        of = {paper.document.kind: paper.document for paper in reversed(case.documents)}
         if len(numbers) < count and {Kind.PURCHASE_ORDER, Kind.INVOICE} <= of.keys():
             order, invoice = of[Kind.PURCHASE_ORDER], of[Kind.INVOICE]
             name = str(len(numbers))
@@ -31,17 +31,17 @@ def doubtful(ingest: Ingest, folder: Path, count: int) -> list[str]:
                 _written(folder, f"{name}-one", _about(order, 1)),
                 _written(folder, f"{name}-other", _about(later, 2)),
             ]
-            bill = replace(_about(invoice, 3), references={"po_reference": order.number})
-            invoices.append(_written(folder, f"{name}-invoice", bill))
-            numbers.append(bill.number)
+            ambiguous = replace(_about(invoice, 3), references={"po_reference": order.number})
+            invoices.append(_written(folder, f"{name}-invoice", ambiguous))
+            numbers.append(ambiguous.number)
     assert len(numbers) == count
-    for paths in (orders, invoices):  # what an invoice may belong to is there before it
+    for paths in (orders, invoices):  # the candidates must exist before the invoices
         assert {outcome.state.is_final for outcome in ingest(paths)} == {True}
     return numbers
 
 
 def _about(document: Document, which: int) -> Document:
-    """The same document about articles of its own, which no other document knows."""
+    """Return a copy with articles that no other document contains."""
     lines = [
         replace(
             line,

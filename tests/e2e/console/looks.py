@@ -1,7 +1,7 @@
-"""Checks of how a page looks: axe finds nothing serious, and nothing is wider than a phone.
+"""Layout and accessibility checks: axe rules, and no page wider than its screen.
 
-A page with a fault leaves a picture below build/console-pictures, named `NAME-light.png`, `NAME-dark.png`,
-`NAME-narrow.png` or `NAME-huge.png`. With COUNTERFOIL_CONSOLE_PICTURES=all, every page leaves all four.
+A page with a fault stores a screenshot below build/console-pictures, named `NAME-light.png`, `NAME-dark.png`,
+`NAME-narrow.png` or `NAME-huge.png`. With COUNTERFOIL_CONSOLE_PICTURES=all, every page stores all four.
 """
 
 import os
@@ -17,71 +17,73 @@ from cli.local.place import ROOT
 PICTURES = ROOT / "build" / "console-pictures"
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 NARROW: ViewportSize = {"width": 360, "height": 740}
-"""The narrowest telephone that the console is made for."""
+"""The narrowest supported phone."""
 HUGE: ViewportSize = {"width": 3840, "height": 2160}
-"""A screen of 4K, as it hangs on a wall."""
+"""A 4K screen on a wall."""
 SIZES: dict[str, ViewportSize] = {"light": WIDE, "dark": WIDE, "narrow": NARROW, "huge": HUGE}
 SERIOUS = {"serious", "critical"}
 RULES: dict[str, Any] = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
-"""All of WCAG 2.2 AA that axe knows: its rule about the size of targets is off unless it is asked for."""
+"""All rules of axe for WCAG 2.2 AA. `target-size` is off by default."""
 COLOR_RULES: dict[str, Any] = {**RULES, "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-"""The rules about colors, the only thing that the style sheet changes in dark."""
+"""Color rules only, because the dark style sheet changes nothing else."""
 TAKES_ALL = os.environ.get("COUNTERFOIL_CONSOLE_PICTURES") == "all"
 _AXE = Axe()
 _RUN = "(options) => axe.run(document, options).then((found) => found.violations)"
 
-Way = Literal["light", "dark", "narrow", "huge"]
+Mode = Literal["light", "dark", "narrow", "huge"]
 
 
 def looks(page: Page, name: str) -> None:
-    """Look at the page as it is now, in light, in dark, and in light on a phone and on a screen of 4K.
+    """Check the current page in light and dark, on a phone and on a 4K screen.
 
     Raises:
-        AssertionError: says what is wrong, and which picture to look at.
+        AssertionError: With each fault and the path of its screenshot.
     """
-    expect(page.locator(".waiting"), "still loading; call `looks` when what is asked for is there").to_have_count(0)
+    expect(
+        page.locator(".waiting"), "The page is still loading. Call `looks` after its content has appeared."
+    ).to_have_count(0)
     if not page.evaluate("'axe' in window"):
         page.evaluate(_AXE.axe_script)
-    wrong = [fault for way in get_args(Way) for fault in _faults(page, name, way)]
+    wrong = [fault for mode in get_args(Mode) for fault in _faults(page, name, mode)]
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(WIDE)
-    assert not wrong, "\n".join([f"The page '{name}' does not look right:", *wrong])
+    assert not wrong, "\n".join([f"The page '{name}' has faults:", *wrong])
 
 
 def picture(page: Page, name: str) -> Path:
-    """Take a picture of the whole page. Returns where it is."""
+    """Take a screenshot of the whole page. Return its path."""
     path = PICTURES / f"{name}.png"
     page.screenshot(path=path, full_page=True, animations="disabled")
     return path
 
 
 def size_when_huge(page: Page, selector: str) -> tuple[float, float]:
-    """Width and height of the first such element on a screen of 4K, in letters (rem)."""
+    """Return width and height of the first such element on a 4K screen, in rem."""
     page.set_viewport_size(HUGE)
-    letter = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
+    rem = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
     box = page.locator(selector).first.bounding_box()
     page.set_viewport_size(WIDE)
     assert box is not None, f"{selector} is not displayed"
-    return box["width"] / letter, box["height"] / letter
+    return box["width"] / rem, box["height"] / rem
 
 
-def _faults(page: Page, name: str, way: Way) -> list[str]:
-    page.set_viewport_size(SIZES[way])
-    page.emulate_media(color_scheme="dark" if way == "dark" else "light")
-    faults = list(_found(page, way))
+def _faults(page: Page, name: str, mode: Mode) -> list[str]:
+    page.set_viewport_size(SIZES[mode])
+    page.emulate_media(color_scheme="dark" if mode == "dark" else "light")
+    faults = list(_violations(page, mode))
     if not faults and not TAKES_ALL:
         return []
-    see = f"(see {picture(page, f'{name}-{way}').relative_to(ROOT)})"
-    return [f"- {way}: {fault} {see}" for fault in faults]
+    see = f"(see {picture(page, f'{name}-{mode}').relative_to(ROOT)})"
+    return [f"- {mode}: {fault} {see}" for fault in faults]
 
 
-def _found(page: Page, way: Way) -> Iterator[str]:
+def _violations(page: Page, mode: Mode) -> Iterator[str]:
     widest = page.evaluate("document.documentElement.scrollWidth")
     if widest > page.evaluate("document.documentElement.clientWidth"):
-        yield f"{widest} pixels wide, so that one has to scroll sideways"
-    if way == "huge":
-        return  # axe's findings are those of a page that is less wide
-    for violation in page.evaluate(_RUN, COLOR_RULES if way == "dark" else RULES):
+        yield f"{widest} pixels wide, which requires scrolling sideways"
+    if mode == "huge":
+        return  # a wider page has the same violations
+    for violation in page.evaluate(_RUN, COLOR_RULES if mode == "dark" else RULES):
         if violation["impact"] in SERIOUS:
             yield f"{violation['help']} ({violation['id']}) at {_places(violation)}"
 

@@ -1,4 +1,4 @@
-"""Offers as they would be after a morning, written into the tests' cloud: pools, shards, jobs and who is offered."""
+"""Write offers to the test cloud: pools, shards, jobs and candidates."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from counterfoil.db import Connection
 from counterfoil.kinds import KINDS
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 
-FAULT = "A trait of this person is no number."
+FAULT = "A trait of this person is not a number."
 _COMPLETE = """
 UPDATE matchmaking_jobs SET status = 'completed', started_at = %(at)s, completed_at = %(at)s, attempt = 1,
     algorithm_version = 1, inputs_hash = sha256('inputs'), offers = %(offers)s::jsonb
@@ -23,7 +23,7 @@ UPDATE offer_shard SET status = %(status)s, attempts = 1, completed = %(complete
     error = %(error)s, claimed_at = %(claimed)s WHERE id = %(id)s
 """
 _FINISH = "UPDATE offer_shard SET status = 'succeeded', completed = size, failed = 0 WHERE pool_id = %s"
-_LETTER = """
+_DEAD_LETTER = """
 INSERT INTO dead_letter (job_id, task_type, payload, metadata, attempts, fingerprint, dlq_reason, dlq_timestamp,
                          tenant_id, worker, work_id, revision)
 VALUES (%(job)s, 'offers', '{}', %(metadata)s, 1, 'offers-of-a-trait', 'non_retriable_error', %(at)s, %(tenant)s,
@@ -37,13 +37,13 @@ class Morning:
 
     pool: UUID
     served: UUID
-    gone: UUID
-    """Who was offered to the one served, and is not active any more."""
+    inactive: UUID
+    """A candidate of `served` who is no longer active."""
     failed: UUID
 
 
 def morning(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Berlin") -> Morning:
-    """Make one of a tenant."""
+    """Create the offers of a day."""
     nine = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=8)
     ids = [uuid4() for _ in range(4)]
     external_ids = {make_profile(admin, tenant.id, external_id=id_, timezone=zone): id_ for id_ in ids}
@@ -56,10 +56,12 @@ def morning(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Be
         offers = json.dumps([_offer(external_ids[other], nine) for other in served if other != user])
         admin.execute(_COMPLETE, {"at": nine + timedelta(seconds=9), "offers": offers, "user": user})
     _end(admin, first, nine, completed=3, failed=1)
-    aside = make_shard(admin, tenant.id, [failed], pool_id=pool, name="0/failed", created_at=nine, status="in-progress")
-    admin.execute("UPDATE matchmaking_jobs SET shard_id = %s WHERE user_id = %s", [aside, failed])
-    _end(admin, aside, nine, status="failed", error=FAULT)
-    _letter(admin, tenant, aside, nine)
+    quarantined = make_shard(
+        admin, tenant.id, [failed], pool_id=pool, name="0/failed", created_at=nine, status="in-progress"
+    )
+    admin.execute("UPDATE matchmaking_jobs SET shard_id = %s WHERE user_id = %s", [quarantined, failed])
+    _end(admin, quarantined, nine, status="failed", error=FAULT)
+    _dead_letter(admin, tenant, quarantined, nine)
     late = make_shard(
         *(admin, tenant.id, [make_profile(admin, tenant.id, timezone=zone)]),
         pool_id=pool,
@@ -71,8 +73,8 @@ def morning(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Be
     return Morning(pool, *(external_ids[user] for user in (*served[:2], failed)))
 
 
-def under_way(admin: Connection, tenant: Tenant, day: date, zone: str, people: Sequence[int]) -> UUID:
-    """A pool of shards of so many people: the first has ended, the second is running, the others wait."""
+def running_pool(admin: Connection, tenant: Tenant, day: date, zone: str, people: Sequence[int]) -> UUID:
+    """Create a pool with a succeeded, a running and further pending shards of these sizes."""
     nine = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=3)
     pool = _pool(admin, tenant, nine, zone, people=sum(people))
     for number, size in enumerate(people):
@@ -86,7 +88,7 @@ def under_way(admin: Connection, tenant: Tenant, day: date, zone: str, people: S
 
 
 def finish(admin: Connection, pool: UUID) -> None:
-    """Let what is to come of a pool be done."""
+    """Complete all shards of a pool."""
     admin.execute(_FINISH, [pool])
 
 
@@ -114,11 +116,11 @@ def _end(admin: Connection, shard: UUID, nine: datetime, **columns: Any) -> None
     )
 
 
-def _letter(admin: Connection, tenant: Tenant, shard: UUID, nine: datetime) -> None:
+def _dead_letter(admin: Connection, tenant: Tenant, shard: UUID, nine: datetime) -> None:
     last = {"type": "DataError", "message": FAULT, "timestamp": nine.isoformat(), "context": {}}
     metadata = {"created_at": nine.isoformat(), "retry_count": 0, "max_retry": 3, "last_error": last}
     admin.execute(
-        _LETTER,
+        _DEAD_LETTER,
         {
             "job": KINDS["offers"].job_id(shard),
             "metadata": json.dumps(metadata),

@@ -1,4 +1,4 @@
-"""Who signs in to the console: people by role and tenant, each by the pool's own page, once for all tests."""
+"""Users of the console by role and tenant, who sign in once for all tests."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,23 +11,23 @@ from cli.local.console import EVERY_TENANT, Person, Role, make_person
 from cli.local.tenants import Tenant
 
 SESSION = "counterfoil.session"
-"""Where a tab keeps its tokens."""
+"""Key of the tokens in the session storage of a tab."""
 PATIENCE = 60
-"""Seconds for an answer of the API: the first one waits for a process to start."""
+"""Timeout of API requests in seconds. The first request waits for a process to start."""
 
 
 @dataclass
 class People:
-    """The people of the tests' cloud."""
+    """Users of the test cloud."""
 
     cloud: Cloud
     sessions: dict[tuple[Role, str], str] = field(default_factory=dict)
-    """What the tab of somebody who signed in keeps, by role and the tenant's slug (`*`: every tenant)."""
+    """Stored sessions by role and the tenant's slug (`*`: every tenant)."""
     _made: dict[tuple[Role, str], Person] = field(default_factory=dict)
     _tokens: dict[tuple[Role, str], str] = field(default_factory=dict)
 
     def person(self, role: Role, slug: str) -> Person:
-        """Somebody of this role, for one tenant or for all of them."""
+        """Return a user with this role for one tenant, or for every tenant (`*`)."""
         key = (role, slug)
         if key not in self._made:
             email = f"{role}.{slug}@example.com".replace("*", "all")
@@ -55,7 +55,7 @@ class People:
 
 
 def sign_in(page: Page, person: Person) -> None:
-    """Sign in on the page that the console shows to strangers, by the pool's page, and come back."""
+    """Sign in from the console's start page, and wait until the console is back."""
     page.get_by_role("button", name="Sign in").click()
     page.locator("input[name=username]").fill(person.email)
     page.locator("input[name=password]").fill(person.password)

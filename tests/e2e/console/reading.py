@@ -1,18 +1,18 @@
-"""What is on a page of the console, by what people see of it."""
+"""Locators of visible content on pages of the console."""
 
 from playwright.sync_api import Locator, Page
 
 
 def rows(page: Page, section: str) -> Locator:
-    """The rows of the table of a section, without its head."""
+    """Table rows of a section, without the header."""
     return page.get_by_role("region", name=section, exact=True).locator("tbody tr")
 
 
 def fact(page: Page, name: str) -> Locator:
-    """The value of a fact, as those below the title of a dead letter."""
+    """Value of a fact below the title of a page."""
     return page.locator(".facts div").filter(has=page.get_by_text(name, exact=True)).locator("dd")
 
 
-def happened(page: Page) -> Locator:
-    """The lines of a history, the first thing that happened first."""
+def timeline_entries(page: Page) -> Locator:
+    """Entries of a timeline, oldest first."""
     return page.locator("ol.timeline > li")

@@ -1,4 +1,4 @@
-"""What people do to a dead letter, in the console: each button, each key, and what the work then does."""
+"""Actions on a dead letter in the console: buttons, keys and their effects."""
 
 import json
 import re
@@ -9,9 +9,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.failing import NOBODY, Failing
+from tests.e2e.console.failing import UNREACHABLE_URL, Failing
 from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import fact, happened, rows
+from tests.e2e.console.reading import fact, rows, timeline_entries
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -19,67 +19,65 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def message() -> str:
-    """What a user asks, and nobody else."""
+    """A unique user message."""
     return f"Where is my order {uuid4().hex[:8]}?"
 
 
 def dialog(page: Page) -> Locator:
-    """The dialog that is open."""
+    """The open dialog."""
     return page.get_by_role("dialog")
 
 
 def heading(page: Page) -> Locator:
-    """The title of the letter's page, which begins with its state."""
+    """Title of the dead letter's page, which begins with its state."""
     return page.get_by_role("heading", level=1)
 
 
 def act(page: Page, verb: str, note: str) -> None:
-    """Press a button of the letter's page, and go through with its dialog."""
+    """Press a button of the dead letter's page, and submit its dialog."""
     page.get_by_role("button", name=verb, exact=True).click()
     dialog(page).get_by_role("textbox").fill(note)
     dialog(page).get_by_role("button", name=verb, exact=True).click()
     expect(dialog(page)).to_have_count(0)
 
 
-def test_a_retry_carries_the_task_out_again(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
+def test_retry_runs_the_task_again(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
     (task,) = failing.tasks(tenant, [message])
-    (letter,) = failing.letters([task])
-    failing.helped(message)
-    page = console.opened("admin", tenant, f"dead-letters/{letter}")
+    (job_id,) = failing.dead_letters([task])
+    failing.recover(message)
+    page = console.opened("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Retry", exact=True).click()
     expect(dialog(page).get_by_role("textbox")).to_be_focused()
     looks(page, "dead-letter-retry")
     dialog(page).get_by_role("button", name="Retry", exact=True).click()
 
     expect(heading(page)).to_contain_text("Retried")
-    until(lambda: failing.tries(task) == 2)
+    until(lambda: failing.attempts(task) == 2)
     page.goto(f"{console.url}/tasks/{task}?tenant={tenant.slug}")
     expect(heading(page)).to_contain_text("Succeeded")
-    expect(happened(page)).to_have_count(2)
-    expect(happened(page).last).to_contain_text("succeeded")
+    expect(timeline_entries(page)).to_have_count(2)
+    expect(timeline_entries(page).last).to_contain_text("succeeded")
 
 
-def test_a_retry_that_fails_again_comes_back_with_its_past(
+def test_failed_retry_shows_earlier_dead_letters(
     console: Console, failing: Failing, tenant: Tenant, message: str
 ) -> None:
     (task,) = failing.tasks(tenant, [message])
-    (letter,) = failing.letters([task])
-    page = console.opened("operator", tenant, f"dead-letters/{letter}")
+    (job_id,) = failing.dead_letters([task])
+    page = console.opened("operator", tenant, f"dead-letters/{job_id}")
     act(page, "Retry", "Once more, please")
 
-    until(lambda: failing.tries(task) == 2)
+    until(lambda: failing.attempts(task) == 2)
     expect(rows(page, "Earlier deaths")).to_have_count(1)
     expect(rows(page, "Earlier deaths")).to_contain_text("Retried")
     expect(heading(page)).to_contain_text("Pending")
-    expect(page.get_by_text("It is being tried again.")).to_have_count(0)
+    expect(page.get_by_text("The retry was requested.")).to_have_count(0)
     looks(page, "dead-letter-died-again")
 
 
-def test_to_resolve_takes_a_note_which_stays_with_the_letter(
-    console: Console, failing: Failing, tenant: Tenant, message: str
-) -> None:
-    (letter,) = failing.letters(failing.tasks(tenant, [message]))
-    page = console.opened("operator", tenant, f"dead-letters/{letter}")
+def test_resolving_requires_and_stores_a_note(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
+    (job_id,) = failing.dead_letters(failing.tasks(tenant, [message]))
+    page = console.opened("operator", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Resolve", exact=True).click()
     dialog(page).get_by_role("button", name="Resolve", exact=True).click()
     expect(dialog(page).get_by_role("alert")).to_contain_text("Write a note")
@@ -97,14 +95,12 @@ def test_to_resolve_takes_a_note_which_stays_with_the_letter(
     looks(page, "audit")
 
 
-def test_whoever_comes_second_is_told_by_whom_and_keeps_his_words(
-    console: Console, failing: Failing, tenant: Tenant
-) -> None:
-    """The payload is edited in another tab between the look and the deed: the API answers 412."""
-    (letter,) = failing.letters([failing.call(tenant)])
-    page = console.opened("admin", tenant, f"dead-letters/{letter}")
+def test_conflict_shows_the_change_and_keeps_the_note(console: Console, failing: Failing, tenant: Tenant) -> None:
+    """The payload is edited in another tab while the dialog is open. The API returns 412."""
+    (job_id,) = failing.dead_letters([failing.call(tenant)])
+    page = console.opened("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Ignore", exact=True).click()
-    dialog(page).get_by_role("textbox").fill("Nobody waits for it")
+    dialog(page).get_by_role("textbox").fill("No one waits for it")
     other = page.context.new_page()
     other.goto(page.url)
     edit(other, "http://127.0.0.1:9/other")
@@ -113,17 +109,17 @@ def test_whoever_comes_second_is_told_by_whom_and_keeps_his_words(
         dialog(page).get_by_role("button", name="Ignore", exact=True).click()
     assert answered.value.status == 412
     expect(dialog(page)).to_contain_text("edited its payload")
-    expect(dialog(page).get_by_role("textbox")).to_have_value("Nobody waits for it")
-    looks(page, "dead-letter-somebody-was-quicker")
+    expect(dialog(page).get_by_role("textbox")).to_have_value("No one waits for it")
+    looks(page, "dead-letter-conflict")
     dialog(page).get_by_role("button", name="Ignore", exact=True).click()
     expect(heading(page)).to_contain_text("Ignored")
 
 
-def test_what_is_settled_in_another_tab_cannot_be_settled_again(
+def test_resolved_dead_letter_cannot_be_ignored(
     console: Console, failing: Failing, tenant: Tenant, message: str
 ) -> None:
-    (letter,) = failing.letters(failing.tasks(tenant, [message]))
-    page = console.opened("operator", tenant, f"dead-letters/{letter}")
+    (job_id,) = failing.dead_letters(failing.tasks(tenant, [message]))
+    page = console.opened("operator", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Ignore", exact=True).click()
     other = page.context.new_page()
     other.goto(page.url)
@@ -134,10 +130,10 @@ def test_what_is_settled_in_another_tab_cannot_be_settled_again(
 
 
 def edit(page: Page, url: str) -> None:
-    """Let the task of the letter call another address."""
+    """Edit the payload so that the task calls another address."""
     page.get_by_role("button", name="Edit", exact=True).click()
     text = dialog(page).get_by_label("Payload, as JSON")
-    expect(text).to_have_value(re.compile(re.escape(NOBODY)))
+    expect(text).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
     text.fill(json.dumps({"method": "POST", "url": url}))
     dialog(page).get_by_role("button", name="Look at the change").click()
     expect(dialog(page).get_by_label("What changes")).to_contain_text(url)
@@ -145,23 +141,23 @@ def edit(page: Page, url: str) -> None:
     expect(dialog(page)).to_have_count(0)
 
 
-def test_an_edited_payload_is_what_the_retry_is_made_with(console: Console, failing: Failing, tenant: Tenant) -> None:
+def test_retry_uses_the_edited_payload(console: Console, failing: Failing, tenant: Tenant) -> None:
     task = failing.call(tenant)
-    (letter,) = failing.letters([task])
-    page = console.opened("admin", tenant, f"dead-letters/{letter}")
+    (job_id,) = failing.dead_letters([task])
+    page = console.opened("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Edit", exact=True).click()
-    expect(dialog(page).get_by_label("Payload, as JSON")).to_have_value(re.compile(re.escape(NOBODY)))
+    expect(dialog(page).get_by_label("Payload, as JSON")).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
     looks(page, "dead-letter-edit")
     page.keyboard.press("Escape")
     edit(page, f"{failing.model.url}/here")
-    act(page, "Retry", "")  # at once: whoever has edited is not told that somebody was quicker
+    act(page, "Retry", "")  # immediately, because the user's own edit is not a conflict
 
-    until(lambda: failing.tries(task) == 2)
+    until(lambda: failing.attempts(task) == 2)
     page.goto(f"{console.url}/tasks/{task}?tenant={tenant.slug}")
     expect(page.get_by_label("Result as JSON")).to_contain_text('"body": "taken"')
 
 
-def test_who_only_looks_has_no_buttons(console: Console, shown: Tenant) -> None:
+def test_viewer_sees_no_action_buttons(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
     expect(rows(page, "Letters").first).to_be_visible()
     expect(page.get_by_role("group", name="Many letters")).to_have_count(0)
@@ -172,7 +168,7 @@ def test_who_only_looks_has_no_buttons(console: Console, shown: Tenant) -> None:
         expect(page.get_by_role("button", name=verb, exact=True)).to_have_count(0)
 
 
-def test_a_letter_is_settled_by_keys_alone(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
+def test_dead_letters_are_closed_by_keyboard(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
     failing.tasks(tenant, [message, f"{message} Again."])
     page = console.opened("operator", tenant)
     expect(rows(page, "Letters")).to_have_count(2)

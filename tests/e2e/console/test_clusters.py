@@ -1,4 +1,4 @@
-"""Clusters in the console: the first page of a clerk, its filters, and the status of each document."""
+"""Clusters in the console: start page, filters, and the status of each document."""
 
 import pytest
 from playwright.sync_api import expect
@@ -20,7 +20,7 @@ def test_clerk_finds_the_difference_on_the_first_page(console: Console, matched:
 
     page.get_by_label("Order or invoice number").fill("no such number")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+    expect(page.get_by_role("heading", name="No results")).to_be_visible()
     page.get_by_role("link", name="Clear").click()
     rows(page, "Clusters").get_by_role("link", name=matched.order).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Exception")

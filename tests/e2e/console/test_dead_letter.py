@@ -1,4 +1,4 @@
-"""One dead letter: what it died of, what was asked for, what of that a role may see, and what happened."""
+"""A dead letter in the console: error, payload by role, and timeline."""
 
 from uuid import uuid4
 
@@ -9,7 +9,7 @@ from cli.local.console import Role
 from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import ACCOUNT, Console
 from tests.e2e.console.looks import looks
-from tests.e2e.console.reading import fact, happened, rows
+from tests.e2e.console.reading import fact, rows, timeline_entries
 
 pytestmark = pytest.mark.e2e
 AWS = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1"
@@ -17,13 +17,13 @@ TRACE = "1-5759e988-bd862e3fe1be46a994272793"
 
 
 def follow(page: Page, words: str) -> None:
-    """Open the letter whose row has these words."""
+    """Open the dead letter whose row contains `words`."""
     rows(page, "Letters").filter(has_text=words).first.get_by_role("link").click()
     expect(page.get_by_role("heading", name="What happened")).to_be_visible()
-    expect(happened(page).first).to_be_visible()
+    expect(timeline_entries(page).first).to_be_visible()
 
 
-def test_a_task_tells_its_error_its_payload_and_its_tries(console: Console, shown: Tenant) -> None:
+def test_task_shows_error_payload_and_attempts(console: Console, shown: Tenant) -> None:
     page = console.opened("admin", shown, "dead-letters?task_type=chat_completion")
     follow(page, "answered with HTTP 400")
 
@@ -32,31 +32,31 @@ def test_a_task_tells_its_error_its_payload_and_its_tries(console: Console, show
     expect(fact(page, "Type")).to_have_text("chat_completion")
     expect(fact(page, "Tenant")).to_have_text(shown.slug)
     expect(fact(page, "Why")).to_have_text("no further try could help")
-    expect(happened(page)).to_have_count(2)
-    expect(happened(page).first).to_contain_text("Try 1")
+    expect(timeline_entries(page)).to_have_count(2)
+    expect(timeline_entries(page).first).to_contain_text("Try 1")
     fact(page, "Work item").get_by_role("link", name="Task").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("chat_completion")
     fact(page, "Dead letter").get_by_role("link").click()
-    happened(page).first.get_by_text("Log", exact=True).click()
+    timeline_entries(page).first.get_by_text("Log", exact=True).click()
     expect(page.get_by_role("region", name="Command for the log of Try 1")).to_contain_text("/aws/lambda/counterfoil-")
-    expect(happened(page).last).to_contain_text("Death")
+    expect(timeline_entries(page).last).to_contain_text("Death")
     looks(page, "dead-letter-task")
 
 
-def test_a_try_leads_to_its_log_and_its_trace_where_there_is_an_aws_console(console: Console, shown: Tenant) -> None:
+def test_attempt_links_to_log_and_trace_in_aws(console: Console, shown: Tenant) -> None:
     page = console.opened("admin", shown, "dead-letters?task_type=chat_completion")
 
     def link(route: Route) -> None:
         answer = route.fetch()
-        told = answer.json()
-        told["events"][0]["log"]["url"] = f"{AWS}#logsV2:log-groups"
-        told["events"][0] |= {"trace_id": TRACE, "trace_url": f"{AWS}#xray:traces/{TRACE}"}
-        route.fulfill(response=answer, json=told)
+        body = answer.json()
+        body["events"][0]["log"]["url"] = f"{AWS}#logsV2:log-groups"
+        body["events"][0] |= {"trace_id": TRACE, "trace_url": f"{AWS}#xray:traces/{TRACE}"}
+        route.fulfill(response=answer, json=body)
 
     page.route("**/timeline", link)
     follow(page, "answered with HTTP 400")
     for what in ("Log", "Trace"):
-        happened(page).first.get_by_text(what, exact=True).click()
+        timeline_entries(page).first.get_by_text(what, exact=True).click()
 
     log = page.get_by_role("link", name="Log of Try 1 in the AWS console")
     trace = page.get_by_role("link", name="Trace of Try 1 in the AWS console")
@@ -65,7 +65,7 @@ def test_a_try_leads_to_its_log_and_its_trace_where_there_is_an_aws_console(cons
     looks(page, "dead-letter-links")
 
 
-def test_a_file_that_cannot_be_read_names_itself(console: Console, shown: Tenant) -> None:
+def test_unreadable_file_shows_its_name(console: Console, shown: Tenant) -> None:
     page = console.opened("admin", shown, "dead-letters?text=broken-2")
     expect(rows(page, "Letters")).to_have_count(1)
     rows(page, "Letters").get_by_role("link").click()
@@ -79,9 +79,9 @@ def test_a_file_that_cannot_be_read_names_itself(console: Console, shown: Tenant
     looks(page, "dead-letter-file")
 
 
-@pytest.mark.parametrize(("role", "sees"), [("viewer", False), ("operator", False), ("admin", True)])
-def test_an_account_number_is_hidden_from_those_below_admin(
-    console: Console, shown: Tenant, role: Role, sees: bool
+@pytest.mark.parametrize(("role", "is_visible"), [("viewer", False), ("operator", False), ("admin", True)])
+def test_account_number_is_visible_to_admins_only(
+    console: Console, shown: Tenant, role: Role, is_visible: bool
 ) -> None:
     page = console.opened(role, shown, "dead-letters?task_type=ingestion")
     expect(rows(page, "Letters")).to_have_count(4)
@@ -89,11 +89,11 @@ def test_an_account_number_is_hidden_from_those_below_admin(
     payload = page.get_by_label("Payload as JSON")
     expect(payload).to_contain_text("file_name")
 
-    expect(payload.filter(has_text=ACCOUNT)).to_have_count(int(sees))
-    expect(page.get_by_text("hidden from your role")).to_have_count(int(not sees))
+    expect(payload.filter(has_text=ACCOUNT)).to_have_count(int(is_visible))
+    expect(page.get_by_text("hidden from your role")).to_have_count(int(not is_visible))
 
 
-def test_times_are_shown_in_utc_where_that_is_chosen(console: Console, shown: Tenant) -> None:
+def test_times_are_shown_in_utc_when_selected(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
     first = rows(page, "Letters").first.locator("time")
     expect(first).not_to_contain_text("UTC")
@@ -104,7 +104,7 @@ def test_times_are_shown_in_utc_where_that_is_chosen(console: Console, shown: Te
     expect(first).to_contain_text("UTC")
 
 
-def test_a_letter_that_is_not_there_says_so(console: Console, shown: Tenant) -> None:
+def test_missing_dead_letter_shows_a_notice(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown, f"dead-letters/{uuid4()}")
     expect(page.get_by_role("heading", name="There is no such dead letter")).to_be_visible()
     looks(page, "dead-letter-missing")

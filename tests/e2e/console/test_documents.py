@@ -1,4 +1,4 @@
-"""Documents in the console: found, looked at beside their pages, and with what they belong together with."""
+"""Documents in the console: list, page images and clusters."""
 
 import pytest
 from playwright.sync_api import expect
@@ -11,7 +11,7 @@ from tests.e2e.console.reading import rows
 pytestmark = pytest.mark.e2e
 
 
-def test_a_document_is_found_and_shown_beside_its_page(console: Console, matched: Matched) -> None:
+def test_document_is_shown_beside_its_page_image(console: Console, matched: Matched) -> None:
     page = console.opened("viewer", matched.tenant, "documents")
     expect(rows(page, "Documents")).to_have_count(CASE)
     looks(page, "documents")
@@ -24,10 +24,10 @@ def test_a_document_is_found_and_shown_beside_its_page(console: Console, matched
     expect(page.get_by_role("region", name="What was read")).to_contain_text(matched.order)
     expect(page.get_by_role("region", name="What happened")).to_contain_text("received")
     looks(page, "document")
-    assert size_when_huge(page, ".page")[1] > 60  # nearly all of a page is in sight
+    assert size_when_huge(page, ".page")[1] > 60  # nearly a whole page is visible
 
 
-def test_a_cluster_is_drawn_with_its_evidence_and_its_differences(console: Console, matched: Matched) -> None:
+def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched: Matched) -> None:
     page = console.opened("operator", matched.tenant, f"documents?text={matched.order}")
     rows(page, "Documents").first.get_by_role("link", name="its cluster").click()
     expect(page.locator(".graph a")).to_have_count(CASE)
@@ -37,11 +37,11 @@ def test_a_cluster_is_drawn_with_its_evidence_and_its_differences(console: Conso
     looks(page, "cluster")
 
 
-def test_what_is_not_there_is_told(console: Console, tenant: Tenant) -> None:
+def test_missing_documents_and_clusters_show_notices(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "documents")
     expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
     expect(page.get_by_role("button", name="Add documents")).to_have_count(0)
     looks(page, "documents-none")
-    for at, told in (("documents", "There is no such document"), ("clusters", "There is no such cluster")):
+    for at, title in (("documents", "There is no such document"), ("clusters", "There is no such cluster")):
         page.goto(f"{console.url}/{at}/00000000-0000-0000-0000-000000000000?tenant={tenant.slug}")
-        expect(page.get_by_role("heading", name=told)).to_be_visible()
+        expect(page.get_by_role("heading", name=title)).to_be_visible()

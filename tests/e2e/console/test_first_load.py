@@ -1,4 +1,4 @@
-"""What a first visit costs: bytes, by which a slow line knows it."""
+"""Size of a first visit to the console."""
 
 import pytest
 from playwright.sync_api import Response, expect
@@ -10,14 +10,14 @@ from tests.e2e.console.reading import rows
 
 pytestmark = pytest.mark.e2e
 
-MOST = 200_000
-"""Bytes over the line, heads and bodies, compressed as they are sent."""
+MAX_BYTES = 200_000
+"""Response headers and bodies, compressed as sent."""
 
 
-def test_a_first_visit_is_usable_within_its_bytes(console: Console, people: People, shown: Tenant) -> None:
-    """Everything that is sent to a browser that has nothing yet, until there are rows to click on.
+def test_first_visit_stays_within_its_byte_limit(console: Console, people: People, shown: Tenant) -> None:
+    """Counts all responses to an empty browser until the first row appears.
 
-    But for the page of the user pool, which is not the console's.
+    The sign-in page belongs to the user pool and does not count.
     """
     answers: list[Response] = []
     page = console.blank()
@@ -30,4 +30,4 @@ def test_a_first_visit_is_usable_within_its_bytes(console: Console, people: Peop
     sizes = [answer.request.sizes() for answer in answers]
     transferred = sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes)
     assert len(sizes) >= 4, [answer.url for answer in answers]
-    assert 10_000 < transferred < MOST
+    assert 10_000 < transferred < MAX_BYTES

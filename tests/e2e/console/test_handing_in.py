@@ -1,4 +1,4 @@
-"""Documents are handed in by the console: dropped anywhere, or chosen by the keyboard; each says what became of it."""
+"""Uploads in the console: dropped files, and the outcome of each file."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -27,19 +27,19 @@ def drop(page: Page, **files: str) -> None:
     page.dispatch_event("main", "drop", {"dataTransfer": dropped})
 
 
-def test_dropped_files_arrive_and_what_cannot_is_told(console: Console, cloud: Cloud, tenant: Tenant) -> None:
+def test_dropped_files_are_uploaded_or_refused(console: Console, cloud: Cloud, tenant: Tenant) -> None:
     page = console.opened("operator", tenant, "tasks")
     drop(page, Größe="<Invoice/>", empty="")
 
     panel = page.get_by_role("complementary", name="Documents handed in")
     expect(panel.get_by_role("status")).to_have_text("1 file handed in, 1 not")
     expect(panel.locator("li.failed")).to_contain_text("It is empty")
-    looks(page, "handed-in")
-    (found,) = until(lambda: [one for one in uploads.of_tenant(cloud, tenant) if one.state.is_final], 60)
-    assert (found.file, found.state) == ("Größe.xml", State.KEPT)
+    looks(page, "uploads")
+    (uploaded,) = until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final], 60)
+    assert (uploaded.file, uploaded.state) == ("Größe.xml", State.KEPT)
 
 
-def test_who_may_not_hand_in_is_not_offered_to(console: Console, tenant: Tenant) -> None:
+def test_viewer_cannot_drop_documents(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "tasks")
     dropped = page.evaluate_handle(_DROPPED, [["invoice.xml", "<Invoice/>"]])
     page.dispatch_event("main", "dragenter", {"dataTransfer": dropped})

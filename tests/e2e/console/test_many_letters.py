@@ -1,4 +1,4 @@
-"""Many dead letters at once: chosen by hand, by keys and by a filter; operations; purges; the file of an export."""
+"""Bulk operations, purges and exports of dead letters in the console."""
 
 import csv
 import json
@@ -25,20 +25,20 @@ from tests.e2e.console.reading import rows
 pytestmark = pytest.mark.e2e
 
 LONG_AGO = "2020-01-01"
-WITHIN = 150_000
-"""Milliseconds until an operation is carried out."""
+BULK_TIMEOUT = 150_000
+"""Timeout of a bulk operation in milliseconds."""
 
 
 @pytest.fixture
 def messages(tenant: Tenant) -> list[str]:
-    """What the model refuses, until it is told to answer it."""
+    """Messages that the model refuses until `failing.recover`."""
     return [f"{name} of {tenant.slug}" for name in ("first", "second", "third")]
 
 
 @pytest.fixture
-def letters(failing: Failing, tenant: Tenant, messages: list[str]) -> list[UUID]:
-    """Three, alike."""
-    return failing.letters(failing.tasks(tenant, messages))
+def dead_letters(failing: Failing, tenant: Tenant, messages: list[str]) -> list[UUID]:
+    """Three dead letters of one group."""
+    return failing.dead_letters(failing.tasks(tenant, messages))
 
 
 def listed(console: Console, tenant: Tenant, count: int = 3) -> Page:
@@ -47,7 +47,7 @@ def listed(console: Console, tenant: Tenant, count: int = 3) -> Page:
     return page
 
 
-def test_letters_are_gone_through_and_chosen_by_keys(console: Console, shown: Tenant) -> None:
+def test_dead_letters_are_selected_by_keyboard(console: Console, shown: Tenant) -> None:
     page = listed(console, shown, 6)
     for key in "jxjx":
         page.keyboard.press(key)
@@ -65,7 +65,7 @@ def test_letters_are_gone_through_and_chosen_by_keys(console: Console, shown: Te
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_keys_are_listed_and_can_be_switched_off(console: Console, shown: Tenant) -> None:
+def test_keyboard_shortcuts_can_be_disabled(console: Console, shown: Tenant) -> None:
     page = listed(console, shown, 6)
     page.keyboard.press("?")
     expect(page.get_by_role("heading", name="Keys")).to_be_visible()
@@ -83,8 +83,8 @@ def test_keys_are_listed_and_can_be_switched_off(console: Console, shown: Tenant
     expect(rows(page, "Letters").first.get_by_role("link")).to_be_focused()
 
 
-def test_those_chosen_are_resolved_as_an_operation(
-    console: Console, cloud: Cloud, tenant: Tenant, letters: list[UUID]
+def test_selected_dead_letters_are_resolved_in_bulk(
+    console: Console, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
     page = listed(console, tenant)
     for row in (0, 2):
@@ -95,7 +95,7 @@ def test_those_chosen_are_resolved_as_an_operation(
 
     expect(page.get_by_role("heading", name="Resolve 2 dead letters")).to_be_visible()
     with watched(cloud, 1, "Bulk"):
-        expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=WITHIN)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
     expect(rows(page, "Each letter")).to_have_count(2)
     expect(rows(page, "Each letter").first).to_contain_text("Done")
     looks(page, "operation")
@@ -104,25 +104,25 @@ def test_those_chosen_are_resolved_as_an_operation(
     looks(page, "operations")
 
 
-def test_all_that_a_filter_finds_are_counted_and_then_tried_again(
-    console: Console, cloud: Cloud, failing: Failing, tenant: Tenant, messages: list[str], letters: list[UUID]
+def test_filtered_dead_letters_are_counted_and_retried(
+    console: Console, cloud: Cloud, failing: Failing, tenant: Tenant, messages: list[str], dead_letters: list[UUID]
 ) -> None:
-    failing.helped(*messages)
+    failing.recover(*messages)
     page = listed(console, tenant)
     page.get_by_role("button", name="Retry…").click()
     expect(page.get_by_role("dialog")).to_contain_text("3 letters as of now")
-    looks(page, "operation-asked-for")
+    looks(page, "operation-dialog")
     page.get_by_label("Begin with a few").check()
     page.get_by_label("How many first").fill("1")
     page.get_by_role("button", name="Retry 3").click()
 
     with watched(cloud, 1, "Bulk"):
-        expect(page.get_by_role("heading", name="Retry 3 dead letters")).to_contain_text("Done", timeout=WITHIN)
+        expect(page.get_by_role("heading", name="Retry 3 dead letters")).to_contain_text("Done", timeout=BULK_TIMEOUT)
     expect(rows(page, "Each letter").filter(has_text="Done")).to_have_count(3)
 
 
-def test_an_operation_that_ended_itself_says_why_on_its_page_and_in_the_list(
-    console: Console, cloud: Cloud, tenant: Tenant, letters: list[UUID]
+def test_stopped_operation_shows_its_reason(
+    console: Console, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
     page = listed(console, tenant)
     page.get_by_role("button", name="Retry…").click()
@@ -131,7 +131,7 @@ def test_an_operation_that_ended_itself_says_why_on_its_page_and_in_the_list(
     page.get_by_role("button", name="Retry 3").click()
 
     with watched(cloud, 1, "Bulk"):
-        expect(page.get_by_role("heading", level=1)).to_contain_text("Stopped", timeout=WITHIN)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Stopped", timeout=BULK_TIMEOUT)
     why = page.get_by_text("died again")
     expect(why).to_be_visible()
     page.get_by_role("link", name="All operations").click()
@@ -139,7 +139,9 @@ def test_an_operation_that_ended_itself_says_why_on_its_page_and_in_the_list(
     looks(page, "operations-stopped")
 
 
-def test_an_operation_is_paused_resumed_and_cancelled(console: Console, tenant: Tenant, letters: list[UUID]) -> None:
+def test_an_operation_is_paused_resumed_and_cancelled(
+    console: Console, tenant: Tenant, dead_letters: list[UUID]
+) -> None:
     page = listed(console, tenant)
     page.get_by_role("button", name="Ignore…").click()
     page.get_by_label("At most").fill("1")
@@ -176,29 +178,29 @@ def test_a_group_is_resolved_as_a_whole(
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7\n nothing")
     failing.files(tenant, [tmp_path / "broken.pdf"])
     page = console.opened("operator", tenant)
-    group = rows(page, "What they died of").filter(has_text="answered with HTTP")
+    group = rows(page, "Groups by error").filter(has_text="answered with HTTP")
     expect(group).to_contain_text("Open")
     group.get_by_role("button", name="Resolve").click()
     page.get_by_label("How was it dealt with?").fill("The model is back")
     page.get_by_role("button", name="Resolve 2").click()
     with watched(cloud, 1, "Bulk"):
-        expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=WITHIN)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
 
     page.get_by_role("link", name="Dead letters", exact=True).click()
     page.get_by_role("navigation", name="By state").get_by_role("link", name="all").click()
     expect(group).to_contain_text("Resolved")
 
 
-def test_settled_letters_are_purged_and_had_back(
-    console: Console, people: People, tenant: Tenant, letters: list[UUID]
+def test_closed_dead_letters_are_purged_and_restored(
+    console: Console, people: People, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
-    def ignored(*some: UUID) -> None:
+    def ignore(*job_ids: UUID) -> None:
         with people.api("operator", tenant) as api:
-            for letter in some:
-                done = api.post(f"admin/dlq/{letter}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
+            for job_id in job_ids:
+                done = api.post(f"admin/dlq/{job_id}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
                 assert done.status_code == 200, done.text
 
-    ignored(letters[0])
+    ignore(dead_letters[0])
     page = console.opened("admin", tenant, "operations")
     page.get_by_role("button", name="Purge letters…").click()
     day = page.get_by_label("Died on this day or before")
@@ -210,12 +212,12 @@ def test_settled_letters_are_purged_and_had_back(
     page.get_by_label("to confirm").fill(tenant.slug[:-1])
     expect(purge).to_be_disabled()
     page.get_by_label("to confirm").fill(tenant.slug)
-    looks(page, "purge-asked-for")
-    ignored(letters[1])  # by somebody else, meanwhile
+    looks(page, "purge-dialog")
+    ignore(dead_letters[1])  # by another user, while the dialog is open
     purge.click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing is purged")
     expect(page.get_by_role("dialog")).to_contain_text("2 letters of")
-    looks(page, "purge-of-more-than-was-shown")
+    looks(page, "purge-count-changed")
     purge.click()
     expect(page.get_by_text("2 letters are hidden")).to_be_focused()
     looks(page, "purges")
@@ -228,13 +230,15 @@ def test_settled_letters_are_purged_and_had_back(
     expect(page.get_by_role("navigation", name="By state").get_by_role("link", name="Ignored")).to_contain_text("2")
 
 
-def test_who_is_no_admin_is_not_offered_a_purge(console: Console, tenant: Tenant) -> None:
+def test_operator_cannot_purge(console: Console, tenant: Tenant) -> None:
     page = console.opened("operator", tenant, "operations")
     expect(page.get_by_role("heading", name="Operations")).to_be_visible()
     expect(page.get_by_role("button", name="Purge letters…")).to_have_count(0)
 
 
-def test_filtered_letters_are_exported(console: Console, tenant: Tenant, letters: list[UUID], tmp_path: Path) -> None:
+def test_filtered_dead_letters_are_exported(
+    console: Console, tenant: Tenant, dead_letters: list[UUID], tmp_path: Path
+) -> None:
     page = listed(console, tenant)
     page.get_by_role("button", name="Export…").click()
     looks(page, "export")
@@ -248,26 +252,26 @@ def test_filtered_letters_are_exported(console: Console, tenant: Tenant, letters
         download.value.save_as(path)
 
         lines = path.read_text("utf-8-sig").splitlines()
-        found = list(csv.DictReader(lines)) if name == "CSV" else [json.loads(line) for line in lines]
-        assert {UUID(one["job_id"]) for one in found} == set(letters)
+        records = list(csv.DictReader(lines)) if name == "CSV" else [json.loads(line) for line in lines]
+        assert {UUID(item["job_id"]) for item in records} == set(dead_letters)
         expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def subject(people: People) -> str:
-    """Of the operator who signs in."""
-    found = people.cloud.client("cognito-idp").admin_get_user(
+    """Return the subject of the operator."""
+    user = people.cloud.client("cognito-idp").admin_get_user(
         UserPoolId=people.cloud.outputs["UserPoolId"], Username=people.person("operator", EVERY_TENANT).email
     )
-    return next(str(one["Value"]) for one in found["UserAttributes"] if one["Name"] == "sub")
+    return next(str(item["Value"]) for item in user["UserAttributes"] if item["Name"] == "sub")
 
 
-def test_a_large_export_is_found_again_when_its_dialog_was_closed(
-    console: Console, people: People, cloud: Cloud, tenant: Tenant, letters: list[UUID], tmp_path: Path
+def test_large_export_survives_a_closed_dialog(
+    console: Console, people: People, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID], tmp_path: Path
 ) -> None:
     page = listed(console, tenant)
 
     def store(route: Route) -> None:
-        """As the API does with more than there are here."""
+        """Store an operation, as the API does for a large export."""
         file, now = ExportFile("csv", redacted=True), datetime.now(UTC)
         with cloud.database.tenant(tenant.id) as connection:
             export.request(connection, tenant.id, DeadLetterFilter(), file, by=subject(people), now=now)
@@ -275,40 +279,40 @@ def test_a_large_export_is_found_again_when_its_dialog_was_closed(
 
     page.route("**/api/admin/dlq/export?*", store)
     dialog = page.get_by_role("dialog")
-    found = dialog.get_by_role("listitem")
+    entry = dialog.get_by_role("listitem")
     page.get_by_role("button", name="Export…").click()
     page.get_by_role("button", name="Export", exact=True).click()
     expect(dialog.get_by_role("status")).to_contain_text("These are many")
-    expect(found).to_have_count(1)
+    expect(entry).to_have_count(1)
     page.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
 
     page.reload()
     page.get_by_role("button", name="Export…").click()
     with watched(cloud, 1, "Bulk"):
-        expect(found).to_contain_text("Ready", timeout=WITHIN)
-    expect(found).to_contain_text("CSV, 3 letters, without secrets")
-    expect(found).to_contain_text("by you")
+        expect(entry).to_contain_text("Ready", timeout=BULK_TIMEOUT)
+    expect(entry).to_contain_text("CSV, 3 letters, without secrets")
+    expect(entry).to_contain_text("by you")
     looks(page, "export-ready")
     with page.expect_download() as download:
-        found.get_by_role("button", name="Download").click()
+        entry.get_by_role("button", name="Download").click()
     download.value.save_as(tmp_path / "letters.csv")
 
     written = csv.DictReader((tmp_path / "letters.csv").read_text("utf-8").splitlines())
-    assert {UUID(one["job_id"]) for one in written} == set(letters)
+    assert {UUID(item["job_id"]) for item in written} == set(dead_letters)
     assert download.value.suggested_filename.startswith(f"dead-letters-{tenant.slug}-")
 
 
-def test_the_trail_tells_of_one_letter_and_of_all(
-    console: Console, people: People, tenant: Tenant, letters: list[UUID]
+def test_audit_trail_is_filtered_by_dead_letter(
+    console: Console, people: People, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
     with people.api("operator", tenant) as api:
-        for letter in letters[:2]:
-            api.post(f"admin/dlq/{letter}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
+        for job_id in dead_letters[:2]:
+            api.post(f"admin/dlq/{job_id}/ignore", json={"reason": "x"}, headers={"if-match": '"1"'})
     page = console.opened("viewer", tenant, "audit")
-    expect(rows(page, "Entries")).to_have_count(3)  # the first one says that the tenant was added
+    expect(rows(page, "Entries")).to_have_count(3)  # including the entry of the added tenant
     looks(page, "audit")
-    page.get_by_label("Changes of one dead letter").fill(str(letters[0]))
+    page.get_by_label("Changes of one dead letter").fill(str(dead_letters[0]))
     page.keyboard.press("Enter")
     expect(rows(page, "Entries")).to_have_count(1)
     rows(page, "Entries").get_by_role("link").click()

@@ -1,4 +1,4 @@
-"""Offers in the console: each date of each zone with how far it is, its shards, and whose offers failed and why."""
+"""Offers in the console: progress by date and zone, shards and failed users."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ from cli.local.tenants import Tenant
 from counterfoil.db import Connection
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.looks import looks
-from tests.e2e.console.offering import FAULT, finish, morning, under_way
+from tests.e2e.console.offering import FAULT, finish, morning, running_pool
 from tests.e2e.console.reading import fact, rows
 
 pytestmark = pytest.mark.e2e
@@ -18,12 +18,10 @@ SECOND = datetime.now(UTC).date() - timedelta(days=1)
 FIRST = SECOND - timedelta(days=1)
 
 
-def test_days_and_zones_are_listed_with_how_far_they_are_and_found_by_zone_and_state(
-    console: Console, tenant: Tenant, admin: Connection
-) -> None:
+def test_pools_are_listed_and_filtered_with_progress(console: Console, tenant: Tenant, admin: Connection) -> None:
     morning(admin, tenant, FIRST)
-    under_way(admin, tenant, SECOND, "Asia/Kathmandu", [1200, 300, 700])
-    finish(admin, under_way(admin, tenant, FIRST, "America/Argentina/ComodRivadavia", [40]))
+    running_pool(admin, tenant, SECOND, "Asia/Kathmandu", [1200, 300, 700])
+    finish(admin, running_pool(admin, tenant, FIRST, "America/Argentina/ComodRivadavia", [40]))
 
     page = console.opened("viewer", tenant, "offers")
 
@@ -38,19 +36,19 @@ def test_days_and_zones_are_listed_with_how_far_they_are_and_found_by_zone_and_s
     page.keyboard.press("Enter")
     expect(listed).to_have_count(1)
     page.get_by_label("State").select_option("completed")
-    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+    expect(page.get_by_role("heading", name="No results")).to_be_visible()
     looks(page, "offers-nothing-found")
 
 
-def test_where_nobody_was_offered_anything_it_is_said_how_that_begins(console: Console, tenant: Tenant) -> None:
+def test_tenant_without_offers_shows_a_notice(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "offers")
 
     expect(page.get_by_role("heading", name="No offers yet")).to_be_visible()
     looks(page, "offers-none")
 
 
-def test_a_pool_under_way_gets_on_before_ones_eyes(console: Console, tenant: Tenant, admin: Connection) -> None:
-    pool = under_way(admin, tenant, FIRST, "Asia/Kathmandu", [1200, 300, 700])
+def test_running_pool_is_updated_live(console: Console, tenant: Tenant, admin: Connection) -> None:
+    pool = running_pool(admin, tenant, FIRST, "Asia/Kathmandu", [1200, 300, 700])
     page = console.opened("viewer", tenant, f"offers/{pool}")
     expect(rows(page, "Shards")).to_have_count(3)
     expect(page.get_by_role("heading", level=1)).to_contain_text("Running")
@@ -62,9 +60,7 @@ def test_a_pool_under_way_gets_on_before_ones_eyes(console: Console, tenant: Ten
     expect(page.locator("dl.counts div").filter(has_text="completed").locator("dd")).to_have_text("2,200")
 
 
-def test_whose_offers_failed_is_found_with_the_reason_and_the_dead_letter(
-    console: Console, tenant: Tenant, admin: Connection
-) -> None:
+def test_failed_user_links_to_reason_and_dead_letter(console: Console, tenant: Tenant, admin: Connection) -> None:
     made = morning(admin, tenant, FIRST)
     page = console.opened("viewer", tenant, "offers")
     expect(rows(page, "Offers")).to_have_count(1)
@@ -84,21 +80,19 @@ def test_whose_offers_failed_is_found_with_the_reason_and_the_dead_letter(
     expect(page.get_by_text(FAULT).first).to_be_visible()
 
 
-def test_a_users_offers_are_shown_and_who_is_not_to_be_seen_any_more_is_marked(
-    console: Console, tenant: Tenant, admin: Connection
-) -> None:
+def test_withdrawn_offers_of_a_user_are_marked(console: Console, tenant: Tenant, admin: Connection) -> None:
     made = morning(admin, tenant, FIRST)
     page = console.opened("viewer", tenant, f"offers/{made.pool}")
     page.get_by_role("search", name="User").get_by_role("searchbox").fill(str(made.served))
     page.keyboard.press("Enter")
 
     expect(rows(page, "Who is offered")).to_have_count(2)
-    expect(rows(page, "Who is offered").filter(has_text=str(made.gone))).to_contain_text("Withdrawn")
+    expect(rows(page, "Who is offered").filter(has_text=str(made.inactive))).to_contain_text("Withdrawn")
     expect(rows(page, "Who is offered").first).to_contain_text("87.3 %")
     looks(page, "offers-user")
 
 
-def test_offers_that_there_are_not_are_told_so(console: Console, tenant: Tenant) -> None:
+def test_missing_pool_shows_a_notice(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "offers/11111111-1111-4111-8111-111111111111")
 
     expect(page.get_by_role("heading", name="There are no such offers")).to_be_visible()

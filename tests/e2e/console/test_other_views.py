@@ -1,4 +1,4 @@
-"""The views beside letters and tasks: the queues of all tenants and of one, and what is said where there is nothing."""
+"""Empty views, and the queues of all tenants or of one."""
 
 import re
 from uuid import UUID
@@ -15,7 +15,7 @@ from tests.e2e.console.reading import rows
 
 pytestmark = pytest.mark.e2e
 WATCHDOG_MILLISECONDS = 150_000
-"""Within which the watchdog has counted."""
+"""Timeout for the watchdog to count dead letters."""
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_empty_view_shows_a_notice(console: Console, tenant: Tenant, name: str, 
     looks(page, f"{name}-none")
 
 
-def test_the_queues_are_shown_for_all_tenants_and_for_one(console: Console, cloud: Cloud, shown: Tenant) -> None:
+def test_queues_are_shown_for_all_or_one_tenant(console: Console, cloud: Cloud, shown: Tenant) -> None:
     page = console.opened("admin", shown, "overview")
     expect(rows(page, "Queues").filter(has_text="tasks")).to_have_count(1)
     looks(page, "overview")

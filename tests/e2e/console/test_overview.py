@@ -1,4 +1,4 @@
-"""The queues in the console: as a whole or as one tenant's, paused and resumed with a reason that everybody sees."""
+"""Queues in the console: paused and resumed with a reason that all users see."""
 
 import pytest
 from playwright.sync_api import expect
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.e2e
 WORKER = "diagnostics"
 
 
-def test_a_paused_queue_is_told_on_every_page_until_it_is_resumed(console: Console, tenant: Tenant) -> None:
+def test_paused_queue_shows_a_banner_on_every_page(console: Console, tenant: Tenant) -> None:
     page = console.opened("admin", tenant, "overview")
     page.get_by_role("button", name=f"Pause {WORKER}").click()
     dialog = page.get_by_role("dialog")
@@ -22,11 +22,11 @@ def test_a_paused_queue_is_told_on_every_page_until_it_is_resumed(console: Conso
     dialog.get_by_role("button", name="Pause").click()
     try:
         expect(page.get_by_role("button", name=f"Resume {WORKER}")).to_be_visible()
-        told = page.locator(".banner")
-        expect(told).to_contain_text("The rules of variances are being changed.")
+        banner = page.locator(".banner")
+        expect(banner).to_contain_text("The rules of variances are being changed.")
         looks(page, "overview-paused")
         page.get_by_role("link", name="Tasks").click()
-        expect(told).to_contain_text(WORKER)
+        expect(banner).to_contain_text(WORKER)
         viewer = console.opened("viewer", tenant, "tasks", alone=True)
         expect(viewer.locator(".banner")).to_contain_text(WORKER)
         expect(viewer.locator(".banner")).to_contain_text("The rules of variances are being changed.")
@@ -37,15 +37,15 @@ def test_a_paused_queue_is_told_on_every_page_until_it_is_resumed(console: Conso
         dialog.get_by_label("Why").fill("They are.")
         dialog.get_by_role("button", name="Resume").click()
 
-    expect(told).to_have_count(0)
+    expect(banner).to_have_count(0)
     expect(page.get_by_role("button", name=f"Pause {WORKER}")).to_be_visible()
 
 
-def test_a_tenants_viewer_sees_its_own_work_and_no_switch(console: Console, tenant: Tenant) -> None:
+def test_tenant_viewer_cannot_pause_queues(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "overview", alone=True)
 
     expect(rows(page, "Queues").first).to_be_visible()
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
     expect(page.get_by_role("columnheader", name="Messages")).to_have_count(0)
     looks(page, "overview-tenant")
-    assert size_when_huge(page, ".chart")[0] > 20  # of the room that there is, more than at a desk
+    assert size_when_huge(page, ".chart")[0] > 20  # in rem: the chart grows with the screen

@@ -1,4 +1,4 @@
-"""A payload is edited as text: checked as it is typed, by the API at its place, and shown as a difference first."""
+"""Payloads are edited as text, validated, and compared before they are saved."""
 
 from contextlib import closing
 from uuid import UUID
@@ -18,30 +18,30 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def calls(cloud: Cloud) -> None:
-    """Tasks that are HTTP requests can be handed in: those of all types that can be edited."""
+    """Enable HTTP request tasks, the only type with an editable payload."""
     with closing(cloud.client("lambda")) as functions:
         for worker in ("tasks", "admin_api"):
             name = cloud.outputs["AdminApiFunctionName"].replace("admin_api", worker)
             variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
             if variables.get("HTTP_REQUESTS") == "true":
                 continue
-            told = variables | {"HTTP_REQUESTS": "true"}
-            functions.update_function_configuration(FunctionName=name, Environment={"Variables": told})
+            changed = variables | {"HTTP_REQUESTS": "true"}
+            functions.update_function_configuration(FunctionName=name, Environment={"Variables": changed})
             functions.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 1})
 
 
 def call(people: People, failing: Failing, tenant: Tenant) -> UUID:
-    """The letter of a call to a host that there is not."""
+    """Return the dead letter of a request to an unknown host."""
     payload = {"url": "https://orders.invalid/1", "method": "POST", "body": "amount=1.50"}
-    order = {"task_type": "http_request", "payload": payload, "max_retry": 0, "tenant": tenant.slug}
+    submission = {"task_type": "http_request", "payload": payload, "max_retry": 0, "tenant": tenant.slug}
     with people.api("operator") as api:
-        answer = api.post("tasks", json=order)
+        answer = api.post("tasks", json=submission)
     assert answer.status_code == 202, answer.text
-    return failing.letters([UUID(answer.json()["job_id"])])[0]
+    return failing.dead_letters([UUID(answer.json()["job_id"])])[0]
 
 
 @pytest.mark.usefixtures("calls")
-def test_a_payload_is_edited_as_text_and_the_difference_is_shown_first(
+def test_edited_payload_shows_a_difference_before_saving(
     console: Console, people: People, failing: Failing, tenant: Tenant
 ) -> None:
     page = console.opened("admin", tenant, f"dead-letters/{call(people, failing, tenant)}")
@@ -76,9 +76,7 @@ def test_a_payload_is_edited_as_text_and_the_difference_is_shown_first(
 
 
 @pytest.mark.usefixtures("calls")
-def test_who_may_not_edit_a_payload_is_not_offered_it(
-    console: Console, people: People, failing: Failing, tenant: Tenant
-) -> None:
+def test_operator_cannot_edit_a_payload(console: Console, people: People, failing: Failing, tenant: Tenant) -> None:
     page = console.opened("operator", tenant, f"dead-letters/{call(people, failing, tenant)}")
     expect(page.get_by_role("button", name="Retry")).to_be_visible()
     expect(page.get_by_role("button", name="Edit")).to_have_count(0)

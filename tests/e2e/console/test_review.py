@@ -1,4 +1,4 @@
-"""What matching left in doubt, decided in the console by people: by keys alone, and where two decide at once."""
+"""Ambiguous matches are decided in the console, by keyboard and concurrently."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
 from counterfoil.documents.upload_list import Upload
 from tests.e2e.console.conftest import Console
-from tests.e2e.console.doubt import doubtful
+from tests.e2e.console.doubt import ingest_ambiguous
 from tests.e2e.console.looks import looks
 from tests.e2e.console.people import People
 from tests.e2e.console.reading import rows
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 
 
 @dataclass(frozen=True)
-class Doubts:
+class AmbiguousInvoices:
     """A tenant with three ambiguous invoices.
 
     Two tests decide one each, so one is left for the others.
@@ -33,24 +33,24 @@ class Doubts:
 
 
 @pytest.fixture(scope="module")
-def doubts(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Doubts:
-    tenant = add_tenant(cloud, f"doubts-{uuid4().hex[:6]}")[0]
+def ambiguous(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> AmbiguousInvoices:
+    tenant = add_tenant(cloud, f"ambiguous-{uuid4().hex[:6]}")[0]
 
     def ingest(paths: Sequence[Path]) -> list[Upload]:
         return wait_for(cloud, list(upload(cloud, tenant, paths)), 120)
 
-    return Doubts(tenant, doubtful(ingest, tmp_path_factory.mktemp("doubts"), 3))
+    return AmbiguousInvoices(tenant, ingest_ambiguous(ingest, tmp_path_factory.mktemp("ambiguous"), 3))
 
 
 def candidates(page: Page) -> list[str]:
-    """The ids of what a document may belong to, as its page shows them."""
+    """Return the ids of the candidates, in the order of the page."""
     links = page.locator(".candidate h2 a")
     expect(links).to_have_count(2)
     return [str(link.get_attribute("href")).split("?")[0].rsplit("/", 1)[-1] for link in links.all()]
 
 
-def test_a_document_is_decided_by_keys_alone(console: Console, doubts: Doubts) -> None:
-    page = console.opened("operator", doubts.tenant, "reviews")
+def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousInvoices) -> None:
+    page = console.opened("operator", ambiguous.tenant, "reviews")
     listed = rows(page, "Documents in doubt")
     expect(listed.nth(1)).to_be_visible()
     count = listed.count()
@@ -72,7 +72,7 @@ def test_a_document_is_decided_by_keys_alone(console: Console, doubts: Doubts) -
 
     expect(page.locator(".told")).to_contain_text("confirmed")
     expect(heading).not_to_have_text(chosen)
-    (number,) = [number for number in doubts.numbers if number in chosen]
+    (number,) = [number for number in ambiguous.numbers if number in chosen]
     page.keyboard.press("u")
     expect(listed).to_have_count(count - 1)
     expect(listed.filter(has_text=number)).to_have_count(0)
@@ -80,16 +80,16 @@ def test_a_document_is_decided_by_keys_alone(console: Console, doubts: Doubts) -
     expect(listed.filter(has_text=number)).to_have_count(1)
 
 
-def test_who_is_late_is_told_and_decides_otherwise_only_knowingly(
-    console: Console, people: People, doubts: Doubts
+def test_conflicting_decision_requires_confirmation(
+    console: Console, people: People, ambiguous: AmbiguousInvoices
 ) -> None:
-    page = console.opened("operator", doubts.tenant, "reviews")
+    page = console.opened("operator", ambiguous.tenant, "reviews")
     rows(page, "Documents in doubt").first.get_by_role("link").click()
     other, _ = candidates(page)
     page.keyboard.press("c")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    with people.api("operator", doubts.tenant) as api:
+    with people.api("operator", ambiguous.tenant) as api:
         review = page.url.split("?")[0].rsplit("/", 1)[-1]
         answer = api.post(f"admin/reviews/{review}/reject", json={"documents": [other], "reason": "Not ours."})
         assert answer.status_code == 200
@@ -105,8 +105,8 @@ def test_who_is_late_is_told_and_decides_otherwise_only_knowingly(
     looks(page, "review-decided")
 
 
-def test_a_viewer_looks_and_is_offered_nothing_to_decide(console: Console, doubts: Doubts) -> None:
-    page = console.opened("viewer", doubts.tenant, "reviews")
+def test_viewer_cannot_decide(console: Console, ambiguous: AmbiguousInvoices) -> None:
+    page = console.opened("viewer", ambiguous.tenant, "reviews")
     rows(page, "Documents in doubt").first.get_by_role("link").click()
     candidates(page)
 
@@ -114,7 +114,7 @@ def test_a_viewer_looks_and_is_offered_nothing_to_decide(console: Console, doubt
     expect(page.get_by_role("button", name="Confirm")).to_have_count(0)
 
 
-def test_where_nothing_is_in_doubt_that_is_said(console: Console, tenant: Tenant) -> None:
+def test_empty_review_list_shows_a_notice(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "reviews")
 
     expect(page.get_by_role("heading", name="Nothing is in doubt")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Who may come in, and where he comes to: signing in and out, sessions that ended, roles and tenants."""
+"""Sign-in and sign-out in the console, expired sessions, roles and tenants."""
 
 import re
 
@@ -13,7 +13,7 @@ from tests.e2e.console.reading import rows
 
 pytestmark = pytest.mark.e2e
 
-END = """(name) => {
+SET_EXPIRY = """(name) => {
     const kept = JSON.parse(sessionStorage[name]);
     kept.claims.exp = Math.floor(Date.now() / 1000) + %d;
     kept.refresh = %s;
@@ -21,20 +21,18 @@ END = """(name) => {
 }"""
 
 
-HOLDS = "(name) => JSON.parse(sessionStorage[name]).claims.exp > Date.now() / 1000 + 600"
+IS_RENEWED = "(name) => JSON.parse(sessionStorage[name]).claims.exp > Date.now() / 1000 + 600"
 
 
-def ends(page: Page, *, seconds: int, refresh: str = "kept.refresh") -> None:
-    """Let the token of a tab hold for so many seconds more, and load the page again."""
-    page.evaluate(END % (seconds, refresh), SESSION)
+def expire(page: Page, *, seconds: int, refresh: str = "kept.refresh") -> None:
+    """Set the remaining lifetime of the tab's token, and reload the page."""
+    page.evaluate(SET_EXPIRY % (seconds, refresh), SESSION)
     page.reload()
 
 
-def test_a_deep_link_leads_through_the_sign_in_to_where_it_points(
-    console: Console, people: People, shown: Tenant
-) -> None:
+def test_sign_in_returns_to_the_deep_link(console: Console, people: People, shown: Tenant) -> None:
     deep = f"dead-letters?tenant={shown.slug}&status=all&text=broken-1"
-    page = console.stranger(deep)
+    page = console.signed_out(deep)
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     expect(page.get_by_role("button", name="Sign in")).to_be_focused()
     looks(page, "sign-in")
@@ -46,8 +44,8 @@ def test_a_deep_link_leads_through_the_sign_in_to_where_it_points(
     expect(page.get_by_text(people.person("viewer", shown.slug).email)).to_be_visible()
 
 
-def test_a_wrong_password_signs_nobody_in(console: Console) -> None:
-    page = console.stranger()
+def test_wrong_password_is_refused(console: Console) -> None:
+    page = console.signed_out()
     page.get_by_role("button", name="Sign in").click()
     page.locator("input[name=username]").fill("nobody@example.com")
     page.locator("input[name=password]").fill("Aa1!wrong-password")
@@ -59,8 +57,8 @@ def test_a_wrong_password_signs_nobody_in(console: Console) -> None:
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
 
 
-def test_whoever_signs_out_leaves_nothing_in_the_tab(console: Console, people: People, shown: Tenant) -> None:
-    page = console.stranger("dead-letters")
+def test_sign_out_clears_the_tab(console: Console, people: People, shown: Tenant) -> None:
+    page = console.signed_out("dead-letters")
     sign_in(page, people.person("viewer", shown.slug))
     page.get_by_role("button", name="Sign out").click()
 
@@ -71,21 +69,21 @@ def test_whoever_signs_out_leaves_nothing_in_the_tab(console: Console, people: P
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
 
 
-def test_a_token_that_is_about_to_end_is_renewed_without_a_word(console: Console, shown: Tenant) -> None:
+def test_expiring_token_is_renewed_silently(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
     with page.expect_response(re.compile("/oauth2/token$")) as renewed:
-        ends(page, seconds=60)
+        expire(page, seconds=60)
 
     assert renewed.value.ok
     expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
-    # What a page sees then is no matter here: the emulator leaves a person's groups out of a renewed token.
-    page.wait_for_function(HOLDS, arg=SESSION)
+    # Rows are not checked, because the emulator omits the groups from renewed tokens.
+    page.wait_for_function(IS_RENEWED, arg=SESSION)
 
 
-def test_a_session_that_ended_says_so_and_leads_back(console: Console, people: People, shown: Tenant) -> None:
+def test_expired_session_returns_after_sign_in(console: Console, people: People, shown: Tenant) -> None:
     page = console.opened("viewer", shown, "dead-letters?status=all")
     here = page.url
-    ends(page, seconds=-60, refresh="null")
+    expire(page, seconds=-60, refresh="null")
     expect(page.get_by_role("heading", name="Your session has ended")).to_be_visible()
     looks(page, "session-ended")
 
@@ -94,13 +92,13 @@ def test_a_session_that_ended_says_so_and_leads_back(console: Console, people: P
     expect(rows(page, "Letters").first).to_be_visible()
 
 
-def test_an_answer_to_a_sign_in_that_nobody_began_is_refused(console: Console) -> None:
-    page = console.stranger("signed-in?code=forged&state=forged")
+def test_forged_sign_in_response_is_refused(console: Console) -> None:
+    page = console.signed_out("signed-in?code=forged&state=forged")
     expect(page.get_by_role("alert")).to_contain_text("belongs to no sign-in that was begun in this tab")
     looks(page, "sign-in-forged")
 
 
-def test_somebody_of_another_tenant_sees_nothing_of_this_one(console: Console, tenant: Tenant, shown: Tenant) -> None:
+def test_user_of_another_tenant_sees_nothing(console: Console, tenant: Tenant, shown: Tenant) -> None:
     page = console.opened("admin", tenant, alone=True)
     expect(page.get_by_text("No work is waiting for a person")).to_be_visible()
 
@@ -111,10 +109,10 @@ def test_somebody_of_another_tenant_sees_nothing_of_this_one(console: Console, t
     looks(page, "another-tenant")
 
 
-def test_somebody_of_every_tenant_is_asked_for_one(console: Console, people: People, shown: Tenant) -> None:
-    page = console.stranger("dead-letters")
+def test_user_of_every_tenant_selects_one(console: Console, people: People, shown: Tenant) -> None:
+    page = console.signed_out("dead-letters")
     sign_in(page, people.person("viewer", "*"))
-    expect(page.get_by_role("heading", name="Which tenant?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Choose a tenant")).to_be_visible()
     looks(page, "which-tenant")
 
     page.get_by_label("Tenant").fill(shown.slug)
@@ -123,7 +121,7 @@ def test_somebody_of_every_tenant_is_asked_for_one(console: Console, people: Peo
     expect(rows(page, "Letters").first).to_be_visible()
 
 
-def test_an_address_that_leads_nowhere_says_so(console: Console, shown: Tenant) -> None:
+def test_unknown_address_shows_a_notice(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown, "dead-letters")
     page.goto(f"{console.url}/nowhere")
     expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()

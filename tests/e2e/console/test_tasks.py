@@ -1,4 +1,4 @@
-"""Tasks in the console: what was handed in, what came of it, and each try."""
+"""Tasks in the console: states, results and attempts."""
 
 import pytest
 from playwright.sync_api import expect
@@ -7,34 +7,34 @@ from cli.local.tenants import Tenant
 from tests.e2e.console.conftest import Console
 from tests.e2e.console.looks import looks
 from tests.e2e.console.people import People
-from tests.e2e.console.reading import happened, rows
+from tests.e2e.console.reading import rows, timeline_entries
 
 pytestmark = pytest.mark.e2e
 
 
-def test_tasks_are_listed_and_narrowed_by_state(console: Console, shown: Tenant) -> None:
+def test_tasks_are_filtered_by_state(console: Console, shown: Tenant) -> None:
     page = console.opened("admin", shown, "tasks")
     expect(rows(page, "Tasks")).to_have_count(2)
     looks(page, "tasks")
 
     page.get_by_label("State").select_option("succeeded")
-    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+    expect(page.get_by_role("heading", name="No results")).to_be_visible()
     looks(page, "tasks-nothing-found")
     page.get_by_label("State").select_option("failed")
     expect(rows(page, "Tasks")).to_have_count(2)
 
 
-def test_a_task_that_succeeds_shows_up_and_shows_its_result(console: Console, people: People, tenant: Tenant) -> None:
-    """The page is open before: what is new appears by itself."""
+def test_new_task_appears_with_its_result(console: Console, people: People, tenant: Tenant) -> None:
+    """The open page shows the new task without a reload."""
     page = console.opened("admin", tenant, "tasks")
     expect(page.get_by_role("heading", name="No tasks")).to_be_visible()
     with people.api("operator") as api:
-        order = {"task_type": "echo", "payload": {"text": "grüß"}, "tenant": tenant.slug}
-        assert api.post("tasks", json=order).status_code == 202
+        submission = {"task_type": "echo", "payload": {"text": "grüß"}, "tenant": tenant.slug}
+        assert api.post("tasks", json=submission).status_code == 202
 
     expect(rows(page, "Tasks")).to_have_count(1)
     expect(rows(page, "Tasks")).to_contain_text("Succeeded")
     rows(page, "Tasks").get_by_role("link").click()
     expect(page.get_by_label("Result as JSON")).to_contain_text('"text": "grüß"')
-    expect(happened(page)).to_have_count(1)
+    expect(timeline_entries(page)).to_have_count(1)
     looks(page, "task")

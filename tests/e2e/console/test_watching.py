@@ -1,4 +1,4 @@
-"""The frame itself: what is wrong with a page is noticed, and each sentence names a picture that is there."""
+"""The checks of a page report its faults, each with an existing screenshot."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-STRANGER = "http://127.0.0.2:9"
+OTHER_ORIGIN = "http://127.0.0.2:9"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def watch(context: BrowserContext, cloud: Cloud) -> Watch:
 
 @pytest.fixture
 def page(context: BrowserContext, watch: Watch, cloud: Cloud) -> Page:
-    """The page where people sign in, with which nothing is wrong yet."""
+    """The sign-in page, without faults."""
     page = context.new_page()
     page.goto(cloud.console_url)
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
@@ -38,10 +38,10 @@ def page(context: BrowserContext, watch: Watch, cloud: Cloud) -> Page:
     return page
 
 
-def test_a_script_of_a_stranger_is_not_loaded_and_noticed(page: Page, watch: Watch) -> None:
+def test_request_to_another_origin_is_reported(page: Page, watch: Watch) -> None:
     page.evaluate(f"""() => {{
         const script = document.createElement("img");
-        script.src = "{STRANGER}/pixel.png";
+        script.src = "{OTHER_ORIGIN}/pixel.png";
         document.body.append(script);
     }}""")
     until(lambda: watch.faults or page.title() is None)
@@ -49,7 +49,7 @@ def test_a_script_of_a_stranger_is_not_loaded_and_noticed(page: Page, watch: Wat
     assert any("Content Security Policy" in fault for fault in watch.faults), watch.faults
 
 
-def test_markup_made_of_text_is_refused_and_noticed(page: Page, watch: Watch) -> None:
+def test_unsafe_html_is_refused_and_reported(page: Page, watch: Watch) -> None:
     refused = page.evaluate("""() => {
         try { document.body.innerHTML = "<b>text</b>"; return false; } catch { return true; }
     }""")
@@ -59,7 +59,7 @@ def test_markup_made_of_text_is_refused_and_noticed(page: Page, watch: Watch) ->
     assert any("TrustedHTML" in fault for fault in watch.faults), watch.faults
 
 
-def test_a_page_that_some_cannot_use_does_not_look_right(page: Page) -> None:
+def test_inaccessible_page_fails_the_check(page: Page) -> None:
     page.evaluate("""() => {
         const [image, wide] = [document.createElement("img"), document.createElement("p")];
         wide.textContent = "broad".repeat(200);
@@ -70,10 +70,10 @@ def test_a_page_that_some_cannot_use_does_not_look_right(page: Page) -> None:
     with pytest.raises(AssertionError) as wrong:
         looks(page, "frame-wrong")
 
-    said = str(wrong.value).splitlines()
-    for way in ("light", "narrow"):
-        assert any("(image-alt)" in line and line.startswith(f"- {way}") for line in said)
-    assert [line.split(":")[0] for line in said if "(color-contrast)" in line] == ["- dark"]
-    assert any("sideways" in line and line.startswith("- narrow") for line in said)
-    for line in said[1:]:
+    lines = str(wrong.value).splitlines()
+    for mode in ("light", "narrow"):
+        assert any("(image-alt)" in line and line.startswith(f"- {mode}") for line in lines)
+    assert [line.split(":")[0] for line in lines if "(color-contrast)" in line] == ["- dark"]
+    assert any("sideways" in line and line.startswith("- narrow") for line in lines)
+    for line in lines[1:]:
         assert (ROOT / line.rsplit("(see ", 1)[1].removesuffix(")")).stat().st_size > 1000

@@ -1,4 +1,4 @@
-"""The API as the gateway calls it: a real event, with who calls and what is asked put in."""
+"""Fixtures that call the API with an event of API Gateway."""
 
 import base64
 import copy
@@ -36,11 +36,11 @@ SIGN_IN = {
     "discovery": f"{CLAIMS['iss']}/.well-known/openid-configuration",
     "origins": ["https://cognito-idp.eu-central-1.amazonaws.com"],
 }
-"""Whose tokens are taken."""
+"""Token issuer that the API trusts."""
 
 
 def event() -> dict[str, Any]:
-    """A request, with a token that holds for an hour."""
+    """Return a request whose token is valid for an hour."""
     event: dict[str, Any] = copy.deepcopy(EVENT)
     event["requestContext"]["authorizer"]["jwt"]["claims"]["exp"] = str(int(time()) + 3600)
     return event
@@ -48,14 +48,14 @@ def event() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the API answered."""
+    """Response of the API."""
 
     status: int
     body: Any
-    """Read from JSON; of an image, its bytes."""
+    """Parsed JSON, or the bytes of an image."""
     headers: dict[str, str]
     text: str = ""
-    """The body as it was written."""
+    """Body as sent."""
 
 
 Ask = Callable[..., Answer]
@@ -71,7 +71,7 @@ SELECT tenant_id, id, 1, 'user', 'Hello', gen_random_uuid(), 1, %(now)s FROM beg
 
 
 def begin_session(admin: Connection, slug: str = "acme") -> str:
-    """A conversation of whoever asks; its task is past keeping."""
+    """Insert a conversation of the default caller, without its task. Returns its id."""
     id_ = str(uuid4())
     user = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
     admin.execute(_SESSION, {"id": id_, "user": user, "now": NOW, "slug": slug})
@@ -80,7 +80,7 @@ def begin_session(admin: Connection, slug: str = "acme") -> str:
 
 @pytest.fixture
 def queue() -> FakeSqs:
-    """Where tasks are sent to."""
+    """Fake SQS that records the messages of tasks."""
     return FakeSqs()
 
 
@@ -98,10 +98,10 @@ def s3() -> Any:
 
 @pytest.fixture
 def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
-    """`ask(body, groups=..., method=, path=, query=, ...)` calls the API with a token that the gateway has checked.
+    """`ask(body, groups=..., ...)` calls the API with a token that the gateway verified.
 
-    A body of bytes comes as the gateway hands on what is not declared as JSON or text: in base64. `claims` are put in
-    the place of a sound token's; None leaves one out.
+    Bytes are sent in base64, as by the gateway if a body is not declared as JSON or text. `claims` override those of
+    a valid token; None removes a claim.
     """
     monkeypatch.setattr(aws, "client", lambda service: {"s3": s3(), "sqs": queue, "cognito-idp": PEOPLE}[service])
     monkeypatch.setenv("DATABASE_URL", api_database_url)
@@ -124,27 +124,27 @@ def ask(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) 
         headers: dict[str, str] | None = None,
         claims: Mapping[str, Any] | None = None,
     ) -> Answer:
-        asked = event()
+        request = event()
         if isinstance(body, bytes):
-            asked["body"], asked["isBase64Encoded"] = base64.b64encode(body).decode(), True
+            request["body"], request["isBase64Encoded"] = base64.b64encode(body).decode(), True
         else:
-            asked["body"] = body if isinstance(body, str) else json.dumps(body)
-        asked["rawPath"] = asked["requestContext"]["http"]["path"] = path
-        asked["requestContext"]["http"]["method"] = method
+            request["body"] = body if isinstance(body, str) else json.dumps(body)
+        request["rawPath"] = request["requestContext"]["http"]["path"] = path
+        request["requestContext"]["http"]["method"] = method
         if query:
-            asked["rawQueryString"], asked["queryStringParameters"] = urlencode(query, errors="replace"), query
-        told = asked["requestContext"]["authorizer"]["jwt"]["claims"]
-        told |= {"cognito:groups": groups} | ({} if subject is None else {"sub": subject}) | dict(claims or {})
-        for name in [name for name, value in told.items() if value is None]:
-            del told[name]
-        asked["headers"] |= headers or {}
-        answer = handler.handle(asked, Context())
+            request["rawQueryString"], request["queryStringParameters"] = urlencode(query, errors="replace"), query
+        token_claims = request["requestContext"]["authorizer"]["jwt"]["claims"]
+        token_claims |= {"cognito:groups": groups} | ({} if subject is None else {"sub": subject}) | dict(claims or {})
+        for name in [name for name, value in token_claims.items() if value is None]:
+            del token_claims[name]
+        request["headers"] |= headers or {}
+        answer = handler.handle(request, Context())
         text = answer["body"]
         if answer.get("isBase64Encoded"):  # a file
             content = base64.b64decode(text)
             is_image = answer["headers"]["Content-Type"].startswith("image/")
-            said = content if is_image else content.decode()
-            return Answer(answer["statusCode"], said, answer["headers"], text if is_image else content.decode())
+            parsed = content if is_image else content.decode()
+            return Answer(answer["statusCode"], parsed, answer["headers"], text if is_image else content.decode())
         return Answer(answer["statusCode"], json.loads(text or "null"), answer["headers"], text)
 
     yield ask
@@ -160,13 +160,13 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def die(database: Database, acme: UUID) -> Die:
-    """Let work of acme die, so many minutes after noon; its job_id."""
+    """Dead-letter work of acme, `minute` minutes after noon. Returns the job_id."""
     return dying(database, acme)
 
 
 @pytest.fixture
-def settle(admin: Connection) -> Callable[[UUID, str], None]:
-    """Give a letter another state."""
+def set_status(admin: Connection) -> Callable[[UUID, str], None]:
+    """Set the status of a dead letter."""
 
     def change(job_id: UUID, status: str) -> None:
         admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, job_id])

@@ -1,4 +1,4 @@
-"""The gateway, as far as a test needs it: a WSGI application that turns requests into events for the function."""
+"""WSGI application that passes requests to the function like API Gateway."""
 
 import base64
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ _TEXTUAL = ("application/json", "text/", "application/xml", "application/javascr
 def gateway(
     environ: dict[str, Any], start_response: Callable[..., Any], *, groups: str = GROUPS, subject: str | None = None
 ) -> Iterable[bytes]:
-    """Answer a request: without a token as the gateway does, else as the function does, to somebody of these groups."""
+    """Answer as the function to a caller in `groups`, or with 401 without a token."""
     if environ.get("HTTP_AUTHORIZATION") != TOKEN:
         start_response("401 Unauthorized", [("Content-Type", "application/json")])
         return [b'{"message":"Unauthorized"}']
@@ -31,7 +31,7 @@ def gateway(
 
 def _event(environ: dict[str, Any], groups: str, subject: str | None) -> dict[str, Any]:
     event = conftest.event()
-    # WSGI has the bytes of a path as if they were Latin-1.
+    # WSGI decodes the bytes of a path as Latin-1.
     path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
     event["rawPath"] = event["requestContext"]["http"]["path"] = path
     event["requestContext"]["http"]["method"] = environ["REQUEST_METHOD"]
@@ -54,7 +54,7 @@ def _event(environ: dict[str, Any], groups: str, subject: str | None) -> dict[st
 
 
 def _body(content: bytes, declared: str) -> dict[str, Any]:
-    """What is declared as text comes as it is, everything else in base64."""
+    """Pass declared text unchanged and encode any other body in base64."""
     if not content:
         return {"body": None, "isBase64Encoded": False}
     try:

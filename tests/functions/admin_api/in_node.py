@@ -1,4 +1,4 @@
-"""Modules of the console as browsers get them, tried by Node."""
+"""Run the console's JavaScript tests in Node, with modules bundled for browsers."""
 
 import os
 import re
@@ -14,9 +14,12 @@ SERVED_AT = "https://api.example.com/console/assets/app.js"
 
 
 def passed(tests: str, folder: Path, **modules: str) -> int:
-    """How many tests of a file there are, which all pass. `modules`: each by the variable that the tests find it by."""
-    found = {variable: (folder / f"{Path(module).name}.mjs").as_uri() for variable, module in modules.items()}
-    environment = {**os.environ, "PATH": search_path(), **found}
+    """Run a test file and return its number of tests, all of which must pass.
+
+    `modules` maps the environment variables that the tests import from to modules of the console.
+    """
+    module_urls = {variable: (folder / f"{Path(module).name}.mjs").as_uri() for variable, module in modules.items()}
+    environment = {**os.environ, "PATH": search_path(), **module_urls}
     options = ["--bundle", "--format=esm", "--out-extension:.js=.mjs", "--entry-names=[name]", "--log-level=warning"]
     subprocess.run(
         [
@@ -29,13 +32,13 @@ def passed(tests: str, folder: Path, **modules: str) -> int:
         env=environment,
         check=True,
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [node(), "--test", TESTS / f"{tests}.test.mjs"],
         env=environment,
         text=True,
         capture_output=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (count,) = re.findall(r"^\S+ pass (\d+)$", done.stdout, re.MULTILINE)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    (count,) = re.findall(r"^\S+ pass (\d+)$", completed.stdout, re.MULTILINE)
     return int(count)

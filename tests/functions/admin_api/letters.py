@@ -1,4 +1,4 @@
-"""How the tests of `/api/admin/dlq` ask, and what they read of the answers."""
+"""Helpers for tests of `/api/admin/dlq`."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -13,10 +13,10 @@ def get(ask: Ask, path: str = "", *, groups: str = VIEWER, **query: str) -> Answ
     return ask("", method="GET", path=f"{PATH}{path}", groups=groups, query=query)
 
 
-def found(answer: Answer) -> list[str]:
+def listed_ids(answer: Answer) -> list[str]:
     assert answer.status == 200, answer.body
     return [letter["job_id"] for letter in answer.body["letters"]]
 
 
-def ids(letters: Sequence[UUID]) -> list[str]:
-    return [str(job_id) for job_id in letters]
+def ids(job_ids: Sequence[UUID]) -> list[str]:
+    return [str(job_id) for job_id in job_ids]

@@ -1,4 +1,4 @@
-"""How the tests of `/api/admin/documents` and `/api/admin/clusters` ask, and the documents that they ask about."""
+"""Sample documents and helpers for tests of `/api/admin/documents` and `/clusters`."""
 
 from counterfoil.db import Connection, Database
 from tests.documents.matching.office import Office
@@ -14,8 +14,8 @@ ORDER, DELIVERY, INVOICE, CONTRACT, CREDIT, OTHER_ORDER = range(6)
 
 
 def acme(database: Database, admin: Connection) -> Office:
-    """A tenant with a case that is matched and computed, a contract that it is under, and an order of its own."""
-    papers = [
+    """Create tenant acme: a compared cluster, its contract, and another purchase order."""
+    documents = [
         order("PO-2026-00397", lines=LINES, contract_reference="RV-60"),
         delivery("LS-500", po_reference="PO-2026-00397", lines=LINES),
         invoice("R-81", po_reference="PO-2026-00397", lines=DEARER),
@@ -23,7 +23,7 @@ def acme(database: Database, admin: Connection) -> Office:
         credit("G-900", invoice_reference="R-81", lines=LINES[:1]),
         order("4712", when=40, seller={"name": "Vossberg Papier KG"}),
     ]
-    office = Office(database, admin, papers)
+    office = Office(database, admin, documents)
     office.match_all()
     compute(office)
     admin.execute("UPDATE tenant SET slug = 'acme' WHERE id = %s", [office.tenant_id])
@@ -34,18 +34,18 @@ def acme(database: Database, admin: Connection) -> Office:
     return office
 
 
-def get(ask: Ask, path: str = "", *, groups: str = VIEWER, known: str = "", **query: str) -> Answer:
-    """Ask for documents; `known` is the ETag of what the caller has."""
-    headers = {"if-none-match": known} if known else None
+def get(ask: Ask, path: str = "", *, groups: str = VIEWER, etag: str = "", **query: str) -> Answer:
+    """Request documents, with `etag` in If-None-Match if set."""
+    headers = {"if-none-match": etag} if etag else None
     return ask("", method="GET", path=f"{PATH}{path}", groups=groups, query=query, headers=headers)
 
 
-def found(answer: Answer) -> list[str]:
-    """The ids of a page."""
+def listed_ids(answer: Answer) -> list[str]:
+    """Return the ids of a page."""
     assert answer.status == 200, answer.body
-    return [one["id"] for one in answer.body["documents"]]
+    return [document["id"] for document in answer.body["documents"]]
 
 
 def ids(office: Office, *positions: int) -> list[str]:
-    """The ids of documents by their places among the papers."""
+    """Return the ids of sample documents by position."""
     return [str(office.ids[position]) for position in positions]

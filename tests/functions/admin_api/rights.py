@@ -1,4 +1,4 @@
-"""Who may do what: a line for every route of the API, and a request to each of them that is sound."""
+"""Permissions of every route of the API, each with a valid request."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -38,178 +38,209 @@ from tests.functions.admin_api.user_pool import PEOPLE
 from tests.functions.mappings import MAPPING, FakeLambda
 
 SUBJECT = CLAIMS["sub"]
-Reach = Literal["thing", "tenant", "some tenant", "every tenant", "anybody"]
+Reach = Literal["resource", "tenant", "some tenant", "every tenant", "public"]
 Tenancy = Literal["own", "foreign", "every", "none"]
-"""Of which tenants a caller is, as seen from what is asked for."""
+"""Relation of the caller's tenants to the requested tenant."""
 
 
 @dataclass(frozen=True)
-class Things:
-    """What requests are about."""
+class Resources:
+    """Ids of the resources that requests name."""
 
     slug: str
     task: str
     session: str
-    letter: str
+    dead_letter: str
     purge: str
     export: str
     operation: str
-    """On many letters, at its first version."""
+    """A bulk operation on dead letters, at version 1."""
     documents: tuple[str, str, str]
-    """Two, and one that may belong to either."""
+    """Two candidates, and the document that may match either."""
     billed: tuple[str, str]
-    """An order, whose id is that of its cluster, and an invoice that is too high."""
+    """A purchase order, whose id is also its cluster's, and an invoice with a price difference."""
     user: str
     pool: str
-    """Of offers, one of whose users it is."""
+    """Pool of offers that contains the user."""
     mail: str
-    """On hold."""
+    """Mail on hold."""
     destination: str
     """Name of a webhook."""
     person: str
     """Id of a viewer of the tenant."""
 
     @classmethod
-    def gone(cls) -> "Things":
-        """Things that do not exist."""
+    def missing(cls) -> "Resources":
+        """Return ids that do not exist."""
         one, other, third, cluster, document, task = (str(uuid4()) for _ in range(6))
-        session, letter, purge, export, operation, user, pool, mail = (str(uuid4()) for _ in range(8))
-        papers = ((one, other, third), (cluster, document))
+        session, dead_letter, purge, export, operation, user, pool, mail = (str(uuid4()) for _ in range(8))
+        shared = ((one, other, third), (cluster, document))
         return cls(
-            "nowhere", task, session, letter, purge, export, operation, *papers, user, pool, mail, "none", str(uuid4())
+            "nowhere",
+            task,
+            session,
+            dead_letter,
+            purge,
+            export,
+            operation,
+            *shared,
+            user,
+            pool,
+            mail,
+            "none",
+            str(uuid4()),
         )
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request."""
+class ApiRequest:
+    """Path, query, body and version of a request."""
 
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: object = ""
-    seen: int = 1
-    """The version of what is changed, if it has one."""
+    version: int = 1
+    """Version for `If-Match`."""
 
 
 @dataclass(frozen=True)
 class Right:
-    """Who may ask a route: callers of a role, for the tenant of what they ask for."""
+    """Permission of a route: required role and tenants, and a sample request."""
 
     role: Role
     reach: Reach
-    """What is asked for: a thing by its id, which is hidden from who may not look at its tenant; a tenant; what is for
-    all who are of any; what is for those who are of all; or what is for everybody."""
-    ask: Callable[[Things], Asked]
-    answers: frozenset[int] = frozenset({200})
-    """What is answered to those who may."""
-    takes_editor: bool = False
-    """Whether an operator needs the group `edit-payloads`, which an admin does not."""
+    """Scope of the route.
+
+    - `resource`: a resource by its id, which is hidden from callers of other tenants
+    - `tenant`: data of one tenant
+    - `some tenant`: for callers of any tenant
+    - `every tenant`: for callers of all tenants
+    - `public`: for every caller
+    """
+    request: Callable[[Resources], ApiRequest]
+    statuses: frozenset[int] = frozenset({200})
+    """Statuses of allowed requests."""
+    requires_editor: bool = False
+    """Whether operators need the group `edit-payloads`. Admins do not."""
 
     def allows(self, role: Role, tenancy: Tenancy, *, edits: bool) -> bool:
-        """Whether it is for such a caller."""
-        if self.reach == "anybody":
+        """Return True if the caller may send the request."""
+        if self.reach == "public":
             return True
-        needed = Role.ADMIN if self.takes_editor and not edits else self.role
+        needed = Role.ADMIN if self.requires_editor and not edits else self.role
         return role >= needed and tenancy in _REACHED_BY[self.reach]
 
     def refusal(self, role: Role, tenancy: Tenancy) -> int:
-        """What is answered to those whom it is not for."""
+        """Return the status for callers without permission."""
         sees = role >= Role.VIEWER and tenancy in _REACHED_BY[self.reach]
-        return 404 if self.reach == "thing" and not sees else 403
+        return 404 if self.reach == "resource" and not sees else 403
 
 
 _REACHED_BY: dict[Reach, set[Tenancy]] = {
-    "thing": {"own", "every"},
+    "resource": {"own", "every"},
     "tenant": {"own", "every"},
     "some tenant": {"own", "foreign", "every"},
     "every tenant": {"every"},
 }
 
 
-def _thing(role: Role, ask: Callable[[Things], Asked], *answers: int, takes_editor: bool = False) -> Right:
-    return Right(role, "thing", ask, frozenset(answers or {200}), takes_editor)
+def _resource(
+    role: Role, request: Callable[[Resources], ApiRequest], *statuses: int, requires_editor: bool = False
+) -> Right:
+    return Right(role, "resource", request, frozenset(statuses or {200}), requires_editor)
 
 
-def _tenant(role: Role, path: str, *answers: int, **query: str) -> Right:
+def _tenant(role: Role, path: str, *statuses: int, **query: str) -> Right:
     return Right(
-        role, "tenant", lambda things: Asked(path, {"tenant": things.slug, **query}), frozenset(answers or {200})
+        role,
+        "tenant",
+        lambda resources: ApiRequest(path, {"tenant": resources.slug, **query}),
+        frozenset(statuses or {200}),
     )
 
 
-def _letter(what: str, body: object = "") -> Callable[[Things], Asked]:
-    return lambda things: Asked(f"/api/admin/dlq/{things.letter}{what}", body=body)
+def _dead_letter(suffix: str, body: object = "") -> Callable[[Resources], ApiRequest]:
+    return lambda resources: ApiRequest(f"/api/admin/dlq/{resources.dead_letter}{suffix}", body=body)
 
 
-def _bulk(word: str, **note: str) -> Callable[[Things], Asked]:
-    return lambda things: Asked(f"/api/admin/dlq/bulk-{word}", body={"filter": {"tenant": things.slug}, **note})
+def _bulk(action: str, **note: str) -> Callable[[Resources], ApiRequest]:
+    return lambda resources: ApiRequest(
+        f"/api/admin/dlq/bulk-{action}", body={"filter": {"tenant": resources.slug}, **note}
+    )
 
 
-def _operation(what: str) -> Callable[[Things], Asked]:
-    return lambda things: Asked(f"/api/admin/operations/{things.operation}{what}")
+def _operation(suffix: str) -> Callable[[Resources], ApiRequest]:
+    return lambda resources: ApiRequest(f"/api/admin/operations/{resources.operation}{suffix}")
 
 
-def _review(what: str, body: Callable[[Things], object] = lambda _: "") -> Callable[[Things], Asked]:
-    return lambda things: Asked(f"/api/admin/reviews/{things.documents[2]}{what}", body=body(things))
+def _review(suffix: str, body: Callable[[Resources], object] = lambda _: "") -> Callable[[Resources], ApiRequest]:
+    return lambda resources: ApiRequest(f"/api/admin/reviews/{resources.documents[2]}{suffix}", body=body(resources))
 
 
-def _document(what: str) -> Callable[[Things], Asked]:
-    return lambda things: Asked(f"/api/admin/documents/{things.documents[0]}{what}")
+def _document(suffix: str) -> Callable[[Resources], ApiRequest]:
+    return lambda resources: ApiRequest(f"/api/admin/documents/{resources.documents[0]}{suffix}")
 
 
-def _decision(word: str, body: Callable[[Things], object]) -> Callable[[Things], Asked]:
-    return lambda things: Asked(f"/api/admin/reviews/{word}", body=body(things))
+def _decision(action: str, body: Callable[[Resources], object]) -> Callable[[Resources], ApiRequest]:
+    return lambda resources: ApiRequest(f"/api/admin/reviews/{action}", body=body(resources))
 
 
-def _difference(things: Things) -> object:
-    cluster, document = things.billed
+def _difference(resources: Resources) -> object:
+    cluster, document = resources.billed
     figures = {"line": "1", "expected": "100.00", "actual": "101.5"}
     return {"cluster": cluster, "document": document, "code": "price_mismatch", **figures}
 
 
-def _user(role: Role, what: str, *answers: int, body: object = "", seen: int = 1) -> Right:
+def _user(role: Role, suffix: str, *statuses: int, body: object = "", version: int = 1) -> Right:
     return Right(
         role,
         "tenant",
-        lambda things: Asked(f"/api/users/{things.user}/{what}", {"tenant": things.slug}, body, seen),
-        frozenset(answers or {200}),
+        lambda resources: ApiRequest(
+            f"/api/users/{resources.user}/{suffix}", {"tenant": resources.slug}, body, version
+        ),
+        frozenset(statuses or {200}),
     )
 
 
-def _pool(what: Callable[[Things], str] = lambda _: "") -> Right:
-    return _thing(Role.VIEWER, lambda things: Asked(f"/api/admin/offers/{things.pool}{what(things)}"))
+def _pool(suffix: Callable[[Resources], str] = lambda _: "") -> Right:
+    return _resource(
+        Role.VIEWER, lambda resources: ApiRequest(f"/api/admin/offers/{resources.pool}{suffix(resources)}")
+    )
 
 
-def _switch(word: str) -> Callable[[Things], Asked]:
-    return lambda _: Asked(f"/api/admin/queues/tasks/{word}", body={"reason": "A trial"})
+def _switch(action: str) -> Callable[[Resources], ApiRequest]:
+    return lambda _: ApiRequest(f"/api/admin/queues/tasks/{action}", body={"reason": "A trial"})
 
 
-def _mail(word: str) -> Callable[[Things], Asked]:
-    return lambda things: Asked(f"/api/admin/mail/{things.mail}/{word}", body={})
+def _mail(action: str) -> Callable[[Resources], ApiRequest]:
+    return lambda resources: ApiRequest(f"/api/admin/mail/{resources.mail}/{action}", body={})
 
 
-def _setup(what: str, body: object = "", *answers: int) -> Right:
+def _setup(suffix: str, body: object = "", *statuses: int) -> Right:
     return Right(
         Role.ADMIN,
         "tenant",
-        lambda things: Asked(f"/api/admin/tenants/{things.slug}{what}", body=body),
-        frozenset(answers or {200}),
+        lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}{suffix}", body=body),
+        frozenset(statuses or {200}),
     )
 
 
-def _tolerances(what: str, role: Role = Role.ADMIN, body: object = "", status: int = 200) -> Right:
+def _tolerances(suffix: str, role: Role = Role.ADMIN, body: object = "", status: int = 200) -> Right:
     return Right(
         role,
         "tenant",
-        lambda things: Asked(f"/api/admin/tenants/{things.slug}/tolerances{what}", body=body),
+        lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}/tolerances{suffix}", body=body),
         frozenset({status}),
     )
 
 
-def _destination(what: str, status: int) -> Right:
+def _destination(suffix: str, status: int) -> Right:
     return Right(
         Role.ADMIN,
         "tenant",
-        lambda things: Asked(f"/api/admin/tenants/{things.slug}/destinations/{things.destination}{what}"),
+        lambda resources: ApiRequest(
+            f"/api/admin/tenants/{resources.slug}/destinations/{resources.destination}{suffix}"
+        ),
         frozenset({status}),
     )
 
@@ -225,76 +256,78 @@ PROFILE = {
     "longitude": 85.3,
     "reach_km": 50,
 }
-"""One that is sound."""
-KEPT = int(NOW.timestamp()) * 1_000_000
-"""The version of a profile as tests make it."""
+"""A valid profile."""
+PROFILE_VERSION = int(NOW.timestamp()) * 1_000_000
+"""Version of the profiles that tests create."""
 DECIDED = (200, 409)
-"""A second decision about the same documents is in conflict with the first."""
+"""A second decision about the same documents conflicts with the first."""
 RIGHTS: dict[str, Right] = {
-    "GET /api/openapi.json": Right(Role.NONE, "anybody", lambda _: Asked("/api/openapi.json")),
+    "GET /api/openapi.json": Right(Role.NONE, "public", lambda _: ApiRequest("/api/openapi.json")),
     "POST /api/uploads": Right(
         Role.OPERATOR,
         "tenant",
-        lambda things: Asked("/api/uploads", body={"tenant": things.slug, "file_name": "a.pdf"}),
+        lambda resources: ApiRequest("/api/uploads", body={"tenant": resources.slug, "file_name": "a.pdf"}),
         frozenset({201}),
     ),
     "POST /api/tasks": Right(
         Role.OPERATOR,
         "tenant",
-        lambda things: Asked("/api/tasks", body={"tenant": things.slug, "task_type": "echo", "payload": {}}),
+        lambda resources: ApiRequest("/api/tasks", body={"tenant": resources.slug, "task_type": "echo", "payload": {}}),
         frozenset({202}),
     ),
     "GET /api/tasks": _tenant(Role.VIEWER, "/api/tasks"),
-    "GET /api/tasks/{job_id}": _thing(Role.VIEWER, lambda things: Asked(f"/api/tasks/{things.task}")),
-    "POST /api/tasks/{job_id}/cancel": _thing(
-        Role.OPERATOR, lambda things: Asked(f"/api/tasks/{things.task}/cancel", body={})
+    "GET /api/tasks/{job_id}": _resource(Role.VIEWER, lambda resources: ApiRequest(f"/api/tasks/{resources.task}")),
+    "POST /api/tasks/{job_id}/cancel": _resource(
+        Role.OPERATOR, lambda resources: ApiRequest(f"/api/tasks/{resources.task}/cancel", body={})
     ),
     "GET /api/chat/sessions": _tenant(Role.VIEWER, "/api/chat/sessions"),
-    "GET /api/chat/sessions/{session_id}": _thing(
-        Role.VIEWER, lambda things: Asked(f"/api/chat/sessions/{things.session}")
+    "GET /api/chat/sessions/{session_id}": _resource(
+        Role.VIEWER, lambda resources: ApiRequest(f"/api/chat/sessions/{resources.session}")
     ),
-    "DELETE /api/chat/sessions/{session_id}": _thing(
-        Role.OPERATOR, lambda things: Asked(f"/api/chat/sessions/{things.session}"), 204
+    "DELETE /api/chat/sessions/{session_id}": _resource(
+        Role.OPERATOR, lambda resources: ApiRequest(f"/api/chat/sessions/{resources.session}"), 204
     ),
     "GET /api/admin/reviews": _tenant(Role.VIEWER, "/api/admin/reviews"),
-    "GET /api/admin/reviews/{document_id}": _thing(Role.VIEWER, _review("")),
-    "POST /api/admin/reviews/{document_id}/confirm": _thing(
-        Role.OPERATOR, _review("/confirm", lambda things: {"document": things.documents[0]}), *DECIDED
+    "GET /api/admin/reviews/{document_id}": _resource(Role.VIEWER, _review("")),
+    "POST /api/admin/reviews/{document_id}/confirm": _resource(
+        Role.OPERATOR, _review("/confirm", lambda resources: {"document": resources.documents[0]}), *DECIDED
     ),
-    "POST /api/admin/reviews/{document_id}/reject": _thing(
-        Role.OPERATOR, _review("/reject", lambda things: {"documents": [things.documents[0]]}), *DECIDED
+    "POST /api/admin/reviews/{document_id}/reject": _resource(
+        Role.OPERATOR, _review("/reject", lambda resources: {"documents": [resources.documents[0]]}), *DECIDED
     ),
-    "POST /api/admin/reviews/merge": _thing(
-        Role.OPERATOR, _decision("merge", lambda things: {"documents": [*things.documents[1:]]}), *DECIDED
+    "POST /api/admin/reviews/merge": _resource(
+        Role.OPERATOR, _decision("merge", lambda resources: {"documents": [*resources.documents[1:]]}), *DECIDED
     ),
-    "POST /api/admin/reviews/split": _thing(
-        Role.OPERATOR, _decision("split", lambda things: {"document": things.documents[2]}), *DECIDED
+    "POST /api/admin/reviews/split": _resource(
+        Role.OPERATOR, _decision("split", lambda resources: {"document": resources.documents[2]}), *DECIDED
     ),
-    "POST /api/admin/reviews/accept": _thing(Role.OPERATOR, _decision("accept", _difference), *DECIDED),
-    "POST /api/admin/reviews/dispute": _thing(Role.OPERATOR, _decision("dispute", _difference), *DECIDED),
+    "POST /api/admin/reviews/accept": _resource(Role.OPERATOR, _decision("accept", _difference), *DECIDED),
+    "POST /api/admin/reviews/dispute": _resource(Role.OPERATOR, _decision("dispute", _difference), *DECIDED),
     "GET /api/admin/documents": _tenant(Role.VIEWER, "/api/admin/documents"),
     **{
-        f"GET /api/admin/documents/{{document_id}}{what}": _thing(Role.VIEWER, _document(what.replace("{number}", "1")))
-        for what in ("", "/timeline", "/questions", "/pages/{number}")
+        f"GET /api/admin/documents/{{document_id}}{suffix}": _resource(
+            Role.VIEWER, _document(suffix.replace("{number}", "1"))
+        )
+        for suffix in ("", "/timeline", "/questions", "/pages/{number}")
     },
     "GET /api/uploads": _tenant(Role.VIEWER, "/api/uploads"),
     "GET /api/admin/clusters": _tenant(Role.VIEWER, "/api/admin/clusters"),
-    "DELETE /api/admin/documents/{document_id}": _thing(Role.ADMIN, _document("")),
-    "GET /api/admin/clusters/{cluster_id}": _thing(
-        Role.VIEWER, lambda things: Asked(f"/api/admin/clusters/{things.billed[0]}")
+    "DELETE /api/admin/documents/{document_id}": _resource(Role.ADMIN, _document("")),
+    "GET /api/admin/clusters/{cluster_id}": _resource(
+        Role.VIEWER, lambda resources: ApiRequest(f"/api/admin/clusters/{resources.billed[0]}")
     ),
     "GET /api/admin/dlq": _tenant(Role.VIEWER, "/api/admin/dlq"),
     "GET /api/admin/dlq/stats": _tenant(Role.VIEWER, "/api/admin/dlq/stats"),
     "GET /api/admin/dlq/groups": _tenant(Role.VIEWER, "/api/admin/dlq/groups"),
     "GET /api/admin/dlq/audit": _tenant(Role.VIEWER, "/api/admin/dlq/audit"),
-    "GET /api/admin/dlq/{job_id}": _thing(Role.VIEWER, _letter("")),
-    "GET /api/admin/dlq/{job_id}/timeline": _thing(Role.VIEWER, _letter("/timeline")),
-    "POST /api/admin/dlq/{job_id}/retry": _thing(Role.OPERATOR, _letter("/retry", {})),
-    "POST /api/admin/dlq/{job_id}/resolve": _thing(Role.OPERATOR, _letter("/resolve", {"notes": "Mended"})),
-    "POST /api/admin/dlq/{job_id}/ignore": _thing(Role.OPERATOR, _letter("/ignore", {"reason": "A trial"})),
-    "GET /api/admin/dlq/{job_id}/payload": _thing(Role.OPERATOR, _letter("/payload"), takes_editor=True),
-    "PATCH /api/admin/dlq/{job_id}/payload": _thing(
-        Role.OPERATOR, _letter("/payload", {"payload": {"say": "bye"}}), takes_editor=True
+    "GET /api/admin/dlq/{job_id}": _resource(Role.VIEWER, _dead_letter("")),
+    "GET /api/admin/dlq/{job_id}/timeline": _resource(Role.VIEWER, _dead_letter("/timeline")),
+    "POST /api/admin/dlq/{job_id}/retry": _resource(Role.OPERATOR, _dead_letter("/retry", {})),
+    "POST /api/admin/dlq/{job_id}/resolve": _resource(Role.OPERATOR, _dead_letter("/resolve", {"notes": "Mended"})),
+    "POST /api/admin/dlq/{job_id}/ignore": _resource(Role.OPERATOR, _dead_letter("/ignore", {"reason": "A trial"})),
+    "GET /api/admin/dlq/{job_id}/payload": _resource(Role.OPERATOR, _dead_letter("/payload"), requires_editor=True),
+    "PATCH /api/admin/dlq/{job_id}/payload": _resource(
+        Role.OPERATOR, _dead_letter("/payload", {"payload": {"say": "bye"}}), requires_editor=True
     ),
     "POST /api/admin/dlq/bulk-retry": Right(Role.OPERATOR, "tenant", _bulk("retry"), frozenset({202})),
     "POST /api/admin/dlq/bulk-resolve": Right(
@@ -304,69 +337,70 @@ RIGHTS: dict[str, Right] = {
         Role.OPERATOR, "tenant", _bulk("ignore", reason="A trial"), frozenset({202})
     ),
     "GET /api/admin/operations": _tenant(Role.VIEWER, "/api/admin/operations"),
-    "GET /api/admin/operations/{operation_id}": _thing(Role.VIEWER, _operation("")),
-    "PATCH /api/admin/operations/{operation_id}": _thing(
-        Role.OPERATOR, lambda things: Asked(f"/api/admin/operations/{things.operation}", body={"rate": 2})
+    "GET /api/admin/operations/{operation_id}": _resource(Role.VIEWER, _operation("")),
+    "PATCH /api/admin/operations/{operation_id}": _resource(
+        Role.OPERATOR, lambda resources: ApiRequest(f"/api/admin/operations/{resources.operation}", body={"rate": 2})
     ),
-    "GET /api/admin/operations/{operation_id}/items": _thing(Role.VIEWER, _operation("/items")),
-    "POST /api/admin/operations/{operation_id}/pause": _thing(Role.OPERATOR, _operation("/pause")),
-    "POST /api/admin/operations/{operation_id}/resume": _thing(
+    "GET /api/admin/operations/{operation_id}/items": _resource(Role.VIEWER, _operation("/items")),
+    "POST /api/admin/operations/{operation_id}/pause": _resource(Role.OPERATOR, _operation("/pause")),
+    "POST /api/admin/operations/{operation_id}/resume": _resource(
         Role.OPERATOR,
         _operation("/resume"),
-        409,  # nobody has paused it
+        409,  # the operation is not paused
     ),
     "POST /api/admin/operations": Right(
         Role.ADMIN,
         "tenant",
-        lambda things: Asked("/api/admin/operations", body={"tenant": things.slug, "action": "match"}),
+        lambda resources: ApiRequest("/api/admin/operations", body={"tenant": resources.slug, "action": "match"}),
         frozenset({202}),
     ),
-    "POST /api/admin/operations/{operation_id}/cancel": _thing(Role.OPERATOR, _operation("/cancel")),
+    "POST /api/admin/operations/{operation_id}/cancel": _resource(Role.OPERATOR, _operation("/cancel")),
     "DELETE /api/admin/dlq/purge": _tenant(
         Role.ADMIN, "/api/admin/dlq/purge", before_date="2026-01-01T00:00:00Z", status="resolved"
     ),
-    "POST /api/admin/operations/{operation_id}/restore": _thing(
-        Role.ADMIN, lambda things: Asked(f"/api/admin/operations/{things.purge}/restore"), 200, 202
+    "POST /api/admin/operations/{operation_id}/restore": _resource(
+        Role.ADMIN, lambda resources: ApiRequest(f"/api/admin/operations/{resources.purge}/restore"), 200, 202
     ),
     "GET /api/admin/dlq/export": _tenant(Role.VIEWER, "/api/admin/dlq/export", format="csv"),
-    "GET /api/admin/operations/{operation_id}/file": _thing(
+    "GET /api/admin/operations/{operation_id}/file": _resource(
         Role.VIEWER,
-        lambda things: Asked(f"/api/admin/operations/{things.export}/file"),
-        409,  # it is in progress
+        lambda resources: ApiRequest(f"/api/admin/operations/{resources.export}/file"),
+        409,  # the export is in progress
     ),
     "GET /api/admin/mail": _tenant(Role.VIEWER, "/api/admin/mail"),
     "GET /api/admin/mail/policy": _tenant(Role.VIEWER, "/api/admin/mail/policy"),
     "PUT /api/admin/mail/policy": Right(
         Role.ADMIN,
         "tenant",
-        lambda things: Asked(
-            "/api/admin/mail/policy", {"tenant": things.slug}, {"dmarc_policy": "reject", "previous": "hold"}
+        lambda resources: ApiRequest(
+            "/api/admin/mail/policy", {"tenant": resources.slug}, {"dmarc_policy": "reject", "previous": "hold"}
         ),
     ),
     **{
-        f"POST /api/admin/mail/{{mail_id}}/{word}": _thing(Role.OPERATOR, _mail(word)) for word in ("release", "reject")
+        f"POST /api/admin/mail/{{mail_id}}/{action}": _resource(Role.OPERATOR, _mail(action))
+        for action in ("release", "reject")
     },
-    "GET /api/admin/tenants": Right(Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/tenants")),
+    "GET /api/admin/tenants": Right(Role.VIEWER, "some tenant", lambda _: ApiRequest("/api/admin/tenants")),
     "POST /api/admin/tenants": Right(
-        Role.ADMIN, "every tenant", lambda things: Asked("/api/admin/tenants", body={"slug": things.slug})
+        Role.ADMIN, "every tenant", lambda resources: ApiRequest("/api/admin/tenants", body={"slug": resources.slug})
     ),
     "GET /api/admin/tenants/{tenant}": _setup(""),
     "PATCH /api/admin/tenants/{tenant}": Right(
         Role.ADMIN,
         "every tenant",
-        lambda things: Asked(f"/api/admin/tenants/{things.slug}", body={"is_disabled": False}),
+        lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}", body={"is_disabled": False}),
     ),
     **{
-        f"PATCH /api/admin/tenants/{{tenant}}/{what}": _setup(f"/{what}", {"added": [f"{what}@acme.example"]})
-        for what in ("addresses", "admins")
+        f"PATCH /api/admin/tenants/{{tenant}}/{suffix}": _setup(f"/{suffix}", {"added": [f"{suffix}@acme.example"]})
+        for suffix in ("addresses", "admins")
     },
     "GET /api/admin/tenants/{tenant}/destinations": _setup("/destinations"),
     "POST /api/admin/tenants/{tenant}/destinations": Right(
         Role.ADMIN,
         "tenant",
-        lambda things: Asked(
-            f"/api/admin/tenants/{things.slug}/destinations",
-            body={"name": f"erp-{things.mail}", "kind": "webhook", "address": "https://erp.example.com/hook"},
+        lambda resources: ApiRequest(
+            f"/api/admin/tenants/{resources.slug}/destinations",
+            body={"name": f"erp-{resources.mail}", "kind": "webhook", "address": "https://erp.example.com/hook"},
         ),
         frozenset({201}),
     ),
@@ -377,8 +411,8 @@ RIGHTS: dict[str, Right] = {
     "DELETE /api/admin/tenants/{tenant}/tolerances": Right(
         Role.ADMIN,
         "tenant",
-        lambda things: Asked(f"/api/admin/tenants/{things.slug}/tolerances", {"key": "tax"}),
-        frozenset({404}),  # none is set
+        lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}/tolerances", {"key": "tax"}),
+        frozenset({404}),  # no tolerance is set
     ),
     "POST /api/admin/tenants/{tenant}/tolerances/recompare": _tolerances("/recompare"),
     "GET /api/admin/tenants/{tenant}/tolerances/suggestions": _tolerances("/suggestions", Role.VIEWER),
@@ -386,50 +420,50 @@ RIGHTS: dict[str, Right] = {
         "/suggestions/0a1b2c3d/accept",
         Role.ADMIN,
         {},
-        409,  # nothing is suggested
+        409,  # there are no suggestions
     ),
     "GET /api/admin/people": _tenant(Role.ADMIN, "/api/admin/people"),
     "POST /api/admin/people": Right(
         Role.ADMIN,
         "tenant",
-        lambda things: Asked(
+        lambda resources: ApiRequest(
             "/api/admin/people",
-            body={"email": f"{uuid4()}@acme.example", "role": "viewer", "tenants": [things.slug]},
+            body={"email": f"{uuid4()}@acme.example", "role": "viewer", "tenants": [resources.slug]},
         ),
         frozenset({201}),
     ),
-    "PATCH /api/admin/people/{person_id}": _thing(
-        Role.ADMIN, lambda things: Asked(f"/api/admin/people/{things.person}", body={"role": "operator"})
+    "PATCH /api/admin/people/{person_id}": _resource(
+        Role.ADMIN, lambda resources: ApiRequest(f"/api/admin/people/{resources.person}", body={"role": "operator"})
     ),
-    "DELETE /api/admin/people/{person_id}": _thing(
-        Role.ADMIN, lambda things: Asked(f"/api/admin/people/{things.person}"), 204
+    "DELETE /api/admin/people/{person_id}": _resource(
+        Role.ADMIN, lambda resources: ApiRequest(f"/api/admin/people/{resources.person}"), 204
     ),
     "DELETE /api/admin/tenants/{tenant}": Right(
-        Role.ADMIN, "every tenant", lambda things: Asked(f"/api/admin/tenants/{things.slug}")
+        Role.ADMIN, "every tenant", lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}")
     ),
     "GET /api/admin/tenants/{tenant}/erasure": Right(
         Role.ADMIN,
         "every tenant",
-        lambda things: Asked(f"/api/admin/tenants/{things.slug}/erasure"),
+        lambda resources: ApiRequest(f"/api/admin/tenants/{resources.slug}/erasure"),
         frozenset({404}),  # no tenant is being erased
     ),
     "GET /api/admin/dlq/named": Right(
-        Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/dlq/named", {"kind": "letter", "part": "0a1b"})
+        Role.VIEWER, "some tenant", lambda _: ApiRequest("/api/admin/dlq/named", {"kind": "letter", "part": "0a1b"})
     ),
     "GET /api/admin/queues": _tenant(Role.VIEWER, "/api/admin/queues"),
     "GET /api/admin/queues/paused": Right(
-        Role.VIEWER, "some tenant", lambda _: Asked("/api/admin/queues/paused"), frozenset({200})
+        Role.VIEWER, "some tenant", lambda _: ApiRequest("/api/admin/queues/paused"), frozenset({200})
     ),
     **{
-        f"POST /api/admin/queues/{{worker}}/{word}": Right(
+        f"POST /api/admin/queues/{{worker}}/{action}": Right(
             Role.ADMIN,
             "every tenant",
-            _switch(word),
+            _switch(action),
             frozenset({200, 412}),
         )
-        for word in ("pause", "resume")
+        for action in ("pause", "resume")
     },
-    "PUT /api/users/{user_id}/profile": _user(Role.OPERATOR, "profile", body=PROFILE, seen=KEPT),
+    "PUT /api/users/{user_id}/profile": _user(Role.OPERATOR, "profile", body=PROFILE, version=PROFILE_VERSION),
     "GET /api/users/{user_id}/profile": _user(Role.VIEWER, "profile"),
     "DELETE /api/users/{user_id}/profile": _user(Role.OPERATOR, "profile", 204),
     **{
@@ -442,14 +476,14 @@ RIGHTS: dict[str, Right] = {
     "POST /api/admin/offers": Right(
         Role.OPERATOR,
         "tenant",
-        lambda things: Asked("/api/admin/offers", body={"timezone": "UTC", "tenant": things.slug}),
+        lambda resources: ApiRequest("/api/admin/offers", body={"timezone": "UTC", "tenant": resources.slug}),
         frozenset({202}),
     ),
     "GET /api/admin/offers/{pool_id}": _pool(),
     "GET /api/admin/offers/{pool_id}/failed": _pool(lambda _: "/failed"),
-    "GET /api/admin/offers/{pool_id}/users/{user_id}": _pool(lambda things: f"/users/{things.user}"),
+    "GET /api/admin/offers/{pool_id}/users/{user_id}": _pool(lambda resources: f"/users/{resources.user}"),
 }
-"""By method and path, as the description has them."""
+"""By method and path, as in the API description."""
 
 BILLED = (
     order(number="4712", lines=[line("A-1", price="100.00")]),
@@ -457,11 +491,13 @@ BILLED = (
 )
 
 
-def surround(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let everybody ask as often as he likes, let there be a queue, and behind every document a file."""
+def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lift the rate limits, configure a queue, and provide a file for each document."""
     monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17"))
-    given = aws.client
-    monkeypatch.setattr(aws, "client", lambda service: FakeLambda() if service == "lambda" else given(service))
+    original_client = aws.client
+    monkeypatch.setattr(
+        aws, "client", lambda service: FakeLambda() if service == "lambda" else original_client(service)
+    )
     queues = {"tasks": {"urls": ["q/tasks"], "mappings": [str(MAPPING)], "gate": 24}}
     monkeypatch.setenv("QUEUES", json.dumps(queues))
     monkeypatch.setenv("INVOKED_FUNCTIONS", json.dumps({"offers_scheduler": "scheduler"}))
@@ -471,7 +507,7 @@ def surround(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class World:
-    """A tenant with something of everything, which is the tests' caller's as far as it is somebody's."""
+    """A tenant with a resource of each kind. The default caller owns its task and session."""
 
     def __init__(self, database: Database, admin: Connection, slug: str) -> None:
         self._database, self._admin = database, admin
@@ -483,26 +519,26 @@ class World:
         one, other, third, cluster, document = map(str, office.ids)
         self._documents, self._billed = (one, other, third), (cluster, document)
 
-    def things(self) -> Things:
-        """All of it, what a request may use up made anew."""
+    def resources(self) -> Resources:
+        """Return all resources, with new ones for those that a request may use up."""
         task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
         failed = make_task(self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed")
         die = dying(self._database, self.tenant_id)
-        letter = die(worker="tasks", task_type="echo", work_id=failed)
+        dead_letter = die(worker="tasks", task_type="echo", work_id=failed)
         session = begin_session(self._admin, self.slug)
         purge = str(self._purge())
         export, operation = str(self._export()), str(self._operation())
         shared = (self._documents, self._billed)
-        ids = (str(task), session, str(letter), purge, export, operation)
+        ids = (str(task), session, str(dead_letter), purge, export, operation)
         user, pool = map(str, self._offered())
         mail = str(make_held_mail(self._admin, self.tenant_id))
         destination = f"hook-{mail}"
         make_destination(self._admin, self.tenant_id, destination, url="https://erp.example.com/hook")
         person = PEOPLE.add(f"{mail}@acme.example", "viewer", f"tenant:{self.slug}")
-        return Things(self.slug, *ids, *shared, user, pool, mail, destination, person)
+        return Resources(self.slug, *ids, *shared, user, pool, mail, destination, person)
 
     def _offered(self) -> tuple[UUID, UUID]:
-        """Somebody whose offers of a date are to come, and their pool."""
+        """Create a user with pending offers. Returns the ids of the user and the pool."""
         external_id = uuid4()
         user = make_profile(self._admin, self.tenant_id, external_id=external_id)
         pool = make_pool(self._admin, self.tenant_id)
@@ -516,7 +552,7 @@ class World:
             return export.request(connection, self.tenant_id, DeadLetterFilter(), file, by=SUBJECT, now=now).id
 
     def _purge(self) -> UUID:
-        return self._made(
+        return self._insert(
             "INSERT INTO operation (tenant_id, action, filter, state, requested_by, requested_at, stepped_at)"
             """ VALUES (%s, 'purge', '{"status": ["resolved"], "to_date": "2026-03-02T12:00:00Z"}', 'running', 'kim',
             now(), now()) RETURNING id""",
@@ -524,13 +560,13 @@ class World:
         )
 
     def _operation(self) -> UUID:
-        return self._made(
+        return self._insert(
             "INSERT INTO operation (tenant_id, action, filter, rate, requested_by, requested_at,"
             " stepped_at) VALUES (%s, 'retry', '{}', 1, 'kim', now(), now()) RETURNING id",
             [self.tenant_id],
         )
 
-    def _made(self, statement: LiteralString, values: Sequence[object]) -> UUID:
+    def _insert(self, statement: LiteralString, values: Sequence[object]) -> UUID:
         row = self._admin.execute(statement, values).fetchone()
         assert row is not None
         (id_,) = row
@@ -538,14 +574,14 @@ class World:
         return id_
 
 
-def parts(operation: str) -> tuple[str, str]:
-    """Method and path of an operation."""
+def method_and_path(operation: str) -> tuple[str, str]:
+    """Split an operation into method and path."""
     method, _, path = operation.partition(" ")
     return method, path
 
 
-def described(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Every operation of the description, by method and path."""
+def operations_by_route(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every operation of the description by method and path."""
     return {
         f"{method.upper()} {path}": operation
         for path, operations in document["paths"].items()

@@ -1,4 +1,4 @@
-"""What a token says is checked again in the function, in whatever form the gateway hands it on."""
+"""The function verifies the claims of a token again, as the gateway formats them."""
 
 import base64
 import json
@@ -14,34 +14,34 @@ from functions.admin_api.auth import LEEWAY_SECONDS, Caller, Role, UnauthorizedE
 from tests.functions.admin_api.conftest import CLAIMS, EVENT, SIGN_IN, Ask
 
 POOL = SignIn.model_validate(SIGN_IN)
-ELSEWHERE = POOL.model_copy(update={"issuer": "https://login.example.com/acme"})
+OTHER_ISSUER = POOL.model_copy(update={"issuer": "https://login.example.com/acme"})
 NOW = datetime(2026, 11, 22, 5, tzinfo=UTC)
 AT = int(NOW.timestamp())
 
 
-def taken(sign_in: SignIn | None = POOL, now: datetime = NOW, **told: Any) -> Mapping[str, Any] | str:
-    """The claims that the function goes by, or why there are none; a claim of None is not there."""
-    said = {name: value for name, value in (CLAIMS | told).items() if value is not None}
+def verify(sign_in: SignIn | None = POOL, now: datetime = NOW, **changed: Any) -> Mapping[str, Any] | str:
+    """Return the claims that the function accepts, or the error. None removes a claim."""
+    claims = {name: value for name, value in (CLAIMS | changed).items() if value is not None}
     try:
-        found = auth.verified(request(said), sign_in, now)
+        event = auth.verified(request(claims), sign_in, now)
     except UnauthorizedError as error:
         return str(error)
-    known: Mapping[str, Any] = found["requestContext"]["authorizer"]["jwt"]["claims"]
-    return known
+    accepted: Mapping[str, Any] = event["requestContext"]["authorizer"]["jwt"]["claims"]
+    return accepted
 
 
-def request(said: Mapping[str, Any] | None, token: str = EVENT["headers"]["authorization"]) -> dict[str, Any]:
-    authorizer = {} if said is None else {"authorizer": {"jwt": {"claims": said, "scopes": None}}}
+def request(claims: Mapping[str, Any] | None, token: str = EVENT["headers"]["authorization"]) -> dict[str, Any]:
+    authorizer = {} if claims is None else {"authorizer": {"jwt": {"claims": claims, "scopes": None}}}
     return dict(EVENT) | {"headers": {"Authorization": token}, "requestContext": authorizer}
 
 
-def test_a_sound_token_of_each_client_is_taken() -> None:
-    assert taken() == CLAIMS
-    assert taken(aud=POOL.audience[0]) == CLAIMS | {"aud": POOL.audience[0]}
+def test_valid_token_of_each_client_is_accepted() -> None:
+    assert verify() == CLAIMS
+    assert verify(aud=POOL.audience[0]) == CLAIMS | {"aud": POOL.audience[0]}
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("changed", "reason"),
     [
         ({"iss": None}, "Token issuer mismatch."),
         ({"iss": ""}, "Token issuer mismatch."),
@@ -80,12 +80,12 @@ def test_a_sound_token_of_each_client_is_taken() -> None:
         ({"iat": str(AT + LEEWAY_SECONDS + 1)}, "The token is not valid yet."),
     ],
 )
-def test_a_token_that_is_not_ours_or_not_of_now_is_not_taken(told: dict[str, Any], why: str) -> None:
-    assert taken(**told) == why
+def test_foreign_or_expired_token_is_rejected(changed: dict[str, Any], reason: str) -> None:
+    assert verify(**changed) == reason
 
 
 @pytest.mark.parametrize(
-    "told",
+    "changed",
     [
         {"exp": str(AT - LEEWAY_SECONDS + 1)},
         {"exp": "1.7953272e+09"},
@@ -98,41 +98,41 @@ def test_a_token_that_is_not_ours_or_not_of_now_is_not_taken(told: dict[str, Any
         {"aud": ["somebody", POOL.client]},
     ],
 )
-def test_clocks_may_differ_a_little_and_forms_are_those_of_gateways(told: dict[str, Any]) -> None:
-    assert taken(**told) == CLAIMS | told
+def test_clock_skew_and_gateway_formats_are_accepted(changed: dict[str, Any]) -> None:
+    assert verify(**changed) == CLAIMS | changed
 
 
-@pytest.mark.parametrize("end", [str(AT + 3600), "1.8e9", [AT + 3600], True, None, {}])
-def test_end_in_the_token_must_be_a_number(end: object) -> None:
-    # The gateway passes numbers and texts on in the same form.
+@pytest.mark.parametrize("expiry", [str(AT + 3600), "1.8e9", [AT + 3600], True, None, {}])
+def test_expiry_in_the_token_must_be_a_number(expiry: object) -> None:
+    # The gateway formats numbers and strings alike.
     claimed = CLAIMS | {"exp": str(AT + 3600)}
     with pytest.raises(UnauthorizedError, match="exp must be a number"):
-        auth.verified(request(claimed, token({"exp": end})), POOL, NOW)
+        auth.verified(request(claimed, token({"exp": expiry})), POOL, NOW)
 
 
-@pytest.mark.parametrize("end", [AT + 3600, AT + 3600.5])
-def test_end_in_the_token_may_be_any_number(end: float) -> None:
+@pytest.mark.parametrize("expiry", [AT + 3600, AT + 3600.5])
+def test_expiry_in_the_token_may_be_any_number(expiry: float) -> None:
     claimed = CLAIMS | {"exp": str(AT + 3600)}
-    assert auth.verified(request(claimed, token({"exp": end})), POOL, NOW)
+    assert auth.verified(request(claimed, token({"exp": expiry})), POOL, NOW)
 
 
-def test_another_issuer_need_not_say_what_a_token_is_for() -> None:
-    assert taken(ELSEWHERE, iss=ELSEWHERE.issuer, token_use=None) != "The token is not an ID token."
-    assert taken(ELSEWHERE, iss=ELSEWHERE.issuer, token_use="access") == "The token is not an ID token."
+def test_other_issuers_may_omit_token_use() -> None:
+    assert verify(OTHER_ISSUER, iss=OTHER_ISSUER.issuer, token_use=None) != "The token is not an ID token."
+    assert verify(OTHER_ISSUER, iss=OTHER_ISSUER.issuer, token_use="access") == "The token is not an ID token."
 
 
-def test_without_claims_or_without_an_issuer_nobody_gets_in() -> None:
-    for said in (None, dict[str, Any]()):
+def test_missing_claims_or_issuer_is_unauthorized() -> None:
+    for claims in (None, dict[str, Any]()):
         with pytest.raises(UnauthorizedError, match="There is no token"):
-            auth.verified(request(said), POOL, NOW)
-    assert taken(None) == "This deployment has no token issuer."
+            auth.verified(request(claims), POOL, NOW)
+    assert verify(None) == "This deployment has no token issuer."
 
 
-# Lists, which the gateway writes as a text
+# Lists, which the gateway formats as text
 
 
-def token(said: Any) -> str:
-    payload = base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+def token(claims: Any) -> str:
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     return f"Bearer eyJhbGciOiJSUzI1NiJ9.{payload}.c2ln"
 
 
@@ -141,12 +141,12 @@ def caller(text: str, in_token: str) -> Caller:
     return Caller.of(auth.verified(event, POOL, NOW)["requestContext"]["authorizer"]["jwt"]["claims"])
 
 
-def test_a_group_with_a_blank_in_its_name_is_one_group() -> None:
+def test_group_name_with_space_is_one_group() -> None:
     groups = ["x admin", "tenant:a tenant:*", "viewer"]
 
-    known = caller("[x admin tenant:a tenant:* viewer]", token({"cognito:groups": groups}))
+    parsed = caller("[x admin tenant:a tenant:* viewer]", token({"cognito:groups": groups}))
 
-    assert (known.role, known.tenants) == (Role.VIEWER, frozenset({"a tenant:*"}))
+    assert (parsed.role, parsed.tenants) == (Role.VIEWER, frozenset({"a tenant:*"}))
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def test_a_group_with_a_blank_in_its_name_is_one_group() -> None:
         "",
     ],
 )
-def test_where_the_header_says_another_thing_the_gateway_s_text_counts(in_token: str) -> None:
-    known = caller("[operator tenant:acme]", in_token)
+def test_gateway_groups_override_a_conflicting_header(in_token: str) -> None:
+    parsed = caller("[operator tenant:acme]", in_token)
 
-    assert (known.role, known.tenants) == (Role.OPERATOR, frozenset({"acme"}))
+    assert (parsed.role, parsed.tenants) == (Role.OPERATOR, frozenset({"acme"}))
 
 
-def test_an_audience_with_a_blank_in_its_name_is_one_audience() -> None:
+def test_audience_with_space_is_one_audience() -> None:
     audience = [f"x {POOL.client}"]
     event = request(CLAIMS | {"aud": f"[{audience[0]}]"}, token({"aud": audience}))
 
@@ -181,7 +181,7 @@ def test_an_audience_with_a_blank_in_its_name_is_one_audience() -> None:
 # Over HTTP
 
 
-def test_who_is_not_let_in_is_told_so_as_a_problem(ask: Ask) -> None:
+def test_rejected_token_returns_problem_details(ask: Ask) -> None:
     refused = ask("{", claims={"aud": "somebody"})
 
     assert (refused.status, refused.headers["Content-Type"]) == (401, "application/problem+json")
@@ -196,6 +196,6 @@ def test_who_is_not_let_in_is_told_so_as_a_problem(ask: Ask) -> None:
     )
 
 
-def test_nothing_is_answered_before_the_token_is_looked_at(ask: Ask) -> None:
+def test_token_is_verified_before_routing(ask: Ask) -> None:
     for method, path in (("GET", "/api/openapi.json"), ("GET", "/api/nothing"), ("PUT", "/api/tasks"), ("GET", "/api")):
         assert ask("", method=method, path=path, claims={"exp": "0"}).status == 401, path

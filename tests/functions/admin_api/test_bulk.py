@@ -1,4 +1,4 @@
-"""Operations on many dead letters over HTTP: tried dry, asked for, watched and steered by who may."""
+"""Bulk operations over HTTP: dry run, submission, progress and permissions."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,7 +24,7 @@ ALL: dict[str, Any] = {"filter": {}}
 
 @pytest.fixture
 def fail(admin: Connection, acme: UUID, die: Die) -> Callable[..., list[UUID]]:
-    """Tasks of acme that have failed; the ids of their letters."""
+    """Create failed tasks of acme. Returns the ids of their dead letters."""
 
     def make(number: int, **letter: Any) -> list[UUID]:
         tasks = [make_task(admin, acme, status="failed", error="It failed", failed_at=NOON) for _ in range(number)]
@@ -50,8 +50,8 @@ def patch(ask: Ask, path: str, body: object, *, groups: str = OPERATOR, version:
     return ask(body, method="PATCH", path=f"{ROOT}{path}", groups=groups, headers=headers)
 
 
-def carry_out(database: Database, operation: dict[str, Any], acme: UUID, admin: Connection) -> None:
-    """What the worker does, minutes later."""
+def run_steps(database: Database, operation: dict[str, Any], acme: UUID, admin: Connection) -> None:
+    """Run the steps of the worker, minutes later."""
     ((now,),) = admin.execute("SELECT now()").fetchall()
     for minute in range(1, 9):
         later = now + timedelta(minutes=minute)
@@ -60,9 +60,7 @@ def carry_out(database: Database, operation: dict[str, Any], acme: UUID, admin: 
             pass
 
 
-def test_a_dry_run_says_how_many_and_shows_some_and_does_nothing(
-    ask: Ask, fail: Callable[..., list[UUID]], admin: Connection
-):
+def test_dry_run_returns_only_count_and_sample(ask: Ask, fail: Callable[..., list[UUID]], admin: Connection):
     letters = fail(12)
     answer = post(ask, "/dlq/bulk-retry", {**ALL, "dry_run": True})
     assert answer.status == 200
@@ -73,43 +71,45 @@ def test_a_dry_run_says_how_many_and_shows_some_and_does_nothing(
     assert (named.status, named.body["count"]) == (200, 3)
 
 
-def test_secrets_of_a_sample_are_hidden_from_who_may_not_see_them(ask: Ask, die: Die):
+def test_sample_hides_secrets_below_admin(ask: Ask, die: Die):
     die("It came with Bearer abcdefghijklmnopqrstuvwxyz0123456789")
     for groups, is_seen in ((OPERATOR, False), (ADMIN, True)):
         (letter,) = post(ask, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=groups).body["sample"]
         assert ("abcdefghijklmnop" in str(letter), letter["redacted"] == []) == (is_seen, is_seen)
 
 
-def test_secrets_of_what_was_asked_for_are_hidden_from_who_may_not_see_them(ask: Ask, acme: UUID):
+def test_operation_hides_secrets_below_admin(ask: Ask, acme: UUID):
     body = {"filter": {"text": "token=hunter2"}, "notes": "Paid to DE89370400440532013000"}
-    asked = post(ask, "/dlq/bulk-retry", body)
-    path = f"/operations/{asked.body['operation_id']}"
+    submitted = post(ask, "/dlq/bulk-retry", body)
+    path = f"/operations/{submitted.body['operation_id']}"
 
-    hidden = [asked.body, get(ask, path).body, *get(ask, "/operations").body["operations"]]
-    hidden.append(post(ask, f"{path}/cancel", version=asked.body["version"]).body)
+    hidden = [submitted.body, get(ask, path).body, *get(ask, "/operations").body["operations"]]
+    hidden.append(post(ask, f"{path}/cancel", version=submitted.body["version"]).body)
 
-    for told in hidden:
-        assert (told["notes"], told["filter"]["text"]) == ("Paid to [hidden] 3000", "token=[hidden]")
-        assert told["redacted"] == ["/filter/text", "/notes"]
+    for reported in hidden:
+        assert (reported["notes"], reported["filter"]["text"]) == ("Paid to [hidden] 3000", "token=[hidden]")
+        assert reported["redacted"] == ["/filter/text", "/notes"]
     whole = get(ask, path, groups=ADMIN).body
     assert (whole["notes"], whole["filter"]["text"]) == (body["notes"], "token=hunter2")
     assert whole["redacted"] == []
 
 
-def test_what_is_asked_for_is_stored_carried_out_and_told(
+def test_bulk_retry_is_stored_executed_and_reported(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):
     letters = fail(3)
-    asked = post(ask, "/dlq/bulk-retry", {**ALL, "notes": "It is back", "rate": 100})
-    assert (asked.status, asked.headers["ETag"]) == (202, f'"{asked.body["version"]}"')
-    assert (asked.body["state"], asked.body["total"], asked.body["left"]) == ("running", 3, 3)
-    carry_out(database, asked.body, acme, admin)
+    submitted = post(ask, "/dlq/bulk-retry", {**ALL, "notes": "It is back", "rate": 100})
+    assert (submitted.status, submitted.headers["ETag"]) == (202, f'"{submitted.body["version"]}"')
+    assert (submitted.body["state"], submitted.body["total"], submitted.body["left"]) == ("running", 3, 3)
+    run_steps(database, submitted.body, acme, admin)
 
-    path = f"/operations/{asked.body['operation_id']}"
+    path = f"/operations/{submitted.body['operation_id']}"
     shown = get(ask, path)
     assert shown.headers["ETag"] == f'"{shown.body["version"]}"'
-    told = {name: shown.body[name] for name in ("state", "total", "done", "failed", "skipped", "left", "notes", "rate")}
-    assert told == {
+    reported = {
+        name: shown.body[name] for name in ("state", "total", "done", "failed", "skipped", "left", "notes", "rate")
+    }
+    assert reported == {
         "state": "done",
         "total": 3,
         "done": 3,
@@ -129,7 +129,7 @@ def test_what_is_asked_for_is_stored_carried_out_and_told(
     assert {get(ask, f"/dlq/{letter}").body["status"] for letter in letters} == {"retried"}
 
 
-def test_letters_are_settled_by_filter_with_a_note_and_their_group_with_them(
+def test_bulk_ignore_by_filter_closes_the_group(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):
     fail(2)
@@ -138,31 +138,31 @@ def test_letters_are_settled_by_filter_with_a_note_and_their_group_with_them(
     body = {"filter": {"fingerprint": group["fingerprint"], "status": ["pending"], "tenant": "acme"}}
     refused = post(ask, "/dlq/bulk-ignore", body)
     assert (refused.status, refused.body["detail"]) == (422, "A note is needed: say why.")
-    asked = post(ask, "/dlq/bulk-ignore", {**body, "reason": "Trials"})
-    assert (asked.status, asked.body["rate"]) == (202, 500)
-    carry_out(database, asked.body, acme, admin)
+    submitted = post(ask, "/dlq/bulk-ignore", {**body, "reason": "Trials"})
+    assert (submitted.status, submitted.body["rate"]) == (202, 500)
+    run_steps(database, submitted.body, acme, admin)
     (group,) = get(ask, "/dlq/groups").body["groups"]
     assert (group["state"], group["ignored"]) == ("ignored", 2)
 
 
-def test_a_large_selection_goes_on_after_the_request(
+def test_large_selection_continues_after_the_request(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection, monkeypatch: Any
 ):
     monkeypatch.setattr(bulk, "AT_ONCE", 2)
     fail(5)
-    asked = post(ask, "/dlq/bulk-resolve", {**ALL, "notes": "Mended"})
-    assert (asked.body["state"], asked.body["total"]) == ("waiting", None)
-    carry_out(database, asked.body, acme, admin)
-    assert get(ask, f"/operations/{asked.body['operation_id']}").body["done"] == 5
+    submitted = post(ask, "/dlq/bulk-resolve", {**ALL, "notes": "Mended"})
+    assert (submitted.body["state"], submitted.body["total"]) == ("waiting", None)
+    run_steps(database, submitted.body, acme, admin)
+    assert get(ask, f"/operations/{submitted.body['operation_id']}").body["done"] == 5
 
 
-def test_an_operation_is_paused_resumed_and_cancelled_at_its_current_version(
+def test_pause_resume_and_cancel_require_the_current_version(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, acme: UUID, admin: Connection
 ):
     fail(2)
-    asked = post(ask, "/dlq/bulk-retry", {**ALL, "canary": 1}).body
-    path, version = f"/operations/{asked['operation_id']}", asked["version"]
-    assert asked["state"] == "canary"
+    submitted = post(ask, "/dlq/bulk-retry", {**ALL, "canary": 1}).body
+    path, version = f"/operations/{submitted['operation_id']}", submitted["version"]
+    assert submitted["state"] == "canary"
 
     assert post(ask, f"{path}/pause").status == 428
     assert post(ask, f"{path}/pause", version=version + 7).status == 412
@@ -175,16 +175,16 @@ def test_an_operation_is_paused_resumed_and_cancelled_at_its_current_version(
     cancelled = post(ask, f"{path}/cancel", version=version + 2)
     assert (cancelled.body["state"], cancelled.body["left"]) == ("cancelled", 2)
     assert post(ask, f"{path}/cancel", version=version + 3).status == 409
-    carry_out(database, asked, acme, admin)
+    run_steps(database, submitted, acme, admin)
     assert get(ask, path).body["done"] == 0
     actions = [entry["action"] for entry in get(ask, "/dlq/audit").body["entries"]]
     assert actions == ["bulk-cancel", "bulk-resume", "bulk-pause", "bulk-retry"]
 
 
-def test_the_rate_of_an_operation_is_changed_at_its_current_version(ask: Ask, fail: Callable[..., list[UUID]]):
+def test_rate_change_requires_the_current_version(ask: Ask, fail: Callable[..., list[UUID]]):
     fail(2)
-    asked = post(ask, "/dlq/bulk-retry", ALL).body
-    path, version = f"/operations/{asked['operation_id']}", asked["version"]
+    submitted = post(ask, "/dlq/bulk-retry", ALL).body
+    path, version = f"/operations/{submitted['operation_id']}", submitted["version"]
     assert patch(ask, path, {"rate": 7}).status == 428
     assert patch(ask, path, {"rate": 7}, version=version + 1).status == 412
     assert patch(ask, path, {"rate": 501}, version=version).status == 422
@@ -195,37 +195,37 @@ def test_the_rate_of_an_operation_is_changed_at_its_current_version(ask: Ask, fa
     assert patch(ask, path, {"rate": 8}, version=version + 2).status == 409
 
 
-def test_operations_are_listed_by_pages_the_newest_first(ask: Ask, acme: UUID):
-    asked = [post(ask, "/dlq/bulk-retry", ALL).body["operation_id"] for _ in range(3)]
+def test_operations_are_paged_newest_first(ask: Ask, acme: UUID):
+    submitted = [post(ask, "/dlq/bulk-retry", ALL).body["operation_id"] for _ in range(3)]
     first = get(ask, "/operations", limit="2").body
     rest = get(ask, "/operations", limit="2", cursor=first["next"]).body
-    assert [one["operation_id"] for one in (*first["operations"], *rest["operations"])] == asked[::-1]
+    assert [item["operation_id"] for item in (*first["operations"], *rest["operations"])] == submitted[::-1]
     assert rest["next"] is None
 
 
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        pytest.param({}, 422, id="nothing is meant"),
-        pytest.param({"job_ids": [str(uuid4())], **ALL}, 422, id="two things are meant"),
-        pytest.param({"job_ids": []}, 422, id="no letters"),
-        pytest.param({"job_ids": [str(uuid4())] * 1001}, 422, id="too many letters"),
-        pytest.param({"job_ids": ["1"]}, 422, id="no id"),
-        pytest.param({"job_ids": [str(uuid4())]}, 404, id="unknown letters"),
+        pytest.param({}, 422, id="neither ids nor filter"),
+        pytest.param({"job_ids": [str(uuid4())], **ALL}, 422, id="ids and filter"),
+        pytest.param({"job_ids": []}, 422, id="empty ids"),
+        pytest.param({"job_ids": [str(uuid4())] * 1001}, 422, id="too many ids"),
+        pytest.param({"job_ids": ["1"]}, 422, id="invalid id"),
+        pytest.param({"job_ids": [str(uuid4())]}, 404, id="unknown ids"),
         pytest.param({**ALL, "rate": 0}, 422, id="too slow"),
         pytest.param({**ALL, "rate": 501}, 422, id="too fast"),
-        pytest.param({**ALL, "canary": 0}, 422, id="no canary"),
-        pytest.param({**ALL, "notes": ""}, 422, id="an empty note"),
-        pytest.param({**ALL, "notes": "a\x1b[31m"}, 422, id="a note that colours a terminal"),
-        pytest.param({**ALL, "state": "done"}, 422, id="a field of ours"),
-        pytest.param({"filter": {"statuses": "pending"}}, 422, id="a misspelt filter"),
-        pytest.param({"filter": {"status": ["resolved"]}}, 422, id="settled letters"),
-        pytest.param({"filter": {"from_date": 5}}, 422, id="a bare number for a time"),
-        pytest.param({"filter": {"text": ""}}, 422, id="no words"),
+        pytest.param({**ALL, "canary": 0}, 422, id="empty canary"),
+        pytest.param({**ALL, "notes": ""}, 422, id="empty note"),
+        pytest.param({**ALL, "notes": "a\x1b[31m"}, 422, id="terminal escape in the note"),
+        pytest.param({**ALL, "state": "done"}, 422, id="internal field"),
+        pytest.param({"filter": {"statuses": "pending"}}, 422, id="misspelled filter"),
+        pytest.param({"filter": {"status": ["resolved"]}}, 422, id="closed dead letters"),
+        pytest.param({"filter": {"from_date": 5}}, 422, id="number as time"),
+        pytest.param({"filter": {"text": ""}}, 422, id="empty text"),
         pytest.param({"filter": {"tenant": "zenith"}}, 403, id="another tenant"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_stored(
+def test_invalid_request_is_rejected_and_not_stored(
     ask: Ask, fail: Callable[..., list[UUID]], admin: Connection, body: dict[str, Any], status: int
 ):
     fail(1)
@@ -234,14 +234,14 @@ def test_what_cannot_be_is_refused_and_nothing_stored(
     assert rows(admin, "operation") == []
 
 
-def test_a_filter_takes_dates_and_times_of_utc(ask: Ask, fail: Callable[..., list[UUID]]):
+def test_filter_accepts_dates_and_utc_times(ask: Ask, fail: Callable[..., list[UUID]]):
     fail(3)
     times = {"from_date": "2026-03-02", "to_date": "2026-03-02T12:02:00"}
     answer = post(ask, "/dlq/bulk-retry", {"filter": times, "dry_run": True})
     assert (answer.status, answer.body["count"]) == (200, 2), answer.body
 
 
-def test_a_bare_list_of_letters_is_told_where_it_belongs(ask: Ask, fail: Callable[..., list[UUID]]):
+def test_error_for_bare_list_names_the_field(ask: Ask, fail: Callable[..., list[UUID]]):
     letters = ids(fail(2))
     answer = post(ask, "/dlq/bulk-retry", letters)
     assert (answer.status, 'its name: {"job_ids": ["..."]}' in answer.body["detail"]) == (400, True)
@@ -249,37 +249,37 @@ def test_a_bare_list_of_letters_is_told_where_it_belongs(ask: Ask, fail: Callabl
 
 
 @pytest.mark.parametrize("path", ["/dlq/bulk-resolve", "/dlq/bulk-ignore"])
-def test_only_what_is_tried_again_has_a_canary(ask: Ask, acme: UUID, path: str):
+def test_only_retries_accept_a_canary(ask: Ask, acme: UUID, path: str):
     assert post(ask, path, {**ALL, "canary": 1, "notes": "n", "reason": "r"}).status == 422
 
 
-def test_who_looks_may_not_ask_and_who_may_not_look_learns_nothing(ask: Ask, fail: Callable[..., list[UUID]]):
+def test_viewers_cannot_submit_and_outsiders_get_404(ask: Ask, fail: Callable[..., list[UUID]]):
     letters = ids(fail(1))
     assert post(ask, "/dlq/bulk-retry", ALL, groups=VIEWER).status == 403
     assert post(ask, "/dlq/bulk-retry", {**ALL, "dry_run": True}, groups=VIEWER).status == 403
     assert post(ask, "/dlq/bulk-retry", {"job_ids": letters}, groups=VIEWER).status == 403
     assert post(ask, "/dlq/bulk-retry", {"job_ids": letters}, groups="[admin tenant:other]").status == 404
-    asked = post(ask, "/dlq/bulk-retry", ALL).body
-    path = f"/operations/{asked['operation_id']}"
+    submitted = post(ask, "/dlq/bulk-retry", ALL).body
+    path = f"/operations/{submitted['operation_id']}"
     assert get(ask, path, groups=VIEWER).status == 200
-    assert post(ask, f"{path}/pause", version=asked["version"], groups=VIEWER).status == 403
+    assert post(ask, f"{path}/pause", version=submitted["version"], groups=VIEWER).status == 403
     for groups in ("[admin tenant:other]", "[]"):
         assert get(ask, path, groups=groups).status == 404
         assert get(ask, f"{path}/items", groups=groups).status == 404
-        assert post(ask, f"{path}/cancel", version=asked["version"], groups=groups).status == 404
+        assert post(ask, f"{path}/cancel", version=submitted["version"], groups=groups).status == 404
     assert get(ask, "/operations", groups="[admin tenant:other]", tenant="acme").status == 403
     for wrong in (str(uuid4()), "1"):
         assert get(ask, f"/operations/{wrong}").status == 404
 
 
-def test_who_has_no_name_changes_nothing(ask: Ask, fail: Callable[..., list[UUID]], admin: Connection):
+def test_token_without_subject_changes_nothing(ask: Ask, fail: Callable[..., list[UUID]], admin: Connection):
     fail(1)
     answer = ask(ALL, method="POST", path=f"{PATH}/bulk-retry", groups=OPERATOR, subject="")
     assert answer.status in {401, 403}
     assert rows(admin, "operation") == []
 
 
-def test_named_letters_are_of_one_tenant(
+def test_ids_must_belong_to_one_tenant(
     ask: Ask, fail: Callable[..., list[UUID]], database: Database, make_tenant: Callable[..., UUID]
 ):
     (mine,) = fail(1)
@@ -287,11 +287,11 @@ def test_named_letters_are_of_one_tenant(
     several = post(ask, "/dlq/bulk-retry", {"job_ids": ids([mine, other])}, groups="[operator tenant:*]")
     assert several.status == 422
     assert "several tenants" in several.body["detail"]
-    asked = post(ask, "/dlq/bulk-retry", {"job_ids": ids([mine, other])})
-    assert (asked.status, asked.body["tenant"], asked.body["total"]) == (202, "acme", 2)
+    submitted = post(ask, "/dlq/bulk-retry", {"job_ids": ids([mine, other])})
+    assert (submitted.status, submitted.body["tenant"], submitted.body["total"]) == (202, "acme", 2)
 
 
-def test_reprocessing_is_requested_by_admins(ask: Ask, acme: UUID, admin: Connection):
+def test_reprocessing_requires_admin(ask: Ask, acme: UUID, admin: Connection):
     body = {"tenant": "acme", "action": "extract", "received_from": "2026-01-01", "rate": 30}
     assert post(ask, "/operations", body).status == 403
     stored = post(ask, "/operations", body, groups=ADMIN)
@@ -309,10 +309,10 @@ def test_reprocessing_is_requested_by_admins(ask: Ask, acme: UUID, admin: Connec
     assert (changed.status, changed.body["rate"], changed.body["state"]) == (200, 900, "paused")
     assert get(ask, "/dlq/audit").body["entries"][0]["action"] == "reprocessing rate changed"
     post(ask, "/dlq/bulk-retry", ALL)
-    assert [one["action"] for one in get(ask, "/operations", action="extract").body["operations"]] == ["extract"]
+    assert [item["action"] for item in get(ask, "/operations", action="extract").body["operations"]] == ["extract"]
     assert len(get(ask, "/operations").body["operations"]) == 2
 
 
-def test_reprocessing_before_it_begins_is_refused(ask: Ask, acme: UUID):
+def test_reprocessing_of_empty_period_is_rejected(ask: Ask, acme: UUID):
     body = {"action": "match", "received_from": "2026-02-01", "received_until": "2026-02-01"}
     assert post(ask, "/operations", body, groups="[admin tenant:acme]").status == 422

@@ -1,4 +1,4 @@
-"""`/api/chat/sessions`: a user's own conversations, for nobody else there."""
+"""`/api/chat/sessions`: conversations, which only their user can see."""
 
 import json
 from collections.abc import Callable
@@ -25,17 +25,17 @@ def acme(make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch) -> U
     return make_tenant("acme")
 
 
-def say(ask: Ask, text: str, session: str | None = None, idempotency_key: str | None = None, **how: Any) -> Answer:
+def say(ask: Ask, text: str, session: str | None = None, idempotency_key: str | None = None, **options: Any) -> Answer:
     payload = {"message": text} | ({} if session is None else {"session_id": session})
-    order = {"task_type": "chat_completion", "payload": payload, "idempotency_key": idempotency_key}
-    return ask(order, path="/api/tasks", **how)
+    task = {"task_type": "chat_completion", "payload": payload, "idempotency_key": idempotency_key}
+    return ask(task, path="/api/tasks", **options)
 
 
-def get(ask: Ask, path: str = "", **how: Any) -> Answer:
-    return ask("", method="GET", path=f"{PATH}{path}", **how)
+def get(ask: Ask, path: str = "", **options: Any) -> Answer:
+    return ask("", method="GET", path=f"{PATH}{path}", **options)
 
 
-def test_a_conversation_is_begun_gone_on_with_and_read(ask: Ask) -> None:
+def test_conversation_is_started_continued_and_read(ask: Ask) -> None:
     begun = say(ask, "Hello")
     session = begun.body["job_id"]
     second = say(ask, "Anybody there?", session)
@@ -43,19 +43,19 @@ def test_a_conversation_is_begun_gone_on_with_and_read(ask: Ask) -> None:
     assert (begun.status, second.status) == (202, 202)
     shown = get(ask, f"/{session}")
     assert (shown.status, shown.body["tenant"], shown.body["next"]) == (200, "acme", None)
-    assert [(one["number"], one["role"], one["content"], one["status"]) for one in shown.body["messages"]] == [
+    assert [(item["number"], item["role"], item["content"], item["status"]) for item in shown.body["messages"]] == [
         (1, "user", "Hello", "pending"),
         (2, "user", "Anybody there?", "pending"),
     ]
-    assert [one["job_id"] for one in shown.body["messages"]] == [session, second.body["job_id"]]
+    assert [item["job_id"] for item in shown.body["messages"]] == [session, second.body["job_id"]]
     listed = get(ask).body
-    assert [(one["session_id"], one["messages"], one["begins"]) for one in listed["sessions"]] == [
+    assert [(item["session_id"], item["messages"], item["begins"]) for item in listed["sessions"]] == [
         (session, 2, "Hello")
     ]
 
 
 def spend(admin: Connection, acme: UUID, chats: int, days_ago: int = 0) -> None:
-    """So many questions in conversations were asked that day."""
+    """Set the number of questions in conversations on a day."""
     day = datetime.now(UTC).date() - timedelta(days=days_ago)
     values = [acme, day, chats, chats]
     admin.execute(
@@ -65,7 +65,7 @@ def spend(admin: Connection, acme: UUID, chats: int, days_ago: int = 0) -> None:
     )
 
 
-def test_beyond_the_budget_of_the_day_no_message_is_taken_and_nobody_is_told_of_a_failure(
+def test_exhausted_daily_budget_rejects_messages(
     ask: Ask, acme: UUID, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHAT_QUESTIONS_PER_DAY", "2")
@@ -94,14 +94,14 @@ def test_beyond_the_budget_of_the_day_no_message_is_taken_and_nobody_is_told_of_
     assert ask({"task_type": "echo", "payload": {}}, path="/api/tasks").status == 202
 
 
-def test_a_budget_of_none_takes_no_message(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zero_budget_rejects_messages(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHAT_QUESTIONS_PER_DAY", "0")
     settings.cache_clear()
 
     assert say(ask, "Hello").status == 429
 
 
-def test_a_long_conversation_is_read_by_pages(ask: Ask) -> None:
+def test_long_conversation_is_paged(ask: Ask) -> None:
     session = say(ask, "0").body["job_id"]
     for number in range(1, 5):
         say(ask, str(number), session)
@@ -109,20 +109,20 @@ def test_a_long_conversation_is_read_by_pages(ask: Ask) -> None:
     first = get(ask, f"/{session}", query={"limit": "3"}).body
     rest = get(ask, f"/{session}", query={"after": str(first["next"])}).body
 
-    assert [one["content"] for one in first["messages"] + rest["messages"]] == ["0", "1", "2", "3", "4"]
+    assert [item["content"] for item in first["messages"] + rest["messages"]] == ["0", "1", "2", "3", "4"]
     assert (first["next"], rest["next"]) == (3, None)
     pages = get(ask, query={"limit": "1"}).body
     assert pages["next"] is None
     say(ask, "Another one")
     pages = get(ask, query={"limit": "1"}).body
-    assert [one["session_id"] for one in get(ask, query={"cursor": pages["next"]}).body["sessions"]] == [session]
+    assert [item["session_id"] for item in get(ask, query={"cursor": pages["next"]}).body["sessions"]] == [session]
 
 
 @pytest.fixture
 def fill(admin: Connection) -> Callable[[str, str, int], None]:
-    """`fill(session, text, count)` has so many messages said in it, each this text."""
+    """`fill(session, text, count)` adds `count` messages with this text."""
 
-    def filled(session: str, text: str, count: int) -> None:
+    def add_messages(session: str, text: str, count: int) -> None:
         admin.execute(
             "INSERT INTO chat_message (tenant_id, session_id, number, role, content, job_id, tokens, created_at) "
             "SELECT tenant_id, id, n + 1, 'user', %s, gen_random_uuid(), 1, created_at "
@@ -131,11 +131,11 @@ def fill(admin: Connection) -> Callable[[str, str, int], None]:
         )
         admin.execute("UPDATE chat_session SET last_number = %s WHERE id = %s", [count + 1, session])
 
-    return filled
+    return add_messages
 
 
 @pytest.mark.parametrize("character", ["x", '"', "\x01", "é", "\u6587", "\U0001f600"])
-def test_a_page_is_as_long_as_lambda_answers_however_long_its_messages_are(
+def test_page_of_long_messages_fits_a_lambda_response(
     character: str, ask: Ask, fill: Callable[[str, str, int], None]
 ) -> None:
     session = say(ask, "0").body["job_id"]
@@ -146,33 +146,33 @@ def test_a_page_is_as_long_as_lambda_answers_however_long_its_messages_are(
     while after is not None:
         page = get(ask, f"/{session}", query={"after": str(after)})
         assert len(page.text.encode()) < MOST_BYTES + 1000
-        # As Lambda hands it on: the text of an answer in JSON again, on some runtimes with every character escaped.
+        # Lambda encodes the body as JSON again, and some runtimes escape every character.
         assert len(json.dumps({"body": page.text})) < 6 * 1024 * 1024
-        seen += [one["number"] for one in page.body["messages"]]
+        seen += [item["number"] for item in page.body["messages"]]
         after = page.body["next"]
 
     assert seen == list(range(1, 32))
 
 
-def test_an_answer_is_written_as_it_is_and_not_escaped(ask: Ask) -> None:
+def test_response_does_not_escape_unicode(ask: Ask) -> None:
     session = say(ask, "Grüß Gott").body["job_id"]
 
     assert '"content":"Grüß Gott"' in get(ask, f"/{session}").text
 
 
-def test_one_message_is_shown_however_long_it_is(ask: Ask, fill: Callable[[str, str, int], None]) -> None:
+def test_single_oversized_message_is_returned(ask: Ask, fill: Callable[[str, str, int], None]) -> None:
     session = say(ask, "0").body["job_id"]
-    fill(session, "\x01" * 400_000, 2)  # 2.4 MB each, which no answer of a model has
+    fill(session, "\x01" * 400_000, 2)  # 2.4 MB each, more than any reply of a model
 
     numbers = [
-        [one["number"] for one in get(ask, f"/{session}", query={"after": after}).body["messages"]]
+        [item["number"] for item in get(ask, f"/{session}", query={"after": after}).body["messages"]]
         for after in ("0", "1", "2", "3", "2147483647")
     ]
     assert numbers == [[1], [2], [3], [], []]
 
 
 @pytest.mark.parametrize("groups", ["[operator tenant:acme]", "[admin tenant:acme]", "[admin tenant:*]"])
-def test_for_everybody_else_it_is_not_there(groups: str, ask: Ask, admin: Connection) -> None:
+def test_conversation_of_another_user_is_not_found(groups: str, ask: Ask, admin: Connection) -> None:
     session = say(ask, "My secret").body["job_id"]
     stranger = {"groups": groups, "subject": OTHER}
 
@@ -194,7 +194,7 @@ def test_for_everybody_else_it_is_not_there(groups: str, ask: Ask, admin: Connec
     assert len(rows(admin, "task")) == len(rows(admin, "chat_message")) == 1
 
 
-def test_an_operator_of_another_tenant_sees_nothing(ask: Ask, make_tenant: Callable[..., UUID]) -> None:
+def test_operator_of_another_tenant_sees_no_conversation(ask: Ask, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("other")
     session = say(ask, "Ours").body["job_id"]
 
@@ -204,9 +204,9 @@ def test_an_operator_of_another_tenant_sees_nothing(ask: Ask, make_tenant: Calla
     assert say(ask, "Theirs", session, groups="[operator tenant:other]").status == 404
 
 
-def test_a_token_that_names_nobody_has_no_conversations(ask: Ask, admin: Connection) -> None:
+def test_token_without_subject_sees_no_conversations(ask: Ask, admin: Connection) -> None:
     session = say(ask, "Hello").body["job_id"]
-    admin.execute("UPDATE chat_session SET user_id = NULL")  # the command line's
+    admin.execute("UPDATE chat_session SET user_id = NULL")  # created by the CLI
 
     assert get(ask, f"/{session}", subject="").status == 404
     assert get(ask, subject="").status == 403
@@ -214,11 +214,11 @@ def test_a_token_that_names_nobody_has_no_conversations(ask: Ask, admin: Connect
     assert say(ask, "Hello", subject="").status == 403
 
 
-def delete(ask: Ask, session: str, body: object = "", **how: Any) -> Answer:
-    return ask(body, method="DELETE", path=f"{PATH}/{session}", **how)
+def delete(ask: Ask, session: str, body: object = "", **options: Any) -> Answer:
+    return ask(body, method="DELETE", path=f"{PATH}/{session}", **options)
 
 
-def test_a_conversation_is_deleted_with_what_waits_in_it(ask: Ask, acme: UUID, admin: Connection) -> None:
+def test_deleted_conversation_cancels_its_pending_task(ask: Ask, acme: UUID, admin: Connection) -> None:
     session = say(ask, "Hello").body["job_id"]
 
     gone = delete(ask, session)
@@ -235,7 +235,7 @@ def test_a_conversation_is_deleted_with_what_waits_in_it(ask: Ask, acme: UUID, a
 
 
 @pytest.mark.parametrize(
-    ("who", "status"),
+    ("caller", "status"),
     [
         ({"groups": "[admin tenant:*]", "subject": OTHER}, 404),
         ({"groups": "[viewer tenant:acme]", "subject": OTHER}, 404),
@@ -244,34 +244,34 @@ def test_a_conversation_is_deleted_with_what_waits_in_it(ask: Ask, acme: UUID, a
         ({"groups": "[viewer tenant:acme]"}, 403),
     ],
 )
-def test_a_conversation_is_deleted_by_its_user_alone(
-    who: dict[str, str], status: int, ask: Ask, make_tenant: Callable[..., UUID]
+def test_only_its_user_deletes_a_conversation(
+    caller: dict[str, str], status: int, ask: Ask, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
     session = say(ask, "Mine").body["job_id"]
 
-    assert delete(ask, session, **who).status == status
+    assert delete(ask, session, **caller).status == status
     assert get(ask, f"/{session}").body["messages"][0]["content"] == "Mine"
 
 
-def test_what_is_no_conversation_cannot_be_deleted(ask: Ask) -> None:
+def test_delete_of_unknown_conversation_returns_404(ask: Ask) -> None:
     assert [delete(ask, id_).status for id_ in ("7", "%00", str(uuid4()))] == [404, 404, 404]
 
 
 @pytest.mark.parametrize("id_", ["7", "x" * 40, "%00"])
-def test_what_is_no_id_is_not_there(id_: str, ask: Ask) -> None:
+def test_invalid_conversation_id_returns_404(id_: str, ask: Ask) -> None:
     assert get(ask, f"/{id_}").status == 404
 
 
 @pytest.mark.parametrize(
     "query", [{"after": "-1"}, {"after": "9" * 30}, {"after": "x"}, {"limit": "0"}, {"limit": "1001"}, {"behind": "1"}]
 )
-def test_a_parameter_that_cannot_be_is_refused(query: dict[str, str], ask: Ask) -> None:
+def test_invalid_parameter_is_rejected(query: dict[str, str], ask: Ask) -> None:
     session = say(ask, "Hello").body["job_id"]
     assert get(ask, f"/{session}", query=query).status == 422
 
 
-def test_without_a_language_model_nobody_can_talk(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chat_requires_a_language_model(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLM_PROVIDER")
     settings.cache_clear()
 
@@ -279,6 +279,6 @@ def test_without_a_language_model_nobody_can_talk(ask: Ask, monkeypatch: pytest.
     assert (refused.status, "LLM_PROVIDER is not set" in refused.body["detail"]) == (422, True)
 
 
-def test_an_empty_message_is_refused_and_not_quoted(ask: Ask) -> None:
+def test_empty_message_is_rejected_without_a_quote(ask: Ask) -> None:
     refused = say(ask, " \t ")
     assert (refused.status, "payload.message" in refused.body["detail"]) == (422, True)

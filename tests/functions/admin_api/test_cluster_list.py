@@ -22,15 +22,15 @@ def get(ask: Ask, *, groups: str = VIEWER, **query: str) -> Answer:
     return ask("", method="GET", path=PATH, groups=groups, query=query)
 
 
-def listed(answer: Answer) -> list[str]:
+def listed_ids(answer: Answer) -> list[str]:
     assert answer.status == 200, answer.body
-    return [one["id"] for one in answer.body["clusters"]]
+    return [item["id"] for item in answer.body["clusters"]]
 
 
 def test_list_shows_clusters_with_status_and_amounts(ask: Ask, office: Office):
     answer = get(ask)
 
-    assert listed(answer) == [str(office.ids[ORDER]), str(office.ids[OTHER_ORDER])]
+    assert listed_ids(answer) == [str(office.ids[ORDER]), str(office.ids[OTHER_ORDER])]
     first, second = answer.body["clusters"]
     assert (first["status"], first["tenant"], first["order_numbers"]) == ("exception", "acme", ["PO-2026-00397"])
     assert (first["currency"], first["ordered"], first["delivered"], first["documents"]) == (
@@ -54,7 +54,7 @@ def test_list_shows_clusters_with_status_and_amounts(ask: Ask, office: Office):
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "expected"),
     [
         ({"status": "exception"}, [ORDER]),
         ({"status": "open"}, [ORDER, OTHER_ORDER]),
@@ -65,8 +65,8 @@ def test_list_shows_clusters_with_status_and_amounts(ask: Ask, office: Office):
         ({"sort": "amount"}, [ORDER, OTHER_ORDER]),
     ],
 )
-def test_list_is_filtered_and_sorted(ask: Ask, office: Office, query: dict[str, str], found: list[int]):
-    assert listed(get(ask, **query)) == [str(office.ids[position]) for position in found]
+def test_list_is_filtered_and_sorted(ask: Ask, office: Office, query: dict[str, str], expected: list[int]):
+    assert listed_ids(get(ask, **query)) == [str(office.ids[position]) for position in expected]
 
 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
@@ -74,7 +74,7 @@ def test_cursor_leads_to_the_next_page(ask: Ask, office: Office, sort: str):
     first = get(ask, sort=sort, limit="1")
     second = get(ask, sort=sort, limit="1", cursor=first.body["next"])
 
-    assert listed(first) + listed(second) == listed(get(ask, sort=sort))
+    assert listed_ids(first) + listed_ids(second) == listed_ids(get(ask, sort=sort))
     assert second.body["next"] is None
 
 
@@ -92,6 +92,6 @@ def test_unknown_status_is_rejected(ask: Ask, office: Office):
 def test_each_document_shows_the_status_of_its_cluster(ask: Ask, office: Office):
     answer = ask("", method="GET", path="/api/admin/documents", groups=VIEWER)
 
-    statuses = {one["id"]: one["cluster_status"] for one in answer.body["documents"]}
+    statuses = {item["id"]: item["cluster_status"] for item in answer.body["documents"]}
     assert statuses[str(office.ids[INVOICE])] == "exception"
     assert statuses[str(office.ids[OTHER_ORDER])] == "needs-review"

@@ -1,4 +1,4 @@
-"""`/api/admin/clusters`: what belongs together, why, and how it compares, for those who may see it."""
+"""`/api/admin/clusters/{id}`: documents, matches and comparison of a cluster."""
 
 from collections.abc import Callable
 from uuid import UUID, uuid4
@@ -21,70 +21,70 @@ def office(database: Database, admin: Connection) -> Office:
     return acme(database, admin)
 
 
-def get(ask: Ask, id_: object, *, groups: str = VIEWER, known: str = "", **query: str) -> Answer:
-    headers = {"if-none-match": known} if known else None
+def get(ask: Ask, id_: object, *, groups: str = VIEWER, etag: str = "", **query: str) -> Answer:
+    headers = {"if-none-match": etag} if etag else None
     return ask("", method="GET", path=f"{PATH}/{id_}", groups=groups, query=query, headers=headers)
 
 
-def test_a_cluster_shows_its_documents_and_why_they_belong_together(ask: Ask, office: Office) -> None:
+def test_cluster_shows_documents_and_match_evidence(ask: Ask, office: Office) -> None:
     answer = get(ask, office.ids[ORDER])
 
     assert answer.status == 200, answer.body
-    told = answer.body
-    assert [one["id"] for one in told["documents"]] == ids(office, ORDER, DELIVERY, INVOICE, CREDIT)
-    assert (told["id"], told["tenant"], told["documents_total"], told["next"]) == (
+    body = answer.body
+    assert [item["id"] for item in body["documents"]] == ids(office, ORDER, DELIVERY, INVOICE, CREDIT)
+    assert (body["id"], body["tenant"], body["documents_total"], body["next"]) == (
         str(office.ids[ORDER]),
         "acme",
         4,
         None,
     )
     ends = ("document_a_id", "document_b_id")
-    pairs = {tuple(office.ids.index(UUID(edge[end])) for end in ends) for edge in told["edges"]}
+    pairs = {tuple(office.ids.index(UUID(edge[end])) for end in ends) for edge in body["edges"]}
     assert pairs == {pair for pair in office.links() if OTHER_ORDER not in pair}
-    for edge in told["edges"]:
+    for edge in body["edges"]:
         assert (edge["decided_by"], edge["confidence"]) == ("rules", "high")
         steps = edge["evidence"]
         assert sum(step["bits"] for step in steps) == pytest.approx(steps[-1]["total"], abs=0.02)
         assert steps[-1]["total"] == pytest.approx(edge["score"], abs=0.02)
 
 
-def test_a_contract_is_shown_beside_the_cluster(ask: Ask, office: Office) -> None:
-    told = get(ask, office.ids[ORDER]).body
+def test_contract_is_listed_outside_the_cluster(ask: Ask, office: Office) -> None:
+    body = get(ask, office.ids[ORDER]).body
 
-    assert [one["id"] for one in told["contracts"]] == ids(office, CONTRACT)
+    assert [item["id"] for item in body["contracts"]] == ids(office, CONTRACT)
     assert get(ask, office.ids[CONTRACT]).body["documents_total"] == 1
 
 
-def test_a_cluster_shows_its_lines_side_by_side_and_what_differs(ask: Ask, office: Office) -> None:
-    told = get(ask, office.ids[ORDER]).body["comparison"]
+def test_cluster_shows_line_items_and_variances(ask: Ask, office: Office) -> None:
+    body = get(ask, office.ids[ORDER]).body["comparison"]
 
-    assert told["outcome"] == "exception"
-    first = told["lines"][0]
+    assert body["outcome"] == "exception"
+    first = body["lines"][0]
     assert (first["ordered"], first["delivered"], first["billed"], first["price"]) == ("10", "10", "10", "100")
     assert {part["role"] for part in first["parts"]} >= {"ordered", "delivered", "billed"}
-    assert "price_mismatch" in {variance["code"] for variance in told["variances"]}
-    assert (told["lines_total"], told["variances_total"]) == (len(told["lines"]), len(told["variances"]))
+    assert "price_mismatch" in {variance["code"] for variance in body["variances"]}
+    assert (body["lines_total"], body["variances_total"]) == (len(body["lines"]), len(body["variances"]))
 
 
-def test_any_document_leads_to_its_cluster(ask: Ask, office: Office) -> None:
+def test_document_id_returns_its_cluster(ask: Ask, office: Office) -> None:
     assert get(ask, office.ids[INVOICE]).body == get(ask, office.ids[ORDER]).body
 
 
-def test_a_cluster_that_changed_says_so(ask: Ask, office: Office, admin: Connection) -> None:
+def test_cluster_shows_pending_or_failed_comparison(ask: Ask, office: Office, admin: Connection) -> None:
     admin.execute("UPDATE cluster_diagnostics SET status = 'pending'")
     assert get(ask, office.ids[ORDER]).body["is_being_computed"]
     admin.execute("UPDATE cluster_diagnostics SET status = 'failed', error = 'It is too large.'")
-    told = get(ask, office.ids[ORDER]).body
-    assert (told["is_being_computed"], told["error"]) == (False, "It is too large.")
+    body = get(ask, office.ids[ORDER]).body
+    assert (body["is_being_computed"], body["error"]) == (False, "It is too large.")
 
 
-def test_a_cluster_that_was_not_computed_has_no_comparison(ask: Ask, office: Office) -> None:
-    told = get(ask, office.ids[OTHER_ORDER]).body
+def test_uncompared_cluster_omits_its_comparison(ask: Ask, office: Office) -> None:
+    body = get(ask, office.ids[OTHER_ORDER]).body
 
-    assert (told["comparison"], told["computed_at"], told["error"]) == (None, None, None)
+    assert (body["comparison"], body["computed_at"], body["error"]) == (None, None, None)
 
 
-def test_a_document_that_was_not_matched_is_in_no_cluster(ask: Ask, office: Office, admin: Connection) -> None:
+def test_unmatched_document_returns_404(ask: Ask, office: Office, admin: Connection) -> None:
     answer = get(ask, make_document(admin, office.tenant_id))
 
     assert (answer.status, answer.body["detail"]) == (
@@ -93,23 +93,23 @@ def test_a_document_that_was_not_matched_is_in_no_cluster(ask: Ask, office: Offi
     )
 
 
-def test_pages_of_a_cluster_follow_one_another(ask: Ask, office: Office) -> None:
+def test_documents_of_a_cluster_are_paged(ask: Ask, office: Office) -> None:
     seen: list[str] = []
     cursor: dict[str, str] = {}
     for _ in range(4):
         page = get(ask, office.ids[ORDER], limit="1", **cursor).body
-        (one,) = page["documents"]
-        seen.append(one["id"])
+        (item,) = page["documents"]
+        seen.append(item["id"])
         assert page["documents_total"] == 4
-        assert all(one["id"] in (edge["document_a_id"], edge["document_b_id"]) for edge in page["edges"])
+        assert all(item["id"] in (edge["document_a_id"], edge["document_b_id"]) for edge in page["edges"])
         cursor = {"cursor": page["next"]}
 
     assert seen == ids(office, ORDER, DELIVERY, INVOICE, CREDIT)
     assert page["next"] is None
 
 
-def test_large_cluster_is_cut_to_the_size_of_an_answer(ask: Ask, office: Office, admin: Connection) -> None:
-    """A thousand documents with a thousand matches, and more lines and parts than an answer holds."""
+def test_large_cluster_is_truncated(ask: Ask, office: Office, admin: Connection) -> None:
+    """A cluster with more documents, matches and line items than a response holds."""
     admin.execute(
         """
         INSERT INTO document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at,
@@ -140,23 +140,23 @@ def test_large_cluster_is_cut_to_the_size_of_an_answer(ask: Ask, office: Office,
 
     answer = get(ask, office.ids[ORDER], limit="100")
 
-    told = answer.body
-    assert (told["documents_total"], len(told["documents"]), told["next"] is not None) == (1004, 100, True)
-    assert len(told["edges"]) == clusters.MOST_EDGES < told["edges_total"]
-    compared = told["comparison"]
-    assert 0 < len(compared["lines"]) <= clusters.MOST_LINES < compared["lines_total"] == 400
-    assert (len(compared["lines"][0]["parts"]), compared["lines"][0]["parts_total"]) == (clusters.MOST_PARTS, 100)
+    body = answer.body
+    assert (body["documents_total"], len(body["documents"]), body["next"] is not None) == (1004, 100, True)
+    assert len(body["edges"]) == clusters.MOST_EDGES < body["edges_total"]
+    comparison = body["comparison"]
+    assert 0 < len(comparison["lines"]) <= clusters.MOST_LINES < comparison["lines_total"] == 400
+    assert (len(comparison["lines"][0]["parts"]), comparison["lines"][0]["parts_total"]) == (clusters.MOST_PARTS, 100)
     assert len(answer.text) < 5_000_000
 
 
-def test_who_has_a_cluster_already_is_told_so(ask: Ask, office: Office, admin: Connection) -> None:
+def test_unchanged_cluster_returns_304(ask: Ask, office: Office, admin: Connection) -> None:
     first = get(ask, office.ids[ORDER])
-    assert get(ask, office.ids[ORDER], known=first.headers["ETag"]).status == 304
+    assert get(ask, office.ids[ORDER], etag=first.headers["ETag"]).status == 304
     office.decide(ORDER, OTHER_ORDER, "confirmed")
-    assert get(ask, office.ids[ORDER], known=first.headers["ETag"]).status == 200
+    assert get(ask, office.ids[ORDER], etag=first.headers["ETag"]).status == 200
 
 
-def test_only_a_viewer_of_the_tenant_may_look(
+def test_cluster_requires_viewer_of_its_tenant(
     ask: Ask, office: Office, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     theirs = make_document(admin, make_tenant("beta"), type="invoice", received_at=NOW)
@@ -169,5 +169,5 @@ def test_only_a_viewer_of_the_tenant_may_look(
 
 
 @pytest.mark.parametrize("query", [{"limit": "0"}, {"limit": "101"}, {"cursor": "zzz"}, {"tenant": "acme"}])
-def test_what_cannot_be_meant_is_refused(query: dict[str, str], ask: Ask, office: Office) -> None:
+def test_invalid_query_is_rejected(query: dict[str, str], ask: Ask, office: Office) -> None:
     assert get(ask, office.ids[ORDER], **query).status == 422

@@ -1,4 +1,4 @@
-"""What serves the console: exactly the files of its table, with the right headers, to everybody."""
+"""Public files of the console, with their headers, caching and content policy."""
 
 import copy
 import gzip
@@ -34,7 +34,7 @@ Get = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Console:
-    """The console as it is packed."""
+    """The console as deployed."""
     files = pages.write(
         pages.make(ROOT / "functions" / "admin_api" / "pages", ROOT / "node_modules"), tmp_path_factory.mktemp("build")
     )
@@ -43,7 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Console:
 
 @pytest.fixture
 def get(served: Console) -> Get:
-    """`get(path, **headers)` asks as the gateway does."""
+    """`get(path, headers)` requests a path like the gateway."""
 
     def get(path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
         return served.answer({"rawPath": path, "headers": headers or {}}, SETTINGS)
@@ -52,16 +52,16 @@ def get(served: Console) -> Get:
 
 
 def assets(html: str) -> list[str]:
-    return [found for found in re.findall(r'(?:href|src)="([^"]+)"', html) if not found.endswith("config.json")]
+    return [href for href in re.findall(r'(?:href|src)="([^"]+)"', html) if not href.endswith("config.json")]
 
 
-def test_the_page_asks_at_once_for_what_its_script_will_ask_for(get: Get) -> None:
+def test_page_preloads_its_config(get: Get) -> None:
     assert (
         '<link rel="preload" href="../config.json" as="fetch" crossorigin>' in get("/console/dead-letters/4f0d")["body"]
     )
 
 
-def test_the_page_is_served_for_each_view_and_finds_its_files_from_there(get: Get) -> None:
+def test_each_view_serves_the_page_with_relative_assets(get: Get) -> None:
     for path, root in (
         ("/console", "console/"),
         ("/console/", "./"),
@@ -72,39 +72,39 @@ def test_the_page_is_served_for_each_view_and_finds_its_files_from_there(get: Ge
     ):
         answer = get(path)
         assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, "text/html; charset=utf-8"), path
-        assert all(found.startswith(f"{root}assets/") for found in assets(answer["body"])), path
+        assert all(href.startswith(f"{root}assets/") for href in assets(answer["body"])), path
 
 
-def test_a_path_that_is_no_view_gets_the_page_that_says_so_and_404(get: Get) -> None:
+def test_unknown_view_returns_404(get: Get) -> None:
     for path in ("/console/nowhere", "/console/dead-letters/1/2/3/4", "/console/index.html", "/console/files.json"):
         assert get(path)["statusCode"] == 404, path
 
 
-def test_every_file_that_the_page_names_is_there_and_kept_for_good(get: Get) -> None:
+def test_assets_are_compressed_and_immutable(get: Get) -> None:
     types = {}
-    for found in assets(get("/console/dead-letters")["body"]):
-        answer = get(f"/console/{found.removeprefix('./')}", {"accept-encoding": "gzip, br"})
+    for href in assets(get("/console/dead-letters")["body"]):
+        answer = get(f"/console/{href.removeprefix('./')}", {"accept-encoding": "gzip, br"})
         assert answer["statusCode"] == 200
         assert answer["headers"]["Cache-Control"] == "public, max-age=31536000, immutable"
         assert answer["headers"]["Content-Encoding"] == "gzip"
-        types[Path(found).suffix] = answer["headers"]["Content-Type"]
+        types[Path(href).suffix] = answer["headers"]["Content-Type"]
 
     assert types == {suffix: pages.TYPES[suffix] for suffix in (".svg", ".css", ".txt", ".js")}
 
 
-def test_the_first_load_is_small(get: Get) -> None:
+def test_first_load_is_small(get: Get) -> None:
     page = get("/console/dead-letters")
     loaded = [
-        b64decode(get(f"/console/{found.removeprefix('./')}", {"accept-encoding": "gzip"})["body"])
-        for found in assets(page["body"])
+        b64decode(get(f"/console/{href.removeprefix('./')}", {"accept-encoding": "gzip"})["body"])
+        for href in assets(page["body"])
     ]
 
     assert len(page["body"]) + sum(map(len, loaded)) < FIRST_LOAD_BYTES
 
 
 @pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "gzip; q=0.0"])
-def test_who_takes_no_gzip_gets_it_unpacked(get: Get, accepted: str) -> None:
-    (script,) = [found for found in assets(get("/console")["body"]) if found.endswith(".js")]
+def test_client_without_gzip_gets_uncompressed_files(get: Get, accepted: str) -> None:
+    (script,) = [href for href in assets(get("/console")["body"]) if href.endswith(".js")]
     packed = get(f"/{script}", {"accept-encoding": "gzip"})
     plain = get(f"/{script}", {"accept-encoding": accepted})
 
@@ -130,27 +130,27 @@ def test_who_takes_no_gzip_gets_it_unpacked(get: Get, accepted: str) -> None:
         "__proto__",
     ],
 )
-def test_nothing_but_the_files_of_the_table_is_served(get: Get, name: str) -> None:
+def test_unlisted_asset_returns_404(get: Get, name: str) -> None:
     answer = get(f"/console/assets/{name}")
 
     assert (answer["statusCode"], answer["headers"]["Cache-Control"]) == (404, "no-store")
 
 
-def test_what_a_browser_has_is_not_sent_again(get: Get) -> None:
+def test_current_etag_returns_304(get: Get) -> None:
     for path in ("/console/dead-letters", "/" + assets(get("/console")["body"])[0]):
         etag = get(path)["headers"]["ETag"]
-        for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
-            assert get(path, {"If-None-Match": known})["statusCode"] == 304
+        for if_none_match in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+            assert get(path, {"If-None-Match": if_none_match})["statusCode"] == 304
         assert get(path, {"If-None-Match": '"other"'})["statusCode"] == 200
 
 
-def test_the_page_of_another_depth_is_another_page(get: Get) -> None:
+def test_etag_depends_on_the_path_depth(get: Get) -> None:
     etag = get("/console/dead-letters")["headers"]["ETag"]
 
     assert get("/console/dead-letters/4f0d", {"if-none-match": etag})["statusCode"] == 200
 
 
-def test_every_answer_forbids_what_a_page_of_ours_does_not_need(get: Get) -> None:
+def test_every_response_has_security_headers(get: Get) -> None:
     script = "/" + assets(get("/console")["body"])[0]
     for path in ("/console", "/console/nowhere", "/console/config.json", script, "/console/assets/none.js"):
         headers = get(path)["headers"]
@@ -161,10 +161,10 @@ def test_every_answer_forbids_what_a_page_of_ours_does_not_need(get: Get) -> Non
         assert "max-age=" in headers["Strict-Transport-Security"], path
 
 
-def test_the_policy_lets_in_our_own_files_the_issuer_and_uploads_alone(get: Get) -> None:
+def test_content_policy_allows_only_required_origins(get: Get) -> None:
     for path in ("/console", "/console/nowhere"):
-        said = get(path)["headers"]["Content-Security-Policy"].split("; ")
-        policy = {directive.split()[0]: directive.split()[1:] for directive in said}
+        directives = get(path)["headers"]["Content-Security-Policy"].split("; ")
+        policy = {directive.split()[0]: directive.split()[1:] for directive in directives}
 
         assert policy["default-src"] == ["'none'"]
         assert policy["script-src"] == policy["style-src"] == ["'self'"]
@@ -173,7 +173,7 @@ def test_the_policy_lets_in_our_own_files_the_issuer_and_uploads_alone(get: Get)
         assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
 
 
-def test_the_page_holds_no_script_and_no_style_of_its_own(get: Get) -> None:
+def test_page_omits_inline_scripts_and_styles(get: Get) -> None:
     html = get("/console")["body"]
 
     assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == [""]
@@ -181,17 +181,17 @@ def test_the_page_holds_no_script_and_no_style_of_its_own(get: Get) -> None:
     assert not re.search(r"\s(?:style|on\w+)=", html)
 
 
-def test_the_page_learns_where_to_sign_in(get: Get, served: Console) -> None:
+def test_config_names_the_token_issuer(get: Get, served: Console) -> None:
     answer = get("/console/config.json")
 
     assert json.loads(answer["body"]) == {
         "sign_in": {"issuer": SIGN_IN.issuer, "client": "counterfoil", "discovery": SIGN_IN.discovery}
     }
-    nowhere = served.answer({"rawPath": "/console/config.json"}, Settings())
-    assert json.loads(nowhere["body"]) == {"sign_in": None}
+    unconfigured = served.answer({"rawPath": "/console/config.json"}, Settings())
+    assert json.loads(unconfigured["body"]) == {"sign_in": None}
 
 
-def test_what_came_without_a_token_never_comes_to_the_api(served: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_without_token_never_reaches_the_api(served: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "console", lambda: served)
     settings.cache_clear()
     event = copy.deepcopy(EVENT)
@@ -206,9 +206,9 @@ def test_what_came_without_a_token_never_comes_to_the_api(served: Console, monke
         settings.cache_clear()
 
 
-def test_the_views_are_those_that_the_page_knows() -> None:
+def test_server_and_page_know_the_same_views() -> None:
     source = (ROOT / "functions" / "admin_api" / "pages" / "views.js").read_text()
     (table,) = re.findall(r"const VIEWS = \{(.*?)\n\};", source, re.DOTALL)
-    known = set(re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE))
+    page_views = set(re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE))
 
-    assert known | {"", "signed-in", "signed-out"} == console.VIEWS
+    assert page_views | {"", "signed-in", "signed-out"} == console.VIEWS

@@ -1,4 +1,4 @@
-"""`/api/admin/dlq/groups` and `/stats`: what letters died of, and how many there are."""
+"""`/api/admin/dlq/groups` and `/stats`: dead letter groups and counts."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -12,14 +12,12 @@ from tests.functions.admin_api.conftest import Ask
 from tests.functions.admin_api.letters import get
 
 
-def test_groups_come_with_their_number_and_when_they_were_seen(
-    ask: Ask, die: Die, settle: Callable[[UUID, str], None]
-) -> None:
+def test_groups_have_counts_trend_and_times(ask: Ask, die: Die, set_status: Callable[[UUID, str], None]) -> None:
     this_hour = (datetime.now(UTC) - NOON) / timedelta(minutes=1)
-    died = [die(f"Page {number} timed out", minute=this_hour - 60 * number) for number in (2, 1, 0)]
+    timeouts = [die(f"Page {number} timed out", minute=this_hour - 60 * number) for number in (2, 1, 0)]
     full = die("The disk is full", minute=this_hour - 600)
-    settle(died[0], "resolved")
-    settle(full, "ignored")
+    set_status(timeouts[0], "resolved")
+    set_status(full, "ignored")
 
     answer = get(ask, "/groups")
 
@@ -42,13 +40,13 @@ def test_groups_come_with_their_number_and_when_they_were_seen(
     assert (timed_out["trend"], sum(disk_full["trend"])) == ([0] * 21 + [1, 1, 1], 1)
     first, last = (datetime.fromisoformat(timed_out[name]) for name in ("first_seen", "last_seen"))
     assert last - first == timedelta(hours=2)
-    assert [one["sentence"] for one in get(ask, "/groups", status="pending").body["groups"]] == ["Page # timed out"]
-    assert [one["sentence"] for one in get(ask, "/groups", status="ignored,retried").body["groups"]] == [
+    assert [item["sentence"] for item in get(ask, "/groups", status="pending").body["groups"]] == ["Page # timed out"]
+    assert [item["sentence"] for item in get(ask, "/groups", status="ignored,retried").body["groups"]] == [
         "The disk is full"
     ]
 
 
-def test_pages_of_groups_follow_one_another(ask: Ask, die: Die) -> None:
+def test_groups_are_paged(ask: Ask, die: Die) -> None:
     for number in range(7):
         die(f"Error {'abcdefg'[number]}", minute=number // 2)
     seen: list[str] = []
@@ -59,13 +57,13 @@ def test_pages_of_groups_follow_one_another(ask: Ask, die: Die) -> None:
         query["cursor"] = page["next"]
 
     assert (sorted(seen), page["next"]) == ([f"Error {letter}" for letter in "abcdefg"], None)
-    nothing_kept = b64encode(f"{NOON.isoformat()}|\0".encode()).decode()
-    for cursor in ("nonsense", nothing_kept, get(ask, limit="1").body["next"]):
+    null_character = b64encode(f"{NOON.isoformat()}|\0".encode()).decode()
+    for cursor in ("nonsense", null_character, get(ask, limit="1").body["next"]):
         assert get(ask, "/groups", cursor=cursor).status in {200, 422}
 
 
-def test_letters_are_counted_by_type_and_state(ask: Ask, die: Die, settle: Callable[[UUID, str], None]) -> None:
-    settle(die(task_type="echo"), "resolved")
+def test_stats_count_by_task_type_and_status(ask: Ask, die: Die, set_status: Callable[[UUID, str], None]) -> None:
+    set_status(die(task_type="echo"), "resolved")
     for _ in range(2):
         die(task_type="echo")
     die()
@@ -87,7 +85,7 @@ def test_letters_are_counted_by_type_and_state(ask: Ask, die: Die, settle: Calla
 
 
 @pytest.mark.usefixtures("acme")
-def test_a_tenant_without_letters_has_empty_lists(ask: Ask) -> None:
+def test_tenant_without_dead_letters_has_empty_lists(ask: Ask) -> None:
     assert get(ask).body == {"letters": [], "next": None}
     assert get(ask, "/groups").body == {"groups": [], "next": None}
     assert (get(ask, "/stats").body["count"], get(ask, "/stats").body["task_types"]) == (0, [])

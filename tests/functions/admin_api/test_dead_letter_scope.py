@@ -1,4 +1,4 @@
-"""Unassigned dead letters (tenant `-`) are visible to and changed by callers of all tenants only."""
+"""Unassigned dead letters (tenant `-`), for callers of all tenants only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,13 +19,13 @@ from tests.dead_letters.letters import NOON, Die
 from tests.dead_letters.trail import broken
 from tests.delivery.harness import FakeSqs
 from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.letters import PATH, found, get, ids
+from tests.functions.admin_api.letters import PATH, get, ids, listed_ids
 
 VIEWER, OPERATOR, ADMIN = (f"[{role} tenant:*]" for role in ("viewer", "operator", "admin"))
 OTHERS = ("[admin tenant:acme]", "[admin tenant:-]", "[admin tenant:acme tenant:-]", "[admin]", "[tenant:*]")
 BODY = '{"work_id": 7, "password": "hunter2-hunter2"}'
-SEEN = {"if-match": '"1"'}
-SETTLED: dict[str, dict[str, str]] = {
+IF_MATCH = {"if-match": '"1"'}
+ACTION_BODIES: dict[str, dict[str, str]] = {
     "retry": {},
     "resolve": {"notes": "The sender has mended it"},
     "ignore": {"reason": "A trial"},
@@ -33,10 +33,10 @@ SETTLED: dict[str, dict[str, str]] = {
 
 
 @pytest.fixture
-def lose(database: Database) -> Callable[..., UUID]:
-    """Let a message come that nobody can read; its letter's job_id."""
+def add_unassigned(database: Database) -> Callable[..., UUID]:
+    """Dead-letter an unparsable message. Returns the job_id."""
 
-    def lose(error: str = "The message is no task", encoding: str = "text") -> UUID:
+    def add_unassigned(error: str = "The message is no task", encoding: str = "text") -> UUID:
         letter = DeadLetter(
             job_id=uuid4(),
             tenant_id=None,
@@ -51,102 +51,111 @@ def lose(database: Database) -> Callable[..., UUID]:
             write_dead_letter(connection, letter, NOON)
         return letter.job_id
 
-    return lose
+    return add_unassigned
 
 
 @pytest.fixture
 def change(ask: Ask) -> Callable[..., Answer]:
-    def change(job_id: UUID, what: str, groups: str = OPERATOR, **how: Any) -> Answer:
-        return ask(SETTLED[what], path=f"{PATH}/{job_id}/{what}", groups=groups, **{"headers": SEEN, **how})
+    def change(job_id: UUID, action: str, groups: str = OPERATOR, **options: Any) -> Answer:
+        return ask(
+            ACTION_BODIES[action], path=f"{PATH}/{job_id}/{action}", groups=groups, **{"headers": IF_MATCH, **options}
+        )
 
     return change
 
 
-def test_they_are_those_of_no_tenant_and_no_tenant_s_are_among_them(
-    ask: Ask, die: Die, lose: Callable[..., UUID]
-) -> None:
-    theirs, lost = die("The message is no task"), lose()
+def test_unassigned_list_excludes_those_of_tenants(ask: Ask, die: Die, add_unassigned: Callable[..., UUID]) -> None:
+    theirs, unassigned = die("The message is no task"), add_unassigned()
 
-    assert found(get(ask, groups=VIEWER, tenant=UNASSIGNED)) == ids([lost])
-    assert found(get(ask, groups=VIEWER, tenant="acme")) == ids([theirs])
+    assert listed_ids(get(ask, groups=VIEWER, tenant=UNASSIGNED)) == ids([unassigned])
+    assert listed_ids(get(ask, groups=VIEWER, tenant="acme")) == ids([theirs])
     (letter,) = get(ask, groups=VIEWER, tenant=UNASSIGNED).body["letters"]
     assert (letter["tenant"], letter["work_id"], letter["revision"]) == (UNASSIGNED, None, None)
 
 
-def test_they_are_found_counted_and_grouped(ask: Ask, die: Die, lose: Callable[..., UUID]) -> None:
+def test_unassigned_are_searched_counted_and_grouped(ask: Ask, die: Die, add_unassigned: Callable[..., UUID]) -> None:
     die("The message 4711 is no task")
-    first, second = lose("The message 4711 is no task"), lose("The disk is full")
+    first, second = add_unassigned("The message 4711 is no task"), add_unassigned("The disk is full")
 
-    def asked(path: str = "", **query: str) -> Answer:
+    def list_unassigned(path: str = "", **query: str) -> Answer:
         return get(ask, path, groups=VIEWER, tenant=UNASSIGNED, **query)
 
     for text in ("4711", "message task", "4711 message", str(first)):
-        assert found(asked(text=text)) == ids([first]), text
-    assert set(found(asked(task_type="tasks", from_date="2026-03-02T12:00:00Z"))) == set(ids([first, second]))
-    assert found(asked(status="resolved")) == []
-    assert (asked("/stats").body["tenant"], asked("/stats").body["count"]) == (UNASSIGNED, 2)
-    groups = asked("/groups").body["groups"]
+        assert listed_ids(list_unassigned(text=text)) == ids([first]), text
+    assert set(listed_ids(list_unassigned(task_type="tasks", from_date="2026-03-02T12:00:00Z"))) == set(
+        ids([first, second])
+    )
+    assert listed_ids(list_unassigned(status="resolved")) == []
+    assert (list_unassigned("/stats").body["tenant"], list_unassigned("/stats").body["count"]) == (UNASSIGNED, 2)
+    groups = list_unassigned("/groups").body["groups"]
     assert sorted((group["count"], sum(group["trend"])) for group in groups) == [(1, 0), (1, 0)]
     fingerprint = get(ask, f"/{first}", groups=VIEWER).body["fingerprint"]
-    assert found(asked(fingerprint=fingerprint)) == ids([first])
-    page = asked(limit="1")
-    assert found(page) + found(asked(cursor=page.body["next"])) == sorted(ids([first, second]), reverse=True)
+    assert listed_ids(list_unassigned(fingerprint=fingerprint)) == ids([first])
+    page = list_unassigned(limit="1")
+    assert listed_ids(page) + listed_ids(list_unassigned(cursor=page.body["next"])) == sorted(
+        ids([first, second]), reverse=True
+    )
 
 
-def test_one_is_shown_with_its_body_to_admins_and_what_happened_to_it(ask: Ask, lose: Callable[..., UUID]) -> None:
-    lost = lose()
+def test_unassigned_shows_timeline_and_body_to_admins(ask: Ask, add_unassigned: Callable[..., UUID]) -> None:
+    unassigned = add_unassigned()
 
-    assert get(ask, f"/{lost}", groups=ADMIN).body["payload"]["body"] == BODY
-    shown = get(ask, f"/{lost}", groups=VIEWER)
+    assert get(ask, f"/{unassigned}", groups=ADMIN).body["payload"]["body"] == BODY
+    shown = get(ask, f"/{unassigned}", groups=VIEWER)
     assert (shown.body["tenant"], shown.body["redacted"]) == (UNASSIGNED, ["/payload/body"])
     assert "hunter2" not in shown.text
-    (event,) = get(ask, f"/{lost}/timeline", groups=VIEWER).body["events"]
+    (event,) = get(ask, f"/{unassigned}/timeline", groups=VIEWER).body["events"]
     assert (event["kind"], event["who"]) == ("death", "tasks")
 
 
 @pytest.mark.parametrize("groups", OTHERS)
-def test_who_is_not_of_all_tenants_is_not_told_that_there_are_any(
-    groups: str, ask: Ask, acme: UUID, lose: Callable[..., UUID], change: Callable[..., Answer], admin: Connection
+def test_unassigned_are_hidden_without_all_tenants(
+    groups: str,
+    ask: Ask,
+    acme: UUID,
+    add_unassigned: Callable[..., UUID],
+    change: Callable[..., Answer],
+    admin: Connection,
 ) -> None:
-    lost, gone = lose(), uuid4()
+    unassigned, gone = add_unassigned(), uuid4()
 
     for path in ("", "/stats", "/groups", "/audit"):
         assert get(ask, path, groups=groups, tenant=UNASSIGNED).status == 403
     for path in ("", "/timeline", "/payload"):
-        answers = [get(ask, f"/{job_id}{path}", groups=groups) for job_id in (lost, gone)]
-        assert [(one.status, one.text) for one in answers] == [(404, answers[0].text)] * 2
-    for what in SETTLED:
-        answers = [change(job_id, what, groups) for job_id in (lost, gone)]
-        assert [(one.status, one.text) for one in answers] == [(404, answers[0].text)] * 2
+        answers = [get(ask, f"/{job_id}{path}", groups=groups) for job_id in (unassigned, gone)]
+        assert [(answer.status, answer.text) for answer in answers] == [(404, answers[0].text)] * 2
+    for action in ACTION_BODIES:
+        answers = [change(job_id, action, groups) for job_id in (unassigned, gone)]
+        assert [(answer.status, answer.text) for answer in answers] == [(404, answers[0].text)] * 2
     assert admin.execute("SELECT status, version FROM dead_letter").fetchall() == [("pending", 1)]
 
 
-def test_a_group_that_is_called_like_nobody_is_of_nobody() -> None:
+def test_group_named_like_unassigned_grants_nothing() -> None:
     for groups in OTHERS:
         caller = Caller.of({"sub": "kim", "cognito:groups": groups})
         assert not caller.may(Role.VIEWER, UNASSIGNED)
     assert Caller.of({"sub": "kim", "cognito:groups": VIEWER}).may(Role.VIEWER, UNASSIGNED)
 
 
-def test_a_message_is_sent_again_as_it_came(
-    lose: Callable[..., UUID], change: Callable[..., Answer], queue: FakeSqs, admin: Connection
+def test_retried_message_is_sent_unchanged(
+    add_unassigned: Callable[..., UUID], change: Callable[..., Answer], queue: FakeSqs, admin: Connection
 ) -> None:
-    lost = lose()
+    unassigned = add_unassigned()
 
-    answer = change(lost, "retry")
+    answer = change(unassigned, "retry")
 
     assert (answer.status, answer.headers["ETag"]) == (200, '"2"')
-    assert answer.body == {"job_id": str(lost), "tenant": UNASSIGNED, "status": "retried", "version": 2}
+    assert answer.body == {"job_id": str(unassigned), "tenant": UNASSIGNED, "status": "retried", "version": 2}
     assert [entry["MessageBody"] for entry in queue.sent["counterfoil-tasks"]] == [BODY]
 
 
-def test_who_did_what_is_in_a_trail_of_its_own(
-    ask: Ask, die: Die, lose: Callable[..., UUID], change: Callable[..., Answer], database: Database
+def test_unassigned_changes_have_their_own_audit_chain(
+    ask: Ask, die: Die, add_unassigned: Callable[..., UUID], change: Callable[..., Answer], database: Database
 ) -> None:
     theirs = die()
     assert change(theirs, "ignore").status == 200
-    for what in SETTLED:
-        assert change(lose(), what).status == 200
+    for action in ACTION_BODIES:
+        assert change(add_unassigned(), action).status == 200
 
     entries = get(ask, "/audit", groups=VIEWER, tenant=UNASSIGNED).body["entries"]
     assert [entry["action"] for entry in entries] == ["ignored", "resolved", "retried"]
@@ -156,33 +165,33 @@ def test_who_did_what_is_in_a_trail_of_its_own(
         assert broken(connection, None) is None
 
 
-@pytest.mark.parametrize("what", SETTLED)
-def test_one_is_settled_once_by_who_has_seen_it(
-    what: str, lose: Callable[..., UUID], change: Callable[..., Answer], admin: Connection
+@pytest.mark.parametrize("action", ACTION_BODIES)
+def test_unassigned_is_closed_once_at_its_version(
+    action: str, add_unassigned: Callable[..., UUID], change: Callable[..., Answer], admin: Connection
 ) -> None:
-    lost = lose()
+    unassigned = add_unassigned()
 
-    assert change(lost, what, VIEWER).status == 403
-    assert change(lost, what, headers={"if-match": '"2"'}).status == 412
-    assert change(lost, what, subject="").status == 403
+    assert change(unassigned, action, VIEWER).status == 403
+    assert change(unassigned, action, headers={"if-match": '"2"'}).status == 412
+    assert change(unassigned, action, subject="").status == 403
     assert admin.execute("SELECT status, version FROM dead_letter").fetchall() == [("pending", 1)]
-    assert change(lost, what).status == 200
-    assert change(lost, what, headers={"if-match": '"2"'}).status == 409
+    assert change(unassigned, action).status == 200
+    assert change(unassigned, action, headers={"if-match": '"2"'}).status == 409
 
 
-def test_what_is_no_text_cannot_be_sent_again(lose: Callable[..., UUID], change: Callable[..., Answer]) -> None:
-    assert change(lose(encoding="hex"), "retry").status == 409
+def test_binary_message_cannot_be_retried(add_unassigned: Callable[..., UUID], change: Callable[..., Answer]) -> None:
+    assert change(add_unassigned(encoding="hex"), "retry").status == 409
 
 
-def test_there_is_nothing_to_edit(ask: Ask, lose: Callable[..., UUID]) -> None:
-    path = f"{PATH}/{lose()}/payload"
+def test_unassigned_have_no_editable_payload(ask: Ask, add_unassigned: Callable[..., UUID]) -> None:
+    path = f"{PATH}/{add_unassigned()}/payload"
 
     for method, body in (("GET", ""), ("PATCH", {"payload": {}})):
-        assert ask(body, method=method, path=path, groups=ADMIN, headers=SEEN).status == 409
-        assert ask(body, method=method, path=path, groups=OPERATOR, headers=SEEN).status == 403
+        assert ask(body, method=method, path=path, groups=ADMIN, headers=IF_MATCH).status == 409
+        assert ask(body, method=method, path=path, groups=OPERATOR, headers=IF_MATCH).status == 403
 
 
-def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
+def test_unassigned_is_rejected_as_tenant_elsewhere(ask: Ask) -> None:
     for path in (
         "/api/tasks",
         "/api/chat/sessions",
@@ -201,10 +210,10 @@ def test_what_is_nobody_s_is_no_tenant_elsewhere(ask: Ask) -> None:
         ("DELETE", "/purge", {"before_date": "2026-04-01T00:00:00Z", "status": "ignored", "confirm": UNASSIGNED}),
     ],
 )
-def test_they_are_neither_exported_nor_purged_and_it_is_said_why(
-    method: str, path: str, query: dict[str, str], ask: Ask, lose: Callable[..., UUID], admin: Connection
+def test_unassigned_cannot_be_exported_or_purged(
+    method: str, path: str, query: dict[str, str], ask: Ask, add_unassigned: Callable[..., UUID], admin: Connection
 ) -> None:
-    lose()
+    add_unassigned()
 
     answer = ask("", method=method, path=PATH + path, groups=ADMIN, query={"tenant": UNASSIGNED, **query})
 
@@ -215,29 +224,29 @@ def test_they_are_neither_exported_nor_purged_and_it_is_said_why(
     assert admin.execute("SELECT purged_at FROM dead_letter").fetchall() == [(None,)]
 
 
-@pytest.mark.parametrize("what", SETTLED)
-def test_many_of_them_are_not_settled_at_once_and_it_is_said_why(
-    what: str, ask: Ask, die: Die, lose: Callable[..., UUID], admin: Connection
+@pytest.mark.parametrize("action", ACTION_BODIES)
+def test_unassigned_cannot_be_closed_in_bulk(
+    action: str, ask: Ask, die: Die, add_unassigned: Callable[..., UUID], admin: Connection
 ) -> None:
-    lost, theirs = lose(), die()
+    unassigned, theirs = add_unassigned(), die()
 
-    def bulk(groups: str = OPERATOR, **meant: object) -> tuple[int, str]:
-        answer = ask({**meant, **SETTLED[what]}, path=f"{PATH}/bulk-{what}", groups=groups)
+    def bulk(groups: str = OPERATOR, **selection: object) -> tuple[int, str]:
+        answer = ask({**selection, **ACTION_BODIES[action]}, path=f"{PATH}/bulk-{action}", groups=groups)
         return answer.status, answer.body.get("detail")
 
-    why = "these are read and settled one by one."
+    reason = "these are read and settled one by one."
     assert bulk(filter={"tenant": UNASSIGNED}) == (
         422,
-        f"The body is wrong at filter.tenant: '-' means unassigned dead letters, and {why}",
+        f"The body is wrong at filter.tenant: '-' means unassigned dead letters, and {reason}",
     )
-    assert bulk(job_ids=[str(lost)]) == (422, f"The dead letters are unassigned: {why}")
-    assert bulk(job_ids=[str(lost), str(theirs)]) == (
+    assert bulk(job_ids=[str(unassigned)]) == (422, f"The dead letters are unassigned: {reason}")
+    assert bulk(job_ids=[str(unassigned), str(theirs)]) == (
         422,
         "The dead letters are of several tenants: ask for one tenant's at a time.",
     )
-    assert bulk("[operator tenant:acme]", job_ids=[str(lost)]) == (404, "There are no such dead letters.")
+    assert bulk("[operator tenant:acme]", job_ids=[str(unassigned)]) == (404, "There are no such dead letters.")
     assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)
-    assert bulk("[operator tenant:acme]", job_ids=[str(lost), str(theirs)])[0] == 202
+    assert bulk("[operator tenant:acme]", job_ids=[str(unassigned), str(theirs)])[0] == 202
 
 
 @pytest.fixture
@@ -294,14 +303,14 @@ def test_unassigned_upload_shows_its_attempts(ask: Ask, failed_upload: Callable[
 
 @pytest.mark.parametrize("kind", ["unparsable message", "failed upload"])
 @pytest.mark.parametrize(("method", "path"), JOB_ROUTES)
-def test_every_route_answers_for_unassigned_letters(
-    method: str, path: str, kind: str, ask: Ask, lose: Callable[..., UUID], failed_upload: Callable[[], UUID]
+def test_every_route_supports_unassigned_dead_letters(
+    method: str, path: str, kind: str, ask: Ask, add_unassigned: Callable[..., UUID], failed_upload: Callable[[], UUID]
 ) -> None:
-    job_id = failed_upload() if kind == "failed upload" else lose()
+    job_id = failed_upload() if kind == "failed upload" else add_unassigned()
     action = path.rpartition("/")[2]
-    body = {**SETTLED, "payload": {"payload": {}}}.get(action, {}) if method != "get" else ""
+    body = {**ACTION_BODIES, "payload": {"payload": {}}}.get(action, {}) if method != "get" else ""
 
-    answer = ask(body, method=method.upper(), path=path.format(job_id=job_id), groups=ADMIN, headers=SEEN)
+    answer = ask(body, method=method.upper(), path=path.format(job_id=job_id), groups=ADMIN, headers=IF_MATCH)
 
     expected = 409 if action == "payload" else 200  # only payloads of tasks can be edited
     assert answer.status == expected, answer.body

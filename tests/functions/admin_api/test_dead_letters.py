@@ -1,4 +1,4 @@
-"""`/api/admin/dlq`: dead letters are listed, searched, grouped, counted and shown to those who may see them."""
+"""`/api/admin/dlq`: lists, details, timelines and permissions of dead letters."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from counterfoil.delivery.dead_letter import audit
 from functions.admin_api.api.dead_letters import DEEPEST, LAST_DEATHS, LAST_EVENTS
 from tests.dead_letters.letters import NOON, Die, dying
 from tests.functions.admin_api.conftest import Answer, Ask
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, found, get, ids
+from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 SECRET = "hunter2-hunter2"
 
@@ -22,12 +22,12 @@ SECRET = "hunter2-hunter2"
 # Lists
 
 
-def test_a_list_has_the_newest_first_and_what_people_look_for(ask: Ask, die: Die) -> None:
+def test_list_is_newest_first_with_key_facts(ask: Ask, die: Die) -> None:
     first, second = die("Reading timed out after 30 s", task_type="echo"), die("The disk is full", minute=1)
 
     answer = get(ask)
 
-    assert found(answer) == ids([second, first])
+    assert listed_ids(answer) == ids([second, first])
     assert answer.body["next"] is None
     letter = answer.body["letters"][1]
     assert (
@@ -81,28 +81,28 @@ def test_a_list_has_the_newest_first_and_what_people_look_for(ask: Ask, die: Die
         ({"text": "!"}, []),
     ],
 )
-def test_a_list_is_narrowed(
-    query: dict[str, str], expected: list[int], ask: Ask, die: Die, settle: Callable[[UUID, str], None]
+def test_list_is_filtered(
+    query: dict[str, str], expected: list[int], ask: Ask, die: Die, set_status: Callable[[UUID, str], None]
 ) -> None:
-    died = [
+    dead_letters = [
         die(f"Page {number} timed out", minute=number, task_type="echo" if number == 2 else None) for number in range(3)
     ]
-    died.append(die("The disk is full", minute=3, file_name="order.pdf"))
-    settle(died[0], "resolved")
-    settle(died[1], "ignored")
+    dead_letters.append(die("The disk is full", minute=3, file_name="order.pdf"))
+    set_status(dead_letters[0], "resolved")
+    set_status(dead_letters[1], "ignored")
 
-    assert found(get(ask, **query)) == ids([died[number] for number in expected])
+    assert listed_ids(get(ask, **query)) == ids([dead_letters[number] for number in expected])
 
 
-def test_a_letter_is_found_by_its_id_and_that_of_its_work_and_a_group_by_its_fingerprint(ask: Ask, die: Die) -> None:
+def test_search_finds_job_id_work_id_and_fingerprint(ask: Ask, die: Die) -> None:
     work_id = uuid4()
     job_id, alike = die("Page 1 timed out", work_id=work_id), die("Page 2 timed out", minute=1)
     die("The disk is full")
 
-    assert found(get(ask, text=str(job_id))) == found(get(ask, text=str(work_id))) == ids([job_id])
+    assert listed_ids(get(ask, text=str(job_id))) == listed_ids(get(ask, text=str(work_id))) == ids([job_id])
     fingerprint = get(ask, f"/{job_id}").body["fingerprint"]
-    assert found(get(ask, fingerprint=fingerprint)) == ids([alike, job_id])
-    assert found(get(ask, fingerprint=fingerprint, text="1")) == ids([job_id])
+    assert listed_ids(get(ask, fingerprint=fingerprint)) == ids([alike, job_id])
+    assert listed_ids(get(ask, fingerprint=fingerprint, text="1")) == ids([job_id])
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_letter_is_found_by_its_id_and_that_of_its_work_and_a_group_by_its_fin
         {"state": "pending"},
     ],
 )
-def test_a_parameter_that_cannot_be_is_refused(query: dict[str, str], ask: Ask, die: Die) -> None:
+def test_invalid_parameter_is_rejected(query: dict[str, str], ask: Ask, die: Die) -> None:
     die()
     refused = get(ask, **query)
     assert (refused.status, refused.headers["Content-Type"]) == (422, "application/problem+json")
@@ -148,13 +148,13 @@ def test_a_parameter_that_cannot_be_is_refused(query: dict[str, str], ask: Ask, 
 @pytest.mark.parametrize(
     "name", ["tenant", "status", "task_type", "from_date", "text", "fingerprint", "page", "cursor"]
 )
-def test_whatever_character_is_asked_for_is_answered(text: str, name: str, ask: Ask, die: Die) -> None:
+def test_unusual_character_causes_no_server_error(text: str, name: str, ask: Ask, die: Die) -> None:
     die()
     assert get(ask, **{name: text}).status in {200, 403, 422}
 
 
 def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
-    """So many letters, three of each time, in every state; their ids, the newest first."""
+    """Create dead letters in every status, three per second. Returns ids, newest first."""
     rows = admin.execute(
         """
         INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint,
@@ -181,40 +181,38 @@ def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
     return [str(job_id) for _, job_id in sorted(rows, reverse=True)]
 
 
-def test_pages_of_thousands_follow_one_another_and_leave_nothing_out(ask: Ask, admin: Connection, acme: UUID) -> None:
-    made = fill(admin, acme, 2345)
+def test_pages_cover_thousands_of_dead_letters(ask: Ask, admin: Connection, acme: UUID) -> None:
+    created = fill(admin, acme, 2345)
     seen: list[str] = []
     query: dict[str, str] = {"limit": "100"}
     while True:
         page = get(ask, **query)
-        seen += found(page)
+        seen += listed_ids(page)
         if page.body["next"] is None:
             break
         query["cursor"] = page.body["next"]
 
-    assert seen == made
-    numbered = [found(get(ask, page=str(number), limit="100")) for number in range(1, 26)]
-    assert [job_id for page in numbered for job_id in page] == made
-    assert numbered[-2:] == [made[2300:], []]
+    assert seen == created
+    numbered = [listed_ids(get(ask, page=str(number), limit="100")) for number in range(1, 26)]
+    assert [job_id for page in numbered for job_id in page] == created
+    assert numbered[-2:] == [created[2300:], []]
 
 
-def test_a_page_by_its_number_is_of_what_is_wanted_and_says_what_follows(
-    ask: Ask, admin: Connection, acme: UUID
-) -> None:
-    made = fill(admin, acme, 40)
-    pending = [job_id for job_id in made if get(ask, f"/{job_id}").body["status"] == "pending"]
+def test_numbered_page_is_filtered_and_has_a_cursor(ask: Ask, admin: Connection, acme: UUID) -> None:
+    created = fill(admin, acme, 40)
+    pending = [job_id for job_id in created if get(ask, f"/{job_id}").body["status"] == "pending"]
 
     second = get(ask, page="2", limit="4", status="pending")
 
-    assert found(second) == pending[4:8]
-    assert found(get(ask, cursor=second.body["next"], limit="4", status="pending")) == pending[8:]
+    assert listed_ids(second) == pending[4:8]
+    assert listed_ids(get(ask, cursor=second.body["next"], limit="4", status="pending")) == pending[8:]
     assert get(ask, page="100", limit="100").body == {"letters": [], "next": None}
 
 
-# One letter
+# One dead letter
 
 
-def test_a_letter_is_shown_with_its_payload_and_its_earlier_deaths(ask: Ask, die: Die) -> None:
+def test_details_include_payload_and_earlier_failures(ask: Ask, die: Die) -> None:
     work_id = uuid4()
     die("The disk is full", work_id=work_id)
     job_id = die("Reading timed out", work_id=work_id, revision=2, minute=5)
@@ -229,7 +227,7 @@ def test_a_letter_is_shown_with_its_payload_and_its_earlier_deaths(ask: Ask, die
     )
 
 
-def test_who_has_a_letter_is_told_when_it_is_another_one(ask: Ask, die: Die) -> None:
+def test_unchanged_dead_letter_returns_304(ask: Ask, die: Die) -> None:
     work_id = uuid4()
     job_id = die(work_id=work_id)
 
@@ -249,7 +247,7 @@ def test_who_has_a_letter_is_told_when_it_is_another_one(ask: Ask, die: Die) -> 
     assert (changed.status, changed.headers["ETag"], changed.body["version"]) == (200, '"2"', 2)
 
 
-def test_secrets_are_hidden_from_everybody_below_admin(ask: Ask, die: Die, admin: Connection) -> None:
+def test_secrets_are_hidden_below_admin(ask: Ask, die: Die, admin: Connection) -> None:
     work_id = uuid4()
     die(f"Bearer {SECRET} was refused", work_id=work_id)
     job_id = die(f"password={SECRET} was refused", work_id=work_id, revision=2, minute=1)
@@ -278,15 +276,15 @@ def test_secrets_are_hidden_from_everybody_below_admin(ask: Ask, die: Die, admin
         grouped = get(ask, "/groups", groups=groups)
         assert listed.body["letters"][0]["redacted"] == ["/metadata/last_error/message", "/resolution/notes"]
         assert timeline.body["redacted"] == ["/events/0/error/message", "/events/1/error/message"]
-        for told in (answer, listed, timeline, grouped):
-            assert SECRET not in told.text
+        for response in (answer, listed, timeline, grouped):
+            assert SECRET not in response.text
 
-    whole = get(ask, f"/{job_id}", groups=ADMIN)
-    assert (whole.body["payload"], whole.body["redacted"]) == (payload, [])
+    unredacted = get(ask, f"/{job_id}", groups=ADMIN)
+    assert (unredacted.body["payload"], unredacted.body["redacted"]) == (payload, [])
     assert SECRET in get(ask, f"/{job_id}/timeline", groups=ADMIN).text
 
 
-def test_tracebacks_are_for_admins_alone(ask: Ask, die: Die, admin: Connection) -> None:
+def test_tracebacks_require_admin(ask: Ask, die: Die, admin: Connection) -> None:
     job_id = die("Unexpected ValueError")
     error = {"type": "E", "message": "x", "timestamp": NOON.isoformat()}
     traced = {**error, "context": {"worker": "ingestion", "traceback": "functions.ingestion.work:7 in ingest"}}
@@ -302,8 +300,8 @@ def test_tracebacks_are_for_admins_alone(ask: Ask, die: Die, admin: Connection) 
             assert answer.status == 200
             assert "traceback" not in answer.text
         assert answers[0].body["metadata"]["last_error"]["context"] == {"worker": "ingestion"}
-    whole = get(ask, f"/{job_id}", groups=ADMIN).body
-    assert [death["last_error"]["context"] for death in (whole["metadata"], whole["lineage"][0])] == [
+    unredacted = get(ask, f"/{job_id}", groups=ADMIN).body
+    assert [death["last_error"]["context"] for death in (unredacted["metadata"], unredacted["lineage"][0])] == [
         traced["context"]
     ] * 2
 
@@ -311,8 +309,8 @@ def test_tracebacks_are_for_admins_alone(ask: Ask, die: Die, admin: Connection) 
 # Timeline
 
 
-def tried(admin: Connection, tenant_id: UUID, work_id: UUID, *, at: datetime, **facts: Any) -> None:
-    values = {"number": 1, "revision": 1, "outcome": "retry", "error": "away", "again": None} | facts
+def add_attempt(admin: Connection, tenant_id: UUID, work_id: UUID, *, at: datetime, **columns: Any) -> None:
+    values = {"number": 1, "revision": 1, "outcome": "retry", "error": "away", "again": None} | columns
     admin.execute(
         """INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,
                                      error_type, error, next_attempt_at)
@@ -325,25 +323,32 @@ def tried(admin: Connection, tenant_id: UUID, work_id: UUID, *, at: datetime, **
 TRACE = "1-67891233-abcdef012345678912345678"
 
 
-def test_a_timeline_has_tries_deaths_and_changes_in_one_order(
+def test_timeline_orders_attempts_failures_and_changes(
     ask: Ask, die: Die, admin: Connection, acme: UUID, database: Database
 ) -> None:
     work_id = uuid4()
-    tried(admin, acme, work_id, at=NOON, again=NOON + timedelta(seconds=30))
-    tried(admin, acme, work_id, at=NOON + timedelta(minutes=1), number=2, outcome="failed")
+    add_attempt(admin, acme, work_id, at=NOON, again=NOON + timedelta(seconds=30))
+    add_attempt(admin, acme, work_id, at=NOON + timedelta(minutes=1), number=2, outcome="failed")
     admin.execute("UPDATE work_attempt SET trace_id = %s WHERE number = 1", [TRACE])
     job_id = die("The disk is full", work_id=work_id, minute=1)
     with database.tenant(acme) as connection:
         audit(connection, job_id, acme, "retried", "ann", {"revision": 2}, NOON + timedelta(minutes=2))
-    tried(admin, acme, work_id, at=NOON + timedelta(minutes=3), revision=2, outcome="failed", error="timed out")
+    add_attempt(admin, acme, work_id, at=NOON + timedelta(minutes=3), revision=2, outcome="failed", error="timed out")
     die("Reading timed out", work_id=work_id, revision=2, minute=3)
 
     answer = get(ask, f"/{job_id}/timeline")
 
     assert (answer.status, answer.body["job_id"], answer.body["tenant"]) == (200, str(job_id), "acme")
     assert [
-        (one["at"][11:19], one["kind"], one["what"], one["who"], (one["error"] or {}).get("message"), one["revision"])
-        for one in answer.body["events"]
+        (
+            event["at"][11:19],
+            event["kind"],
+            event["what"],
+            event["who"],
+            (event["error"] or {}).get("message"),
+            event["revision"],
+        )
+        for event in answer.body["events"]
     ] == [
         ("12:00:00", "try", "retry", "ingestion", "away", 1),
         ("12:01:00", "try", "failed", "ingestion", "away", 1),
@@ -355,7 +360,7 @@ def test_a_timeline_has_tries_deaths_and_changes_in_one_order(
     first = answer.body["events"][0]
     assert (first["began_at"], first["next_attempt_at"]) == ("2026-03-02T11:59:59Z", "2026-03-02T12:00:30Z")
     assert answer.body["events"][3]["detail"] == {"revision": 2}
-    assert [one["log"] for one in answer.body["events"] if one["kind"] != "try"] == [None] * 3
+    assert [event["log"] for event in answer.body["events"] if event["kind"] != "try"] == [None] * 3
     assert first["log"] == {
         "group": "/aws/lambda/counterfoil-ingestion",
         "filter": f'{{ $.work_id = "{work_id}" && $.revision = 1 }}',
@@ -363,15 +368,15 @@ def test_a_timeline_has_tries_deaths_and_changes_in_one_order(
         "until": "2026-03-02T12:01:00Z",
         "url": None,
     }
-    assert [one["trace_id"] for one in answer.body["events"]] == [TRACE, None, None, None, None, None]
-    assert {one["trace_url"] for one in answer.body["events"]} == {None}  # no region, no console
+    assert [event["trace_id"] for event in answer.body["events"]] == [TRACE, None, None, None, None, None]
+    assert {event["trace_url"] for event in answer.body["events"]} == {None}  # no region, no console
 
 
-def test_tries_lead_to_their_log_and_trace_in_the_aws_console(
+def test_attempts_link_to_log_and_trace(
     ask: Ask, die: Die, admin: Connection, acme: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work_id = uuid4()
-    tried(admin, acme, work_id, at=NOON, outcome="failed")
+    add_attempt(admin, acme, work_id, at=NOON, outcome="failed")
     admin.execute("UPDATE work_attempt SET trace_id = %s", [TRACE])
     job_id = die("The disk is full", work_id=work_id)
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
@@ -379,13 +384,13 @@ def test_tries_lead_to_their_log_and_trace_in_the_aws_console(
 
     first, death = get(ask, f"/{job_id}/timeline").body["events"]
 
-    begins = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1#"
-    assert first["log"]["url"].startswith(f"{begins}logsV2:log-groups/log-group/$252Faws$252Flambda$252F")
-    assert first["trace_url"] == f"{begins}xray:traces/{TRACE}"
+    console_url = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home?region=eu-central-1#"
+    assert first["log"]["url"].startswith(f"{console_url}logsV2:log-groups/log-group/$252Faws$252Flambda$252F")
+    assert first["trace_url"] == f"{console_url}xray:traces/{TRACE}"
     assert (death["log"], death["trace_url"]) == (None, None)
 
 
-def test_of_very_many_events_the_last_are_told(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:
+def test_timeline_is_limited_to_the_last_events(ask: Ask, die: Die, admin: Connection, acme: UUID) -> None:
     work_id = uuid4()
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error) "
@@ -398,9 +403,9 @@ def test_of_very_many_events_the_last_are_told(ask: Ask, die: Die, admin: Connec
 
     timeline, letter = get(ask, f"/{job_id}/timeline"), get(ask, f"/{job_id}")
 
-    numbers = [one["number"] for one in timeline.body["events"] if one["kind"] == "try"]
+    numbers = [event["number"] for event in timeline.body["events"] if event["kind"] == "try"]
     assert numbers == list(range(1501 - LAST_EVENTS, 1501))
-    assert [one["revision"] for one in timeline.body["events"] if one["kind"] == "death"] == list(
+    assert [event["revision"] for event in timeline.body["events"] if event["kind"] == "death"] == list(
         range(3, LAST_EVENTS + 3)
     )
     assert [death["revision"] for death in letter.body["lineage"]] == list(
@@ -410,7 +415,7 @@ def test_of_very_many_events_the_last_are_told(ask: Ask, die: Die, admin: Connec
         assert len(json.dumps({"body": answer.text})) < 6 * 1024 * 1024
 
 
-# Who may
+# Permissions
 
 
 @pytest.mark.parametrize(
@@ -430,7 +435,7 @@ def test_of_very_many_events_the_last_are_told(ask: Ask, die: Die, admin: Connec
     ],
 )
 @pytest.mark.parametrize("path", ["", "/stats", "/groups"])
-def test_only_viewers_of_a_tenant_see_what_it_has(
+def test_lists_require_viewer_of_the_tenant(
     path: str, groups: str, query: dict[str, str], status: int, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
@@ -439,7 +444,7 @@ def test_only_viewers_of_a_tenant_see_what_it_has(
 
 
 @pytest.mark.parametrize("path", ["", "/timeline"])
-def test_for_everybody_else_a_letter_is_not_there(
+def test_dead_letter_of_another_tenant_is_not_found(
     path: str, ask: Ask, die: Die, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")
@@ -454,7 +459,7 @@ def test_for_everybody_else_a_letter_is_not_there(
     assert get(ask, f"/{job_id}{path}", groups="[viewer tenant:*]").status == 200
 
 
-def test_a_tenant_s_lists_have_no_letters_of_another_one_nor_of_nobody(
+def test_lists_exclude_other_tenants_and_unassigned(
     ask: Ask, die: Die, make_tenant: Callable[..., UUID], database: Database, admin: Connection
 ) -> None:
     other = make_tenant("other")
@@ -462,21 +467,25 @@ def test_a_tenant_s_lists_have_no_letters_of_another_one_nor_of_nobody(
     admin.execute("UPDATE dead_letter SET tenant_id = NULL WHERE job_id = %s", [die("Page 3 timed out")])
 
     for query in ({}, {"text": "timed"}, {"text": "page 2 timed"}, {"page": "1"}):
-        assert str(foreign) not in found(get(ask, **query))
-    assert found(get(ask)) == ids([job_id])
+        assert str(foreign) not in listed_ids(get(ask, **query))
+    assert listed_ids(get(ask)) == ids([job_id])
     assert (get(ask, "/stats").body["count"], get(ask, "/groups").body["groups"][0]["count"]) == (1, 1)
 
 
-def test_what_was_purged_is_not_shown(ask: Ask, die: Die, admin: Connection) -> None:
+def test_purged_dead_letter_is_hidden(ask: Ask, die: Die, admin: Connection) -> None:
     job_id = die()
     admin.execute("UPDATE dead_letter SET purged_at = now()")
 
     assert [get(ask, f"/{job_id}{path}").status for path in ("", "/timeline")] == [404, 404]
-    assert (found(get(ask)), found(get(ask, text="timed")), found(get(ask, text=str(job_id)))) == ([], [], [])
+    assert (listed_ids(get(ask)), listed_ids(get(ask, text="timed")), listed_ids(get(ask, text=str(job_id)))) == (
+        [],
+        [],
+        [],
+    )
     assert get(ask, "/stats").body["count"] == 0
 
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/7", "/7/timeline"])
-def test_nothing_is_looked_at_by_another_method(path: str, ask: Ask) -> None:
+def test_other_methods_are_not_allowed(path: str, ask: Ask) -> None:
     refused = ask("", method="PUT", path=f"{PATH}{path}", groups=ADMIN)
     assert (refused.status, "GET" in refused.headers["Allow"]) == (405, True)

@@ -1,4 +1,4 @@
-"""Schemathesis holds the API against its own description: whatever is asked, it answers as promised and never fails."""
+"""Schemathesis tests the API against its OpenAPI description."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -33,12 +33,12 @@ HEADERS = {"Authorization": TOKEN}
 bounded = settings(
     max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
-"""Besides the cases that Schemathesis makes of every operation's edges."""
+"""Random examples per operation, in addition to Schemathesis's edge cases."""
 UUID_LENGTH = 36
 STATES = ("pending", "succeeded", "failed", None)
 LETTERS = "/api/admin/dlq"
 BULK = [f"POST {LETTERS}/bulk-{word}" for word in ("retry", "resolve", "ignore")]
-NOT_ALL_IN_THE_FORM = {
+NOT_FULLY_DESCRIBED = {
     *("POST /api/tasks", "POST /api/uploads", f"GET {LETTERS}", f"PATCH {LETTERS}/{{job_id}}/payload"),
     *(f"POST {LETTERS}/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")),
     *(f"POST /api/admin/queues/{{worker}}/{word}" for word in ("pause", "resume")),
@@ -54,15 +54,21 @@ NOT_ALL_IN_THE_FORM = {
     "POST /api/admin/reviews/accept",  # both figures or neither
     "POST /api/admin/reviews/dispute",
 }
-"""What a payload or a file's name must be is more than a form can say, how deep a page by its number may be, which
-version of a letter a change must name, that letters are meant by their ids or by a filter, who may pause the queues of
-all tenants, which time zones there are, and that nobody blocks themselves."""
-WORDS = {
+"""Operations with rules that a schema cannot express.
+
+- Payloads, file names and time zones must be valid.
+- Numbered pages have a maximum depth.
+- A change requires the current version.
+- Bulk operations require either ids or a filter.
+- Queues of all tenants are paused by platform admins only.
+- Users cannot block themselves.
+"""
+READ_AS_IDS = {
     *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")),
     f"DELETE {LETTERS}/purge",
     *BULK,
 }
-"""To GET one of these is to ask for a review, or a letter, of that name, and there is none (404, not 405)."""
+"""GET reads the last segment as the id of a review or dead letter: 404 instead of 405."""
 
 _known: dict[str, list[str]] = {}
 _answered: set[tuple[str, str, int]] = set()
@@ -85,7 +91,7 @@ def described_api() -> Iterator["BaseSchema"]:
 
 @pytest.fixture
 def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Office:
-    """A tenant with a document in doubt, a task in each state, conversations and dead letters; it asks as it likes."""
+    """A tenant with all kinds of resources and without rate limits."""
     monkeypatch.setenv("CHANGES_AT_ONCE", "1000000")
     monkeypatch.setenv("READS_AT_ONCE", "1000000")
     monkeypatch.setenv("LLM_PROVIDER", "openai")
@@ -119,33 +125,36 @@ def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.M
 
 
 def people(admin: Connection, tenant: UUID) -> dict[str, list[str]]:
-    """External ids of people in a pool without offers yet, and the id of a user to block."""
+    """Create two users in a pool without offers yet. Returns the ids by parameter."""
     external_ids, pool = [uuid4() for _ in range(2)], make_pool(admin, tenant)
     users = [make_profile(admin, tenant, external_id=external_id) for external_id in external_ids]
     make_jobs(admin, make_shard(admin, tenant, users, pool_id=pool))
     return {"user_id": list(map(str, external_ids)), "blocked_id": [str(uuid4())], "pool_id": [str(pool)]}
 
 
-def _number(given: str) -> int:
-    return int.from_bytes(sha256(given.encode(errors="surrogatepass")).digest())
+def _number(text: str) -> int:
+    return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest())
 
 
-def _one_of_ours(given: str) -> str:
-    return ("echo", CHAT_COMPLETION.name)[_number(given) % 2]
+def _task_type(text: str) -> str:
+    return ("echo", CHAT_COMPLETION.name)[_number(text) % 2]
 
 
-def _task(given: str, payload: Any) -> dict[str, Any]:
-    """A type and its payload. In a conversation the given text is said: in a new one, one of ours, one that is gone."""
-    if _one_of_ours(f"{given} {payload}") != CHAT_COMPLETION.name:
+def _task(text: str, payload: Any) -> dict[str, Any]:
+    """Return a task type and its payload.
+
+    A chat message has the given text. Its conversation is new, an existing one, or one that does not exist.
+    """
+    if _task_type(f"{text} {payload}") != CHAT_COMPLETION.name:
         return {"task_type": "echo", "payload": payload}
-    session = (None, *_known["session_id"], str(UUID(int=_number(given) % 2**128)))[_number(given) // 2 % 4]
-    said = {"message": given} | ({} if session is None else {"session_id": session})
-    return {"task_type": CHAT_COMPLETION.name, "payload": said}
+    session = (None, *_known["session_id"], str(UUID(int=_number(text) % 2**128)))[_number(text) // 2 % 4]
+    content = {"message": text} | ({} if session is None else {"session_id": session})
+    return {"task_type": CHAT_COMPLETION.name, "payload": content}
 
 
-def _cursor(given: str) -> str:
-    """Where a page may have ended, soon, long ago and far ahead, at something of ours or at what is gone."""
-    number = _number(given)
+def _cursor(text: str) -> str:
+    """Return a cursor with a recent or extreme time, and a known or unknown id."""
+    number = _number(text)
     at = (NOW, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))[number % 3]
     known = [*_known["job_id"], *_known["session_id"], *_known["document_id"], *_known["letter"]]
     id_ = (known[number // 3 % len(known)], str(UUID(int=number % 2**128)))[number // 2 % 2]
@@ -153,12 +162,15 @@ def _cursor(given: str) -> str:
 
 
 def _parameters(query: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    like: dict[str, Callable[[str], str]] = {"task_type": _one_of_ours, "cursor": _cursor}
-    return {name: like[name](str(given)) if name in like else ours.get(name, given) for name, given in query.items()}
+    replacements: dict[str, Callable[[str], str]] = {"task_type": _task_type, "cursor": _cursor}
+    return {
+        name: replacements[name](str(text)) if name in replacements else ours.get(name, text)
+        for name, text in query.items()
+    }
 
 
-def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # the form that Schemathesis requires
-    """Replace values of a valid request by those of the world: tenant, ids, task types, pages."""
+def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # signature of Schemathesis hooks
+    """Replace values of a valid request by existing tenants, ids, task types and cursors."""
     from schemathesis import GenerationMode
 
     if case.meta is None or case.meta.generation.mode is not GenerationMode.POSITIVE:
@@ -166,14 +178,14 @@ def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # 
     documents = _known["document_id"]
     ours: dict[str, Any] = {"tenant": "acme", "document": documents[1], "cluster": documents[2]}
     for name in case.path_parameters or {}:
-        if name == "number":  # of a page: the file has two
+        if name == "number":  # page number: the file has two pages
             case.path_parameters[name] = int(case.path_parameters[name]) % 3 + 1
             continue
         is_letter = case.operation.path.startswith(LETTERS) and name != "operation_id"
         ids = _known.get("letter" if is_letter else name, [])
-        given = case.path_parameters[name]
-        if ids and isinstance(given, str) and len(given) == UUID_LENGTH and given[0] in "0123456789abc":
-            case.path_parameters[name] = ids[int(given[0], 16) % len(ids)]
+        text = case.path_parameters[name]
+        if ids and isinstance(text, str) and len(text) == UUID_LENGTH and text[0] in "0123456789abc":
+            case.path_parameters[name] = ids[int(text[0], 16) % len(ids)]
     if isinstance(case.query, dict):
         case.query.update(_parameters(case.query, ours))
     if "If-Match" in case.headers:
@@ -202,7 +214,7 @@ def test_reads_match_the_description(described_api: "BaseSchema", world: Office,
 
 @pytest.mark.parametrize("label", [label for label, _ in OPERATIONS if not label.startswith("GET ")])
 def test_changes_match_the_description(label: str, described_api: "BaseSchema", world: Office) -> None:
-    """Each operation starts with things that no other operation has changed."""
+    """Each operation starts with resources that no other operation has changed."""
     method, path = label.split(" ")
     ((_, matches),) = checked(described_api.include(method=method, path=path))
     matches()
@@ -212,20 +224,20 @@ def test_changes_match_the_description(label: str, described_api: "BaseSchema", 
 
 
 def checked(schema: "BaseSchema") -> Iterator[tuple[str, Callable[[], None]]]:
-    """Label and check of each operation."""
+    """Yield label and check of each operation."""
     from schemathesis.core.result import Ok
     from schemathesis.pytest.lazy import get_all_tests
 
-    for found in get_all_tests(schema=schema, test_func=answered_as_promised, settings=bounded, given_kwargs={}):
-        assert isinstance(found, Ok)
-        operation, matches = found.ok()
+    for result in get_all_tests(schema=schema, test_func=validate_response, settings=bounded, given_kwargs={}):
+        assert isinstance(result, Ok)
+        operation, matches = result.ok()
         yield operation.label, matches
 
 
 def assert_reached() -> None:
-    """Per operation and kind, a valid request of an operator succeeds or conflicts with another."""
-    asked = {(label, kind) for label, kind, status in _answered if status < 500 and status != 403}
-    assert asked == {(label, kind) for label, kind, status in _answered if status < 300 or status == 409}
+    """Assert that each operation and kind had a valid request that succeeded or conflicted."""
+    permitted = {(label, kind) for label, kind, status in _answered if status < 500 and status != 403}
+    assert permitted == {(label, kind) for label, kind, status in _answered if status < 300 or status == 409}
 
 
 def _is_valid_as_sent(case: "Case[Any]") -> bool:
@@ -239,10 +251,12 @@ def _is_valid_as_sent(case: "Case[Any]") -> bool:
     harmless = {(ParameterLocation.HEADER, ("required",))}
     if sent <= declared:
         harmless.add((ParameterLocation.QUERY, ("additionalProperties",)))
-    return bool(mutations) and all((one.parameter_location, one.keywords) in harmless for one in mutations)
+    return bool(mutations) and all(
+        (mutation.parameter_location, mutation.keywords) in harmless for mutation in mutations
+    )
 
 
-def answered_as_promised(case: "Case[Any]") -> None:
+def validate_response(case: "Case[Any]") -> None:
     from schemathesis import GenerationMode
     from schemathesis.specs.openapi.checks import (
         negative_data_rejection,
@@ -251,23 +265,23 @@ def answered_as_promised(case: "Case[Any]") -> None:
     )
 
     label = case.operation.label
-    left_out: list[Callable[..., Any]] = [positive_data_acceptance] * (label in NOT_ALL_IN_THE_FORM)
-    left_out += [unsupported_method] * (label in WORDS) + [negative_data_rejection] * _is_valid_as_sent(case)
+    excluded: list[Callable[..., Any]] = [positive_data_acceptance] * (label in NOT_FULLY_DESCRIBED)
+    excluded += [unsupported_method] * (label in READ_AS_IDS) + [negative_data_rejection] * _is_valid_as_sent(case)
 
-    response = case.call_and_validate(headers=HEADERS, excluded_checks=left_out)
+    response = case.call_and_validate(headers=HEADERS, excluded_checks=excluded)
 
     assert case.meta is not None
     if case.meta.generation.mode is GenerationMode.POSITIVE:
-        asked: Any = case.body
+        body: Any = case.body
         if label == "POST /api/tasks":
-            _answered.add((label, asked["task_type"], response.status_code))
+            _answered.add((label, body["task_type"], response.status_code))
         elif "cursor" in (case.query or {}):
             _answered.add((label, "cursor", response.status_code))
 
 
 @pytest.mark.parametrize(("label", "operation"), OPERATIONS, ids=[label for label, _ in OPERATIONS])
-def test_each_answer_is_known_in_our_form_and_in_the_gateway_s(label: str, operation: dict[str, Any]) -> None:
-    """The gateway of AWS says so, of every route: it is an HTTP API."""
+def test_errors_are_described_for_api_and_gateway(label: str, operation: dict[str, Any]) -> None:
+    """Errors of the gateway itself have the format of an AWS HTTP API."""
     forms = {
         status: {
             media_type: form["schema"].get("$ref", "").rpartition("/")[2]
@@ -295,5 +309,5 @@ def test_schema_has_every_operation(described_api: "BaseSchema") -> None:
         f"{method.upper()} {path}" for path, operations in document()["paths"].items() for method in operations
     }
 
-    asked = {found.ok().label for found in described_api.get_all_operations() if isinstance(found, Ok)}
-    assert described - asked == {"GET /api/openapi.json"}  # the description itself, which was read
+    generated = {result.ok().label for result in described_api.get_all_operations() if isinstance(result, Ok)}
+    assert described - generated == {"GET /api/openapi.json"}  # the description itself

@@ -40,11 +40,11 @@ def rotate(ask: Ask, name: str) -> Answer:
 def test_secret_of_a_webhook_is_shown_once(ask: Ask, acme: UUID, admin: Connection) -> None:
     added = webhook(ask)
     assert added.status == 201
-    known = {"name": "office", "kind": "webhook", "address": URL, "events": ["cluster", "document"]}
-    assert added.body == {**known, "secret": rows(admin, "destination_secret")[0]["secret"]}
+    expected = {"name": "office", "kind": "webhook", "address": URL, "events": ["cluster", "document"]}
+    assert added.body == {**expected, "secret": rows(admin, "destination_secret")[0]["secret"]}
     assert added.body["secret"].startswith("whsec_")
     assert len(added.body["secret"]) >= 40
-    assert listed(ask) == [known]
+    assert listed(ask) == [expected]
 
 
 def test_export_is_added_without_a_secret(ask: Ask, acme: UUID) -> None:
@@ -72,8 +72,8 @@ def test_changes_reach_the_audit_trail(ask: Ask, acme: UUID, admin: Connection) 
 def test_both_secrets_are_active_after_a_rotation(ask: Ask, acme: UUID, admin: Connection) -> None:
     first = webhook(ask).body["secret"]
     second = rotate(ask, "office").body["secret"]
-    found = {row["secret"]: row["expires_at"] is None for row in rows(admin, "destination_secret")}
-    assert found == {first: False, second: True}
+    is_current = {row["secret"]: row["expires_at"] is None for row in rows(admin, "destination_secret")}
+    assert is_current == {first: False, second: True}
 
 
 def test_name_of_a_removed_destination_is_free(ask: Ask, acme: UUID, admin: Connection) -> None:
@@ -82,7 +82,7 @@ def test_name_of_a_removed_destination_is_free(ask: Ask, acme: UUID, admin: Conn
     assert (listed(ask), rows(admin, "destination_secret")) == ([], [])
     assert remove(ask, "office").status == 404
     assert export(ask, "office").status == 201
-    assert [one["kind"] for one in listed(ask)] == ["s3"]
+    assert [item["kind"] for item in listed(ask)] == ["s3"]
     assert len(rows(admin, "destination")) == 2
 
 
@@ -139,14 +139,14 @@ def test_destinations_belong_to_one_tenant(ask: Ask, acme: UUID, make_tenant: Ca
 
 
 def test_new_tenant_has_its_destinations(ask: Ask, admin: Connection) -> None:
-    asked = {
+    body = {
         "slug": "globex",
         "destinations": [
             {"name": "erp", "kind": "webhook", "address": URL},
             {"name": "files", "kind": "s3", "address": "monthly/in"},
         ],
     }
-    first, second = (ask(asked, path="/api/admin/tenants", groups=PLATFORM_ADMIN) for _ in range(2))
-    assert [bool(one["secret"]) for one in first.body["destinations"]] == [True, False]
+    first, second = (ask(body, path="/api/admin/tenants", groups=PLATFORM_ADMIN) for _ in range(2))
+    assert [bool(item["secret"]) for item in first.body["destinations"]] == [True, False]
     assert (second.status, second.body["destinations"]) == (200, [])
     assert len(rows(admin, "destination")) == 2

@@ -1,4 +1,4 @@
-"""`/api/admin/documents`: documents are listed, searched and shown to those who may see them."""
+"""`/api/admin/documents`: lists, details, timelines and permissions of documents."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -23,9 +23,9 @@ from tests.functions.admin_api.papers import (
     ORDER,
     OTHER_ORDER,
     acme,
-    found,
     get,
     ids,
+    listed_ids,
 )
 
 
@@ -37,14 +37,14 @@ def office(database: Database, admin: Connection) -> Office:
 # Lists
 
 
-def test_a_list_has_the_newest_first_and_what_people_know_a_document_by(ask: Ask, office: Office) -> None:
+def test_list_is_newest_first_with_key_facts(ask: Ask, office: Office) -> None:
     answer = get(ask)
 
-    assert found(answer) == ids(office, OTHER_ORDER, CREDIT, INVOICE, DELIVERY, ORDER, CONTRACT)
+    assert listed_ids(answer) == ids(office, OTHER_ORDER, CREDIT, INVOICE, DELIVERY, ORDER, CONTRACT)
     assert answer.body["next"] is None
-    one = answer.body["documents"][2]
+    document = answer.body["documents"][2]
     assert (
-        one
+        document
         | {
             "tenant": "acme",
             "type": "invoice",
@@ -56,9 +56,9 @@ def test_a_list_has_the_newest_first_and_what_people_know_a_document_by(ask: Ask
             "received_at": "2026-03-12T08:00:00Z",
             "cluster_id": str(office.ids[ORDER]),
         }
-        == one
+        == document
     )
-    assert [(stage["stage"], stage["state"]) for stage in one["stages"]] == [
+    assert [(stage["stage"], stage["state"]) for stage in document["stages"]] == [
         ("source", "succeeded"),
         ("ingestion", "succeeded"),
         ("matching", "succeeded"),
@@ -92,32 +92,32 @@ def test_a_list_has_the_newest_first_and_what_people_know_a_document_by(ask: Ask
         ({"text": "' OR true; --"}, []),
     ],
 )
-def test_a_list_is_narrowed(query: dict[str, str], expected: list[int], ask: Ask, office: Office) -> None:
-    assert found(get(ask, **query)) == ids(office, *expected)
+def test_list_is_filtered(query: dict[str, str], expected: list[int], ask: Ask, office: Office) -> None:
+    assert listed_ids(get(ask, **query)) == ids(office, *expected)
 
 
-def test_a_document_is_found_by_its_id_and_by_its_file(ask: Ask, office: Office, admin: Connection) -> None:
-    (one,) = ids(office, DELIVERY)
-    admin.execute("UPDATE document SET file_name = 'Lieferung Müller.pdf' WHERE id = %s", [one])
+def test_document_is_found_by_id_and_file_name(ask: Ask, office: Office, admin: Connection) -> None:
+    (document_id,) = ids(office, DELIVERY)
+    admin.execute("UPDATE document SET file_name = 'Lieferung Müller.pdf' WHERE id = %s", [document_id])
 
-    assert found(get(ask, text=one)) == found(get(ask, text="MÜLLER.PDF")) == [one]
-    assert found(get(ask, text=str(uuid4()))) == []
+    assert listed_ids(get(ask, text=document_id)) == listed_ids(get(ask, text="MÜLLER.PDF")) == [document_id]
+    assert listed_ids(get(ask, text=str(uuid4()))) == []
 
 
-def test_words_follow_what_a_document_says(ask: Ask, office: Office, admin: Connection) -> None:
-    one = office.ids[INVOICE]
-    said = Jsonb({"invoice_number": "R-81", "issuer": {"name": "Ostrow & Söhne"}})
-    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [said, one])
+def test_search_follows_changed_document_data(ask: Ask, office: Office, admin: Connection) -> None:
+    document_id = office.ids[INVOICE]
+    data = Jsonb({"invoice_number": "R-81", "issuer": {"name": "Ostrow & Söhne"}})
+    admin.execute("UPDATE document SET structured_data = %s WHERE id = %s", [data, document_id])
 
-    assert found(get(ask, text="söhne")) == [str(one)]
-    assert str(one) not in found(get(ask, text="tarnow"))
+    assert listed_ids(get(ask, text="söhne")) == [str(document_id)]
+    assert str(document_id) not in listed_ids(get(ask, text="tarnow"))
 
 
 @pytest.mark.parametrize("query", [{}, {"type": "invoice"}, {"text": "brede"}, {"text": "R-81"}])
-def test_pages_follow_one_another_without_gap(
+def test_pages_have_no_gap(
     query: dict[str, str], ask: Ask, office: Office, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever a walk stops, and of documents that came at the same time, too."""
+    """Pages are complete wherever a scan stops, even for equal times of receipt."""
     monkeypatch.setattr(document_list, "SCANNED", (2, 3))
     data = {"invoice_number": "R-81", "recipient": {"name": "Brede Werke"}}
     for number in range(7):
@@ -127,13 +127,13 @@ def test_pages_follow_one_another_without_gap(
             "INSERT INTO document_key (tenant_id, document_id, type, key) VALUES (%s, %s, 'own:invoice', 'R81')",
             [office.tenant_id, id_],
         )
-    expected = found(get(ask, **query, limit="100"))
+    expected = listed_ids(get(ask, **query, limit="100"))
     with_all = admin.execute("SELECT count(*) FROM document WHERE type = 'invoice'").fetchone()
     seen: list[str] = []
     cursor: dict[str, str] = {}
     for _ in range(30):
         page = get(ask, **query, limit="2", **cursor)
-        seen += found(page)
+        seen += listed_ids(page)
         assert len(page.body["documents"]) <= 2
         if page.body["next"] is None:
             break
@@ -170,7 +170,7 @@ def test_failed_file_without_dead_letter_is_not_listed(
     id_ = failed_file()
     admin.execute("UPDATE dead_letter SET status = 'ignored', purged_at = now() WHERE worker = 'acquisition'")
 
-    assert id_ not in found(get(ask))
+    assert id_ not in listed_ids(get(ask))
 
 
 def test_deceptive_name_of_a_failed_file_is_neutralized(ask: Ask, failed_file: Callable[..., str]) -> None:
@@ -210,53 +210,51 @@ def test_failed_file_is_listed_with_its_dead_letter(ask: Ask, failed_file: Calla
 def test_failed_files_are_filtered(
     query: dict[str, str], is_found: bool, ask: Ask, failed_file: Callable[..., str]
 ) -> None:
-    assert (failed_file() in found(get(ask, **query))) is is_found
+    assert (failed_file() in listed_ids(get(ask, **query))) is is_found
 
 
-def test_pages_of_documents_and_failed_files_have_no_gap(
-    ask: Ask, office: Office, failed_file: Callable[..., str]
-) -> None:
+def test_pages_with_failed_files_have_no_gap(ask: Ask, office: Office, failed_file: Callable[..., str]) -> None:
     files = [failed_file(f"{days}.xml", at=NOW + timedelta(days=days)) for days in range(0, 60, 6)]
     seen: list[str] = []
     cursor: dict[str, str] = {}
     while True:
         page = get(ask, limit="3", **cursor)
-        seen += found(page)
+        seen += listed_ids(page)
         if page.body["next"] is None:
             break
         cursor = {"cursor": page.body["next"]}
 
     assert len(seen) == len(set(seen))
     assert set(seen) == {*files, *(str(id_) for id_ in office.ids)}
-    assert seen == found(get(ask, limit="100"))
+    assert seen == listed_ids(get(ask, limit="100"))
 
 
-def test_a_state_is_that_of_the_stage(ask: Ask, office: Office, admin: Connection) -> None:
-    failed, waiting, told = office.ids[INVOICE], office.ids[DELIVERY], office.ids[OTHER_ORDER]
+def test_state_filter_applies_to_one_stage(ask: Ask, office: Office, admin: Connection) -> None:
+    failed, waiting, skipped = office.ids[INVOICE], office.ids[DELIVERY], office.ids[OTHER_ORDER]
     admin.execute(
         "UPDATE document SET matching_status = 'failed', matching_error = 'The disk is full' WHERE id = %s", [failed]
     )
     admin.execute("UPDATE ingestion_job SET status = 'pending' WHERE id = %s", [waiting])
-    admin.execute("UPDATE ingestion_job SET status = NULL, reason = 'Kept.' WHERE id = %s", [told])
+    admin.execute("UPDATE ingestion_job SET status = NULL, reason = 'Kept.' WHERE id = %s", [skipped])
     destination = make_destination(admin, office.tenant_id)
-    for subject, subject_id, status in (("document", told, "failed"), ("cluster", office.ids[ORDER], "in-progress")):
+    for subject, subject_id, status in (("document", skipped, "failed"), ("cluster", office.ids[ORDER], "in-progress")):
         admin.execute(
             "INSERT INTO output_job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,"
             " requested_at, created_at, status) VALUES (%s, %s, %s, %s, %s, 1, '{}', %s, %s, %s)",
             [uuid4(), office.tenant_id, destination, subject, subject_id, NOW, NOW, status],
         )
 
-    (one,) = get(ask, state="matching:failed").body["documents"]
-    assert (one["id"], one["stages"][2]) == (
+    (document,) = get(ask, state="matching:failed").body["documents"]
+    assert (document["id"], document["stages"][2]) == (
         str(failed),
         {"stage": "matching", "state": "failed", "reason": "The disk is full"},
     )
-    assert found(get(ask, state="ingestion:pending")) == [str(waiting)]
-    (one,) = get(ask, state="ingestion:skipped").body["documents"]
-    assert (one["id"], one["stages"][1]["reason"]) == (str(told), "Kept.")
-    assert found(get(ask, state="output:failed")) == [str(told)]
-    assert found(get(ask, state="output:in-progress")) == ids(office, CREDIT, INVOICE, DELIVERY, ORDER)
-    assert found(get(ask, state="output:none")) == ids(office, CONTRACT)
+    assert listed_ids(get(ask, state="ingestion:pending")) == [str(waiting)]
+    (document,) = get(ask, state="ingestion:skipped").body["documents"]
+    assert (document["id"], document["stages"][1]["reason"]) == (str(skipped), "Kept.")
+    assert listed_ids(get(ask, state="output:failed")) == [str(skipped)]
+    assert listed_ids(get(ask, state="output:in-progress")) == ids(office, CREDIT, INVOICE, DELIVERY, ORDER)
+    assert listed_ids(get(ask, state="output:none")) == ids(office, CONTRACT)
 
 
 @pytest.mark.parametrize(
@@ -271,11 +269,11 @@ def test_a_state_is_that_of_the_stage(ask: Ask, office: Office, admin: Connectio
         ({"total_gross": "12.00"}, ("12.00", None, None)),
     ],
 )
-def test_a_total_is_told_in_minor_units_where_it_has_them(data: dict[str, str], expected: tuple[Any, ...]) -> None:
-    told = document_list.total(data)
+def test_total_has_minor_units_if_exact(data: dict[str, str], expected: tuple[Any, ...]) -> None:
+    total = document_list.total(data)
 
-    assert told is not None
-    assert (told.amount, told.minor, told.currency) == expected
+    assert total is not None
+    assert (total.amount, total.minor, total.currency) == expected
 
 
 @pytest.mark.parametrize(
@@ -296,17 +294,17 @@ def test_a_total_is_told_in_minor_units_where_it_has_them(data: dict[str, str], 
         {"colour": "red"},
     ],
 )
-def test_what_a_list_cannot_mean_is_refused(query: dict[str, str], ask: Ask, office: Office) -> None:
+def test_invalid_list_parameter_is_rejected(query: dict[str, str], ask: Ask, office: Office) -> None:
     answer = get(ask, **query)
 
     assert (answer.status, answer.headers["Content-Type"]) == (422, "application/problem+json")
 
 
-# Who may look
+# Permissions
 
 
 @pytest.mark.parametrize("path", ["", "/timeline", "/pages/1"])
-def test_a_document_of_another_tenant_is_not_there(
+def test_document_of_another_tenant_is_not_found(
     path: str, ask: Ask, office: Office, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     theirs = make_document(admin, make_tenant("beta"), {"invoice_number": "R-81"}, type="invoice")
@@ -314,33 +312,37 @@ def test_a_document_of_another_tenant_is_not_there(
     for id_ in (theirs, uuid4(), "no-id"):
         answer = get(ask, f"/{id_}{path}")
         assert (answer.status, answer.body["detail"]) == (404, "There is no such document.")
-    assert str(theirs) not in found(get(ask)) + found(get(ask, text="R-81")) + found(get(ask, text=str(theirs)))
-    assert found(get(ask, groups="[viewer tenant:*]", tenant="beta")) == [str(theirs)]
+    assert str(theirs) not in listed_ids(get(ask)) + listed_ids(get(ask, text="R-81")) + listed_ids(
+        get(ask, text=str(theirs))
+    )
+    assert listed_ids(get(ask, groups="[viewer tenant:*]", tenant="beta")) == [str(theirs)]
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer]", "[viewer tenant:beta]", "[admin tenant:beta]", ""])
-def test_only_a_viewer_of_the_tenant_may_look(groups: str, ask: Ask, office: Office) -> None:
-    (one,) = ids(office, INVOICE)
+def test_documents_require_viewer_of_the_tenant(groups: str, ask: Ask, office: Office) -> None:
+    (document_id,) = ids(office, INVOICE)
 
     assert get(ask, groups=groups, tenant="acme").status == 403
-    assert [get(ask, f"/{one}{path}", groups=groups).status for path in ("", "/timeline", "/pages/1")] == [404] * 3
+    assert [get(ask, f"/{document_id}{path}", groups=groups).status for path in ("", "/timeline", "/pages/1")] == [
+        404
+    ] * 3
 
 
 # One document
 
 
-def test_a_document_says_what_it_states_and_where_that_comes_from(ask: Ask, office: Office, admin: Connection) -> None:
-    (one,) = ids(office, INVOICE)
+def test_details_show_fields_with_their_evidence(ask: Ask, office: Office, admin: Connection) -> None:
+    (document_id,) = ids(office, INVOICE)
     evidence = {
         "issuer.name": {"source": "text:address", "confidence": 0.9, "page": 1},
         "line_items.1.quantity": {"source": "ocr:cell", "confidence": 0.71, "page": 2},
     }
-    admin.execute("UPDATE document SET evidence = %s, method = 'text' WHERE id = %s", [Jsonb(evidence), one])
+    admin.execute("UPDATE document SET evidence = %s, method = 'text' WHERE id = %s", [Jsonb(evidence), document_id])
 
-    told = get(ask, f"/{one}").body
+    body = get(ask, f"/{document_id}").body
 
-    assert (told["number"], told["method"], told["source"]["kind"]) == ("R-81", "text", "upload")
-    fields = {field.pop("path"): field for field in told["fields"]}
+    assert (body["number"], body["method"], body["source"]["kind"]) == ("R-81", "text", "upload")
+    fields = {field.pop("path"): field for field in body["fields"]}
     assert fields["issuer.name"] == {
         "value": "Tarnow Schrauben AG",
         "source": "text:address",
@@ -349,97 +351,97 @@ def test_a_document_says_what_it_states_and_where_that_comes_from(ask: Ask, offi
     }
     assert fields["invoice_number"] == {"value": "R-81", "source": None, "confidence": None, "page": None}
     assert not [path for path in fields if path.startswith("line_items")]
-    assert [len(told["lines"]), told["lines_total"]] == [2, 2]
-    assert {"path": "line_items.1.quantity", "value": "6", "source": "ocr:cell", "confidence": 0.71, "page": 2} in told[
+    assert [len(body["lines"]), body["lines_total"]] == [2, 2]
+    assert {"path": "line_items.1.quantity", "value": "6", "source": "ocr:cell", "confidence": 0.71, "page": 2} in body[
         "lines"
     ][1]
 
 
-def test_what_xml_states_is_exact_everywhere(ask: Ask, office: Office, admin: Connection) -> None:
-    (one,) = ids(office, INVOICE)
-    admin.execute("""UPDATE document SET evidence = '{"*": {"source": "xml", "confidence": 1}}' WHERE id = %s""", [one])
+def test_xml_evidence_applies_to_every_field(ask: Ask, office: Office, admin: Connection) -> None:
+    (document_id,) = ids(office, INVOICE)
+    admin.execute(
+        """UPDATE document SET evidence = '{"*": {"source": "xml", "confidence": 1}}' WHERE id = %s""", [document_id]
+    )
 
-    told = get(ask, f"/{one}").body
+    body = get(ask, f"/{document_id}").body
 
-    assert {(field["source"], field["confidence"]) for field in told["fields"]} == {("xml", 1)}
+    assert {(field["source"], field["confidence"]) for field in body["fields"]} == {("xml", 1)}
 
 
-def test_a_document_shows_what_it_belongs_together_with_and_why(ask: Ask, office: Office) -> None:
-    (one,) = ids(office, INVOICE)
+def test_document_shows_its_matches_and_evidence(ask: Ask, office: Office) -> None:
+    (document_id,) = ids(office, INVOICE)
 
-    told = get(ask, f"/{one}").body
+    body = get(ask, f"/{document_id}").body
 
-    assert {edge["document"]["id"] for edge in told["edges"]} >= set(ids(office, ORDER, CREDIT))
-    assert told["edges_total"] == len(told["edges"])
-    for edge in told["edges"]:
+    assert {edge["document"]["id"] for edge in body["edges"]} >= set(ids(office, ORDER, CREDIT))
+    assert body["edges_total"] == len(body["edges"])
+    for edge in body["edges"]:
         assert (edge["decided_by"], edge["confidence"]) == ("rules", "high")
         assert edge["evidence"][-1]["total"] == pytest.approx(edge["score"], abs=0.02)
-    assert [edge["score"] for edge in told["edges"]] == sorted((edge["score"] for edge in told["edges"]), reverse=True)
+    assert [edge["score"] for edge in body["edges"]] == sorted((edge["score"] for edge in body["edges"]), reverse=True)
 
 
-def test_a_document_names_the_dead_letters_of_its_work(ask: Ask, office: Office, database: Database) -> None:
-    die, one = dying(database, office.tenant_id), office.ids[INVOICE]
-    letters = [str(die(work_id=one, worker=worker)) for worker in ("ingestion", "matching")]
+def test_document_lists_its_dead_letters(ask: Ask, office: Office, database: Database) -> None:
+    die, document_id = dying(database, office.tenant_id), office.ids[INVOICE]
+    letters = [str(die(work_id=document_id, worker=worker)) for worker in ("ingestion", "matching")]
     die(worker="ingestion")
 
-    told = get(ask, f"/{one}").body["dead_letters"]
+    dead_letters = get(ask, f"/{document_id}").body["dead_letters"]
 
     assert (
-        {letter["job_id"] for letter in told}
+        {letter["job_id"] for letter in dead_letters}
         == set(letters)
-        == {str(KINDS[w].job_id(one)) for w in ("ingestion", "matching")}
+        == {str(KINDS[w].job_id(document_id)) for w in ("ingestion", "matching")}
     )
-    assert {letter["status"] for letter in told} == {"pending"}
+    assert {letter["status"] for letter in dead_letters} == {"pending"}
 
 
-def test_a_document_names_the_parts_that_were_cut_out_of_it(ask: Ask, office: Office, admin: Connection) -> None:
+def test_document_lists_its_split_parts(ask: Ask, office: Office, admin: Connection) -> None:
     whole = office.ids[OTHER_ORDER]
     part = make_document(admin, office.tenant_id, parent_id=whole, first_page=3, last_page=4)
 
     assert get(ask, f"/{whole}").body["parts"] == [{"id": str(part), "first_page": 3, "last_page": 4}]
-    told = get(ask, f"/{part}").body
-    assert (told["parent_id"], told["first_page"], told["last_page"]) == (str(whole), 3, 4)
-    assert (told["type"], told["number"], told["total"], told["fields"]) == (None, None, None, [])
+    body = get(ask, f"/{part}").body
+    assert (body["parent_id"], body["first_page"], body["last_page"]) == (str(whole), 3, 4)
+    assert (body["type"], body["number"], body["total"], body["fields"]) == (None, None, None, [])
 
 
-def test_who_has_a_document_already_is_told_so(ask: Ask, office: Office, admin: Connection) -> None:
-    (one,) = ids(office, INVOICE)
-    first = get(ask, f"/{one}")
-    same = get(ask, f"/{one}", known=first.headers["ETag"])
-    admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = %s", [one])
-    other = get(ask, f"/{one}", known=first.headers["ETag"])
+def test_unchanged_document_returns_304(ask: Ask, office: Office, admin: Connection) -> None:
+    (document_id,) = ids(office, INVOICE)
+    first = get(ask, f"/{document_id}")
+    same = get(ask, f"/{document_id}", etag=first.headers["ETag"])
+    admin.execute("UPDATE document SET matching_status = 'pending' WHERE id = %s", [document_id])
+    other = get(ask, f"/{document_id}", etag=first.headers["ETag"])
 
     assert (same.status, same.text, same.headers["ETag"]) == (304, "", first.headers["ETag"])
     assert other.status == 200
 
 
-# Its history
+# Timeline
 
 
-def test_a_timeline_tells_what_is_kept_in_its_order(
-    ask: Ask, office: Office, admin: Connection, database: Database
-) -> None:
-    one = office.ids[INVOICE]
-    dying(database, office.tenant_id)("The disk is full", work_id=one, worker="matching")
+def test_timeline_has_all_events_in_order(ask: Ask, office: Office, admin: Connection, database: Database) -> None:
+    document_id = office.ids[INVOICE]
+    dying(database, office.tenant_id)("The disk is full", work_id=document_id, worker="matching")
     office.decide(INVOICE, CREDIT, "confirmed", "ann")
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome,"
         " error_type, error, next_attempt_at)"
         " VALUES (%s, 'ingestion', %s, 1, 1, %s, %s, 'retry', 'TimeoutError', 'Too slow', %s)",
-        [office.tenant_id, one, NOW - timedelta(days=30, seconds=5), NOW - timedelta(days=30), NOW],
+        [office.tenant_id, document_id, NOW - timedelta(days=30, seconds=5), NOW - timedelta(days=30), NOW],
     )
     admin.execute(
         "UPDATE document SET matching_status = 'in-progress', matching_claimed_at = %s WHERE id = %s",
-        [NOW + timedelta(days=9), one],
+        [NOW + timedelta(days=9), document_id],
     )
 
-    answer = get(ask, f"/{one}/timeline")
+    answer = get(ask, f"/{document_id}/timeline")
 
     assert answer.status == 200, answer.body
     events = answer.body["events"]
     assert [event["at"] for event in events] == sorted(event["at"] for event in events)
-    told = {(event["kind"], event["what"], event["who"]) for event in events}
-    assert told >= {
+    kinds = {(event["kind"], event["what"], event["who"]) for event in events}
+    assert kinds >= {
         ("arrival", "received", "acquisition"),
         ("work", "queued", "ingestion"),
         ("try", "retry", "ingestion"),
@@ -460,8 +462,11 @@ def test_a_timeline_tells_what_is_kept_in_its_order(
 # Plans
 
 
-def test_a_page_reads_indexes_and_as_much_as_it_looks_at(office: Office, database: Database, admin: Connection) -> None:
-    """However many documents there are: under row-level security, too, where a condition must be leakproof for that."""
+def test_page_uses_index_scans(office: Office, database: Database, admin: Connection) -> None:
+    """Plans use indexes for many documents, even under row-level security.
+
+    An index is used there only if its condition is leakproof.
+    """
     admin.execute(
         """
         INSERT INTO document (tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at,
@@ -486,19 +491,19 @@ def test_a_page_reads_indexes_and_as_much_as_it_looks_at(office: Office, databas
         "after_at": NOW,
         "after_id": office.ids[0],
     }
-    named = (
+    word_condition = (
         document_list._CONDITIONS["after_at"].replace("d.received_at", "w.received_at").replace("d.id", "w.document_id")
     )
     plans = []
     with database.tenant(office.tenant_id) as connection:
         for statement in (
             document_list._WALK.format(conditions=document_list._CONDITIONS["after_at"]),
-            document_list._WALK_WORD.format(conditions=named),
+            document_list._WALK_WORD.format(conditions=word_condition),
             document_list._FREQUENCY,
             document_list._NUMBERED,
         ):
-            asked = values | {"words": ["firm", "7"], "types": ["own:invoice"], "keys": ["R81"]}
-            rows = connection.execute(f"EXPLAIN {statement}".encode(), asked).fetchall()
+            parameters = values | {"words": ["firm", "7"], "types": ["own:invoice"], "keys": ["R81"]}
+            rows = connection.execute(f"EXPLAIN {statement}".encode(), parameters).fetchall()
             plans.append("\n".join(row[0] for row in rows))
 
     for plan, index in zip(

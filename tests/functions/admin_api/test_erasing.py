@@ -19,12 +19,14 @@ def office(database: Database, admin: Connection) -> Office:
 
 
 def slug(office: Office) -> str:
-    ((found,),) = office.admin.execute("SELECT slug FROM tenant WHERE id = %s", [office.tenant_id]).fetchall()
-    return str(found)
+    ((value,),) = office.admin.execute("SELECT slug FROM tenant WHERE id = %s", [office.tenant_id]).fetchall()
+    return str(value)
 
 
-def erase(ask: Ask, office: Office, id_: UUID, *, role: str = "admin", seen: str | None = None, **query: str) -> Answer:
-    groups, headers = f"[{role} tenant:{slug(office)}]", {} if seen is None else {"If-Match": seen}
+def erase(
+    ask: Ask, office: Office, id_: UUID, *, role: str = "admin", if_match: str | None = None, **query: str
+) -> Answer:
+    groups, headers = f"[{role} tenant:{slug(office)}]", {} if if_match is None else {"If-Match": if_match}
     return ask(
         "", method="DELETE", path=f"/api/admin/documents/{id_}", groups=groups, query=query or None, headers=headers
     )
@@ -40,7 +42,7 @@ def test_confirmed_document_is_erased(ask: Ask, office: Office) -> None:
     assert (preview.status, preview.body["documents"], preview.body["confirm"]) == (200, 1, slug(office))
     assert documents(office) == {order_id, invoice_id}
 
-    done = erase(ask, office, invoice_id, seen=preview.headers["ETag"], confirm=slug(office), reason="art. 17")
+    done = erase(ask, office, invoice_id, if_match=preview.headers["ETag"], confirm=slug(office), reason="art. 17")
 
     assert (done.status, done.body["documents"], done.body["rematched"]) == (200, [str(invoice_id)], 1)
     assert documents(office) == {order_id}
@@ -54,7 +56,7 @@ def test_confirmed_document_is_erased(ask: Ask, office: Office) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "seen", "status"),
+    ("query", "if_match", "status"),
     [
         ({"confirm": "SLUG"}, None, 428),
         ({"confirm": "SLUG"}, '"2"', 412),
@@ -64,18 +66,18 @@ def test_confirmed_document_is_erased(ask: Ask, office: Office) -> None:
     ids=["without the preview", "another number of documents", "another tenant", "unknown parameter"],
 )
 def test_unconfirmed_document_is_not_erased(
-    ask: Ask, office: Office, query: dict[str, str], seen: str | None, status: int
+    ask: Ask, office: Office, query: dict[str, str], if_match: str | None, status: int
 ) -> None:
     sent = {name: slug(office) if value == "SLUG" else value for name, value in query.items()}
 
-    assert erase(ask, office, office.ids[1], seen=seen, **sent).status == status
+    assert erase(ask, office, office.ids[1], if_match=if_match, **sent).status == status
 
     assert documents(office) == {*office.ids}
     assert rows(office.admin, "audit_entry") == []
 
 
 def test_operator_cannot_erase(ask: Ask, office: Office) -> None:
-    assert erase(ask, office, office.ids[1], role="operator", seen='"1"', confirm=slug(office)).status == 403
+    assert erase(ask, office, office.ids[1], role="operator", if_match='"1"', confirm=slug(office)).status == 403
     assert documents(office) == {*office.ids}
 
 
@@ -83,6 +85,6 @@ def test_document_of_another_tenant_is_unknown(ask: Ask, office: Office, databas
     other = Office(database, office.admin, [invoice()])
 
     for id_ in (other.ids[0], uuid4()):
-        assert erase(ask, office, id_, seen='"1"', confirm=slug(other)).status == 404
+        assert erase(ask, office, id_, if_match='"1"', confirm=slug(other)).status == 404
 
     assert other.ids[0] in documents(office)

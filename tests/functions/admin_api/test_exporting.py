@@ -25,7 +25,7 @@ SECRET = "Bearer abcdefgh12345678"
 
 @pytest.fixture
 def export(ask: Ask) -> Callable[..., Answer]:
-    """Ask for an export; the body of the answer is the file's text, or the stored export."""
+    """Request an export. The body is the text of the file, or the stored operation."""
 
     def send(*, groups: str = VIEWER, **query: str) -> Answer:
         return get(ask, "/export", groups=groups, **{"format": "json", **query})
@@ -36,47 +36,47 @@ def export(ask: Ask) -> Callable[..., Answer]:
 Export = Callable[..., Answer]
 
 
-def told(answer: Answer) -> list[dict[str, Any]]:
+def exported(answer: Answer) -> list[dict[str, Any]]:
     assert answer.status == 200, answer.body
     return [json.loads(line) for line in answer.text.split("\n")[:-1]]
 
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever there is, is too large for an answer."""
+    """Make every export too large for a response."""
     monkeypatch.setattr(exporting, "AT_ONCE_BYTES", 0)
 
 
-def test_json_lines_tell_each_letter_as_the_api_does(export: Export, die: Die, ask: Ask) -> None:
-    died = ids([die(minute=minute) for minute in (2, 1, 0)])
+def test_json_lines_match_the_api(export: Export, die: Die, ask: Ask) -> None:
+    job_ids = ids([die(minute=minute) for minute in (2, 1, 0)])
 
     answer = export()
 
-    assert [letter["job_id"] for letter in told(answer)] == died
+    assert [letter["job_id"] for letter in exported(answer)] == job_ids
     shown = json.loads(answer.text.replace("+00:00", "Z").split("\n")[0])  # metadata is as it was stored
-    assert shown == get(ask, f"/{died[0]}").body
+    assert shown == get(ask, f"/{job_ids[0]}").body
     assert answer.headers["Content-Type"] == "application/x-ndjson"
     assert answer.headers["Content-Disposition"].startswith('attachment; filename="dead-letters-acme-2')
     assert answer.headers["Content-Disposition"].endswith('Z.jsonl"')
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_a_csv_has_the_same_letters(export: Export, die: Die) -> None:
-    died = ids([die(minute=1), die("=HYPERLINK(1)")])
+def test_csv_has_the_same_dead_letters(export: Export, die: Die) -> None:
+    job_ids = ids([die(minute=1), die("=HYPERLINK(1)")])
 
     answer = export(format="csv")
 
-    names, *found = csv.reader(io.StringIO(answer.text, newline=""), strict=True)
-    assert [row[names.index("job_id")] for row in found] == died
-    assert found[1][names.index("metadata.last_error.message")] == "'=HYPERLINK(1)"
+    names, *records = csv.reader(io.StringIO(answer.text, newline=""), strict=True)
+    assert [row[names.index("job_id")] for row in records] == job_ids
+    assert records[1][names.index("metadata.last_error.message")] == "'=HYPERLINK(1)"
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8; header=present"
 
 
-def test_the_filter_is_that_of_the_list(
-    export: Export, die: Die, settle: Callable[[UUID, str], None], ask: Ask
+def test_export_filters_like_the_list(
+    export: Export, die: Die, set_status: Callable[[UUID, str], None], ask: Ask
 ) -> None:
     first, second, third = (die(error, minute=minute) for minute, error in enumerate(("One", "Two", "Three")))
-    settle(second, "ignored")
+    set_status(second, "ignored")
     filters: list[dict[str, str]] = [
         {},
         {"status": "ignored,resolved"},
@@ -89,29 +89,32 @@ def test_the_filter_is_that_of_the_list(
         {"fingerprint": get(ask).body["letters"][0]["fingerprint"]},
         {"tenant": "acme"},
     ]
-    for asked in filters:
-        listed = [letter["job_id"] for letter in get(ask, **asked).body["letters"]]
-        assert (asked, [letter["job_id"] for letter in told(export(**asked))]) == (asked, listed)
+    for parameters in filters:
+        listed = [letter["job_id"] for letter in get(ask, **parameters).body["letters"]]
+        assert (parameters, [letter["job_id"] for letter in exported(export(**parameters))]) == (parameters, listed)
     assert str(third) in export().text
 
 
 @pytest.mark.parametrize(
     ("groups", "sees"), [(VIEWER, False), ("[operator tenant:acme edit-payloads]", False), (ADMIN, True)]
 )
-def test_secrets_are_for_admins_alone(groups: str, sees: bool, export: Export, die: Die) -> None:
+def test_secrets_require_admin(groups: str, sees: bool, export: Export, die: Die) -> None:
     die(f"{SECRET} was refused")
     for file_format in ("csv", "json"):
         assert (SECRET in export(groups=groups, format=file_format).text) == sees
 
 
 def keyed_hash(admin: Connection, selection: DeadLetterFilter) -> str:
-    """What the trail has of a filter: who does not know the tenant's secret cannot try words of a search."""
+    """Return the hash of a filter in the audit trail.
+
+    Its key is a secret of the tenant, so that search words cannot be guessed.
+    """
     [(salt,)] = admin.execute("SELECT audit_salt FROM tenant").fetchall()
     return hmac.digest(salt, selection.hash, "sha256").hex()
 
 
-def test_who_took_what_out_is_in_the_audit_trail(export: Export, die: Die, admin: Connection) -> None:
-    died = [die(minute=minute) for minute in range(3)]
+def test_export_is_recorded_in_the_audit_trail(export: Export, die: Die, admin: Connection) -> None:
+    job_ids = [die(minute=minute) for minute in range(3)]
 
     answer = export(status="pending")
 
@@ -120,7 +123,7 @@ def test_who_took_what_out_is_in_the_audit_trail(export: Export, die: Die, admin
     assert entry["detail"] == {
         "filter": keyed_hash(admin, DeadLetterFilter(status=("pending",))),
         "format": "json",
-        "letters": len(died),
+        "letters": len(job_ids),
         "bytes": len(answer.text.encode()),
         "redacted": True,
     }
@@ -138,12 +141,12 @@ def test_who_took_what_out_is_in_the_audit_trail(export: Export, die: Die, admin
         ({"from_date": "5"}, 422),
     ],
 )
-def test_what_cannot_be_exported_is_refused(query: dict[str, str], status: int, export: Export, acme: UUID) -> None:
+def test_invalid_export_is_rejected(query: dict[str, str], status: int, export: Export, acme: UUID) -> None:
     assert export(**query).status == status
 
 
 @pytest.mark.parametrize("groups", ["[tenant:acme]", "[viewer tenant:other]", "[viewer]"])
-def test_exporting_takes_a_viewer_of_the_tenant(groups: str, export: Export, die: Die, admin: Connection) -> None:
+def test_export_requires_viewer_of_the_tenant(groups: str, export: Export, die: Die, admin: Connection) -> None:
     die()
     assert export(groups=groups, tenant="acme").status == 403
     assert rows(admin, "audit_entry") == []
@@ -155,8 +158,8 @@ def test_exporting_takes_a_viewer_of_the_tenant(groups: str, export: Export, die
 OPERATIONS = "/api/admin/operations"
 
 
-def show(ask: Ask, path: str, *, groups: str = VIEWER, **how: Any) -> Answer:
-    return ask("", method="GET", path=OPERATIONS + path, groups=groups, **how)
+def show(ask: Ask, path: str, *, groups: str = VIEWER, **options: Any) -> Answer:
+    return ask("", method="GET", path=OPERATIONS + path, groups=groups, **options)
 
 
 def finish(admin: Connection) -> None:
@@ -220,7 +223,7 @@ def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, ad
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(
-    ("asked_by", "groups", "subject", "status"),
+    ("requested_by", "groups", "subject", "status"),
     [
         (VIEWER, VIEWER, USER, 200),
         (VIEWER, VIEWER, "another", 403),
@@ -235,10 +238,10 @@ def test_link_is_recorded_once_per_caller(export: Export, die: Die, ask: Ask, ad
     ],
 )
 def test_file_is_for_its_requester_and_admins(
-    asked_by: str, groups: str, subject: str, status: int, export: Export, die: Die, ask: Ask, admin: Connection
+    requested_by: str, groups: str, subject: str, status: int, export: Export, die: Die, ask: Ask, admin: Connection
 ) -> None:
     die()
-    id_ = export(groups=asked_by).body["operation_id"]
+    id_ = export(groups=requested_by).body["operation_id"]
     finish(admin)
 
     assert show(ask, f"/{id_}/file", groups=groups, subject=subject).status == status
@@ -283,6 +286,6 @@ def test_repeated_request_returns_the_same_operation(export: Export, die: Die) -
     assert export(text="timed").status == 202
 
 
-def test_the_largest_file_of_an_answer_fits_into_lambda_s(export: Export) -> None:
+def test_largest_inline_export_fits_a_lambda_response(export: Export) -> None:
     headers = 10_000
     assert -(-exporting.AT_ONCE_BYTES // 3) * 4 + headers < 6 * 1024 * 1024

@@ -27,16 +27,18 @@ def test_held_mail_is_listed_newest_first(ask: Ask, admin: Connection, acme: UUI
     first = ask("", method="GET", path=PATH, query={"limit": "2"}, groups=VIEWER).body
     second = ask("", method="GET", path=PATH, query={"limit": "2", "cursor": first["next"]}, groups=VIEWER).body
 
-    assert [UUID(one["id"]) for one in first["mails"] + second["mails"]] == made[::-1]
+    assert [UUID(item["id"]) for item in first["mails"] + second["mails"]] == made[::-1]
     assert second["next"] is None
-    one = first["mails"][0]
-    assert (one["sender"], one["spf"], one["dkim"], one["dmarc"], one["hold"]) == (
+    item = first["mails"][0]
+    assert (item["sender"], item["spf"], item["dkim"], item["dmarc"], item["hold"]) == (
         *("Nordwind GmbH <buchhaltung@nordwind.example>", "fail", "none", "fail", "held"),
     )
 
 
-@pytest.mark.parametrize(("word", "hold", "owed"), [("release", "released", 1), ("reject", "rejected", 0)])
-def test_decision_ends_the_hold_once(ask: Ask, admin: Connection, acme: UUID, word: str, hold: str, owed: int) -> None:
+@pytest.mark.parametrize(("word", "hold", "outbox_rows"), [("release", "released", 1), ("reject", "rejected", 0)])
+def test_decision_ends_the_hold_once(
+    ask: Ask, admin: Connection, acme: UUID, word: str, hold: str, outbox_rows: int
+) -> None:
     mail = make_held_mail(admin, acme)
 
     done = decide(ask, mail, word, body={"reason": "We called the supplier."})
@@ -44,13 +46,13 @@ def test_decision_ends_the_hold_once(ask: Ask, admin: Connection, acme: UUID, wo
     assert (done.status, done.body) == (200, {"id": str(mail), "tenant": "acme", "hold": hold})
     again = decide(ask, mail, "release")
     assert (again.status, again.body["detail"]) == (409, "The mail is not on hold: it was released or rejected before.")
-    assert admin.execute("SELECT count(*) FROM outbox WHERE worker = 'acquisition'").fetchone() == (owed,)
+    assert admin.execute("SELECT count(*) FROM outbox WHERE worker = 'acquisition'").fetchone() == (outbox_rows,)
     assert admin.execute("SELECT action FROM audit_entry").fetchall() == [(f"mail {hold}",)]
     shown = ask("", method="GET", path=PATH, query={"hold": hold}, groups=VIEWER).body["mails"]
-    assert [UUID(one["id"]) for one in shown] == [mail]
+    assert [UUID(item["id"]) for item in shown] == [mail]
 
 
-def test_release_sends_the_message_at_once(ask: Ask, admin: Connection, acme: UUID, queue: FakeSqs) -> None:
+def test_release_sends_the_message_immediately(ask: Ask, admin: Connection, acme: UUID, queue: FakeSqs) -> None:
     decide(ask, make_held_mail(admin, acme), "release")
 
     ((job, sent_at),) = admin.execute("SELECT work_id, sent_at FROM outbox").fetchall()
@@ -122,12 +124,12 @@ def test_viewer_cannot_decide(ask: Ask, admin: Connection, acme: UUID) -> None:
     assert admin.execute("SELECT hold FROM source").fetchone() == ("held",)
 
 
-def test_mail_of_another_tenant_is_answered_like_an_unknown_one(
+def test_mail_of_another_tenant_is_not_found(
     ask: Ask, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     theirs = make_held_mail(admin, make_tenant("other"))
 
-    there, unknown = (decide(ask, mail, "release") for mail in (theirs, uuid4()))
+    foreign, unknown = (decide(ask, mail, "release") for mail in (theirs, uuid4()))
 
-    assert (there.status, there.body) == (404, unknown.body)
+    assert (foreign.status, foreign.body) == (404, unknown.body)
     assert ask("", method="GET", path=PATH, groups=VIEWER).body["mails"] == []

@@ -1,4 +1,4 @@
-"""If-None-Match, as clients and the caches between may write it, and what is answered to it; who needs If-Match."""
+"""Conditional requests: forms of If-None-Match, and routes that accept If-Match."""
 
 from typing import Any
 from uuid import UUID
@@ -10,45 +10,47 @@ from functions.admin_api.http import etag, is_current
 from tests.dead_letters.letters import Die
 from tests.functions.admin_api.conftest import Answer, Ask
 from tests.functions.admin_api.letters import PATH, VIEWER, get
-from tests.functions.admin_api.rights import described
+from tests.functions.admin_api.rights import operations_by_route
 
 
 @pytest.mark.parametrize("condition", ['"3"', 'W/"3"', '"1","3"', '"1" , W/"3"', "*", " * ", '"a,b", "3"'])
-def test_a_condition_that_names_the_version_is_met(condition: str) -> None:
+def test_condition_with_the_version_matches(condition: str) -> None:
     assert is_current(condition, 3)
 
 
 @pytest.mark.parametrize("condition", [None, "", "3", '"33"', '"13"', "'3'", '"', '"3', "**"])
-def test_any_other_is_not(condition: str | None) -> None:
+def test_other_conditions_do_not_match(condition: str | None) -> None:
     assert not is_current(condition, 3)
 
 
-def test_a_tag_is_strong() -> None:
+def test_version_tag_is_strong() -> None:
     assert etag(3) == '"3"'
 
 
-# Of answers that have no version
+# Responses without a version
 
 
 @pytest.mark.parametrize("path", ["", "/stats", "/groups", "/audit"])
-def test_a_list_that_is_as_it_was_is_not_sent_again(path: str, ask: Ask, die: Die) -> None:
+def test_unchanged_list_returns_304(path: str, ask: Ask, die: Die) -> None:
     die()
     first = get(ask, path)
     tag = first.headers["ETag"]
 
-    def again(known: str, **how: Any) -> Answer:
-        return ask("", method="GET", path=f"{PATH}{path}", groups=VIEWER, headers={"If-None-Match": known}, **how)
+    def again(if_none_match: str, **options: Any) -> Answer:
+        return ask(
+            "", method="GET", path=f"{PATH}{path}", groups=VIEWER, headers={"If-None-Match": if_none_match}, **options
+        )
 
     assert tag.startswith('W/"')
-    for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
-        same = again(known)
+    for if_none_match in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        same = again(if_none_match)
         assert (same.status, same.text, same.headers["ETag"]) == (304, "", tag)
         assert "Content-Type" not in same.headers
-    for known in ('"other"', "", tag[:-2] + '"'):
-        assert (again(known).status, again(known).text) == (200, first.text)
+    for if_none_match in ('"other"', "", tag[:-2] + '"'):
+        assert (again(if_none_match).status, again(if_none_match).text) == (200, first.text)
 
 
-def test_a_list_that_has_changed_is_sent(ask: Ask, die: Die) -> None:
+def test_changed_list_has_another_tag(ask: Ask, die: Die) -> None:
     tags = []
     for _ in range(2):
         die()
@@ -57,7 +59,7 @@ def test_a_list_that_has_changed_is_sent(ask: Ask, die: Die) -> None:
     assert not set(tags[0]) & set(tags[1])
 
 
-def test_nobody_is_told_that_what_he_may_not_see_is_as_it_was(ask: Ask, die: Die) -> None:
+def test_forbidden_list_never_returns_304(ask: Ask, die: Die) -> None:
     die()
     for groups, status in (("[viewer tenant:other]", 403), ("", 403)):
         answer = ask(
@@ -66,13 +68,13 @@ def test_nobody_is_told_that_what_he_may_not_see_is_as_it_was(ask: Ask, die: Die
         assert (answer.status, "ETag" in answer.headers) == (status, False)
 
 
-def test_a_change_is_made_whatever_is_known_of_its_answer(ask: Ask, acme: UUID) -> None:
+def test_changes_ignore_if_none_match(ask: Ask, acme: UUID) -> None:
     answer = ask({"task_type": "echo", "payload": {}}, path="/api/tasks", headers={"If-None-Match": "*"})
 
     assert (answer.status, "ETag" in answer.headers) == (202, False)
 
 
-MAKES_SOMETHING = {
+CREATES = {
     "POST /api/uploads",
     "POST /api/admin/offers",
     "POST /api/admin/operations",
@@ -85,14 +87,14 @@ MAKES_SOMETHING = {
     "POST /api/admin/tenants/{tenant}/destinations/{name}/rotate",
     "POST /api/admin/tenants/{tenant}/tolerances/recompare",
 }
-ADDS_AND_REMOVES = {f"PATCH /api/admin/tenants/{{tenant}}/{what}" for what in ("addresses", "admins")}
+ADDS_AND_REMOVES = {f"PATCH /api/admin/tenants/{{tenant}}/{kind}" for kind in ("addresses", "admins")}
 SETS_WHOLE_VALUES = {
     "PATCH /api/admin/people/{person_id}",
     "PATCH /api/admin/tenants/{tenant}",
     "PUT /api/admin/tenants/{tenant}/tolerances",
 }
-"""Requests name every value that they set, and no value depends on the previous one. The audit trail has both."""
-ENDS_WHATEVER_THERE_IS = {
+"""New values do not depend on previous ones. The audit trail has both."""
+ENDS_UNCONDITIONALLY = {
     "DELETE /api/admin/people/{person_id}",
     "POST /api/tasks/{job_id}/cancel",
     "DELETE /api/chat/sessions/{session_id}",
@@ -102,33 +104,33 @@ ENDS_WHATEVER_THERE_IS = {
     "DELETE /api/admin/tenants/{tenant}/destinations/{name}",
     "DELETE /api/admin/tenants/{tenant}/tolerances",
 }
-DEPENDS_ON_A_VERSION_IF_SENT = {f"POST /api/admin/dlq/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")}
-NAMES_WHAT_WAS_SEEN_IN_ITS_BODY = {
+VERSION_IS_OPTIONAL = {f"POST /api/admin/dlq/{{job_id}}/{word}" for word in ("retry", "resolve", "ignore")}
+VERSION_IN_BODY = {
     "PUT /api/admin/mail/policy",
     *(f"POST /api/admin/reviews/{word}" for word in ("merge", "split", "accept", "dispute")),
     *(f"POST /api/admin/reviews/{{document_id}}/{word}" for word in ("confirm", "reject")),
-    "POST /api/admin/tenants/{tenant}/tolerances/suggestions/{suggestion_id}/accept",  # its id is a hash of it
+    "POST /api/admin/tenants/{tenant}/tolerances/suggestions/{suggestion_id}/accept",  # id: hash of the suggestion
 }
 
 
-def test_whatever_else_changes_something_that_there_is_takes_if_match() -> None:
-    takes = set()
-    for operation, told in described(document()).items():
-        if "If-Match" in [parameter["name"] for parameter in told.get("parameters", ())]:
-            takes.add(operation)
-            assert "412" in told["responses"], operation
-            assert ("428" in told["responses"]) == (operation not in DEPENDS_ON_A_VERSION_IF_SENT), operation
-    changing = {operation for operation in described(document()) if not operation.startswith("GET ")}
+def test_other_changes_accept_if_match() -> None:
+    accepting = set()
+    for operation, spec in operations_by_route(document()).items():
+        if "If-Match" in [parameter["name"] for parameter in spec.get("parameters", ())]:
+            accepting.add(operation)
+            assert "412" in spec["responses"], operation
+            assert ("428" in spec["responses"]) == (operation not in VERSION_IS_OPTIONAL), operation
+    changing = {operation for operation in operations_by_route(document()) if not operation.startswith("GET ")}
 
-    exempt = MAKES_SOMETHING | ADDS_AND_REMOVES | SETS_WHOLE_VALUES | ENDS_WHATEVER_THERE_IS
-    assert changing - takes == exempt | NAMES_WHAT_WAS_SEEN_IN_ITS_BODY
+    exempt = CREATES | ADDS_AND_REMOVES | SETS_WHOLE_VALUES | ENDS_UNCONDITIONALLY
+    assert changing - accepting == exempt | VERSION_IN_BODY
 
 
-def test_every_get_says_that_it_may_be_asked_again() -> None:
-    for operation, told in described(document()).items():
-        headers = [one["name"].lower() for one in told.get("parameters", ()) if one["in"] == "header"]
+def test_every_get_describes_conditional_requests() -> None:
+    for operation, spec in operations_by_route(document()).items():
+        headers = [parameter["name"].lower() for parameter in spec.get("parameters", ()) if parameter["in"] == "header"]
         assert len(headers) == len(set(headers)), operation
-        if operation.startswith("GET ") and "application/json" in told["responses"]["200"].get("content", {}):
-            assert "ETag" in told["responses"]["200"]["headers"], operation
-            assert "304" in told["responses"], operation
-            assert "If-None-Match" in [parameter["name"] for parameter in told["parameters"]], operation
+        if operation.startswith("GET ") and "application/json" in spec["responses"]["200"].get("content", {}):
+            assert "ETag" in spec["responses"]["200"]["headers"], operation
+            assert "304" in spec["responses"], operation
+            assert "If-None-Match" in [parameter["name"] for parameter in spec["parameters"]], operation

@@ -1,4 +1,4 @@
-"""Every route x role x tenant x token: exactly what is allowed is allowed, and nothing tells what others have."""
+"""Permissions for every route, role, tenant and token. Refusals reveal nothing."""
 
 from datetime import UTC, datetime
 from itertools import product
@@ -11,15 +11,25 @@ from counterfoil.db import Connection, Database
 from functions.admin_api.auth import LEEWAY_SECONDS, Role
 from functions.admin_api.handler import document
 from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
-from tests.functions.admin_api.rights import RIGHTS, Asked, Right, Tenancy, Things, World, described, parts, surround
+from tests.functions.admin_api.rights import (
+    RIGHTS,
+    ApiRequest,
+    Resources,
+    Right,
+    Tenancy,
+    World,
+    method_and_path,
+    operations_by_route,
+    set_up_environment,
+)
 
 ROLES = {
-    "nobody": (Role.NONE, ""),
+    "no role": (Role.NONE, ""),
     "editor": (Role.NONE, "edit-payloads"),
     "viewer": (Role.VIEWER, "viewer"),
-    "viewer who edits": (Role.VIEWER, "viewer edit-payloads"),
+    "viewer with edits": (Role.VIEWER, "viewer edit-payloads"),
     "operator": (Role.OPERATOR, "operator"),
-    "operator who edits": (Role.OPERATOR, "operator edit-payloads"),
+    "operator with edits": (Role.OPERATOR, "operator edit-payloads"),
     "admin": (Role.ADMIN, "admin"),
 }
 TENANTS: dict[str, tuple[Tenancy, str]] = {
@@ -27,42 +37,48 @@ TENANTS: dict[str, tuple[Tenancy, str]] = {
     "foreign": ("foreign", "tenant:other"),
     "every": ("every", "tenant:*"),
     "none": ("none", ""),
-    "one that is called alike": ("foreign", "tenant:acme-2"),
+    "similar name": ("foreign", "tenant:acme-2"),
 }
 
 
 @pytest.fixture
 def world(ask: Ask, database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Two tenants, `acme` and `other`, of which the callers here have the first in mind."""
-    surround(monkeypatch)
+    """Create tenants `acme` and `other`. Requests are about acme."""
+    set_up_environment(monkeypatch)
     World(database, admin, "other")
     return World(database, admin, "acme")
 
 
-def sent(ask: Ask, operation: str, asked: Asked, groups: str, claims: dict[str, Any] | None = None) -> Answer:
-    method, _ = parts(operation)
-    query, seen = dict(asked.query), {"if-match": f'"{asked.seen}"'}
+def send(ask: Ask, operation: str, request: ApiRequest, groups: str, claims: dict[str, Any] | None = None) -> Answer:
+    method, _ = method_and_path(operation)
+    query, if_match = dict(request.query), {"if-match": f'"{request.version}"'}
     return ask(
-        asked.body, method=method, path=asked.path, query=query, groups=f"[{groups}]", headers=seen, claims=claims
+        request.body,
+        method=method,
+        path=request.path,
+        query=query,
+        groups=f"[{groups}]",
+        headers=if_match,
+        claims=claims,
     )
 
 
-def test_the_table_has_every_route() -> None:
-    assert RIGHTS.keys() == described(document()).keys()
+def test_table_has_every_route() -> None:
+    assert RIGHTS.keys() == operations_by_route(document()).keys()
 
 
-def test_who_may_may_and_nobody_else(ask: Ask, world: World, admin: Connection) -> None:
+def test_routes_admit_exactly_the_permitted_callers(ask: Ask, world: World, admin: Connection) -> None:
     wrong: list[tuple[object, ...]] = []
     done: set[str] = set()
-    shared = world.things()
+    shared = world.resources()
     before: object = None  # reread after each request that may change it
     for (operation, right), role, tenant in product(RIGHTS.items(), ROLES, TENANTS):
         (rank, groups), (tenancy, tenant_group) = ROLES[role], TENANTS[tenant]
         is_allowed = right.allows(rank, tenancy, edits="edit-payloads" in groups)
-        expected = right.answers if is_allowed else {right.refusal(rank, tenancy)}
-        things = world.things() if is_allowed and not operation.startswith("GET ") else shared
+        expected = right.statuses if is_allowed else {right.refusal(rank, tenancy)}
+        resources = world.resources() if is_allowed and not operation.startswith("GET ") else shared
         before = None if is_allowed else before or state(admin)
-        answer = sent(ask, operation, right.ask(things), f"{groups} {tenant_group}".strip())
+        answer = send(ask, operation, right.request(resources), f"{groups} {tenant_group}".strip())
         if answer.status < 300:
             done.add(operation)
         if answer.status not in expected:
@@ -71,7 +87,7 @@ def test_who_may_may_and_nobody_else(ask: Ask, world: World, admin: Connection) 
             wrong.append((operation, role, tenant, "something was changed"))
 
     assert wrong == []
-    assert done >= {operation for operation, right in RIGHTS.items() if not {404, 409, 412} & right.answers}
+    assert done >= {operation for operation, right in RIGHTS.items() if not {404, 409, 412} & right.statuses}
 
 
 _STATE = """
@@ -87,35 +103,35 @@ SELECT (SELECT count(*) FROM audit_entry), (SELECT sum(version) FROM dead_letter
 
 
 def state(admin: Connection) -> object:
-    """What a change would change."""
+    """Return counts and versions that any change would alter."""
     return admin.execute(_STATE).fetchone()
 
 
 NOW = int(datetime.now(UTC).timestamp())
 TOKENS: dict[str, dict[str, Any]] = {
     "expired": {"exp": str(NOW - LEEWAY_SECONDS - 1)},
-    "without an end": {"exp": None},
+    "without expiry": {"exp": None},
     "not valid yet": {"nbf": str(NOW + 3600)},
-    "of the future": {"iat": str(NOW + 3600)},
+    "issued in the future": {"iat": str(NOW + 3600)},
     "of another issuer": {"iss": CLAIMS["iss"] + "x"},
-    "of no issuer": {"iss": None},
-    "for somebody else": {"aud": "somebody"},
-    "for nobody": {"aud": None},
-    "for access": {"token_use": "access", "client_id": CLAIMS["aud"], "aud": None},
-    "for access, made out to us": {"token_use": "access"},
-    "for renewal": {"token_use": "refresh"},
-    "for nothing": {"token_use": None},
-    "of no claims": dict.fromkeys([*CLAIMS, "cognito:groups"]),
+    "without issuer": {"iss": None},
+    "for another audience": {"aud": "somebody"},
+    "without audience": {"aud": None},
+    "access token": {"token_use": "access", "client_id": CLAIMS["aud"], "aud": None},
+    "access token with our audience": {"token_use": "access"},
+    "refresh token": {"token_use": "refresh"},
+    "without use": {"token_use": None},
+    "without claims": dict.fromkeys([*CLAIMS, "cognito:groups"]),
 }
 
 
-def test_no_other_token_opens_any_route(ask: Ask, world: World, admin: Connection) -> None:
-    things = world.things()
+def test_invalid_token_opens_no_route(ask: Ask, world: World, admin: Connection) -> None:
+    resources = world.resources()
     before = state(admin)
     wrong = []
     for (operation, right), token in product(RIGHTS.items(), TOKENS):
-        for asked in (right.ask(things), right.ask(Things.gone())):
-            answer = sent(ask, operation, asked, "admin tenant:*", TOKENS[token])
+        for request in (right.request(resources), right.request(Resources.missing())):
+            answer = send(ask, operation, request, "admin tenant:*", TOKENS[token])
             if (answer.status, "WWW-Authenticate" in answer.headers) != (401, True):
                 wrong.append((operation, token, answer.status))
 
@@ -124,29 +140,29 @@ def test_no_other_token_opens_any_route(ask: Ask, world: World, admin: Connectio
 
 
 @pytest.mark.parametrize("groups", [None, "", "[]", "admin", "[admin]", "[tenant:acme]", "[ADMIN tenant:acme]", "{}"])
-def test_who_is_in_no_group_that_counts_gets_nothing(groups: str | None, ask: Ask, world: World) -> None:
-    things = world.things()
+def test_unknown_groups_grant_nothing(groups: str | None, ask: Ask, world: World) -> None:
+    resources = world.resources()
     for operation, right in RIGHTS.items():
-        asked = right.ask(things)
-        method, _ = parts(operation)
-        answer = ask(asked.body, method=method, path=asked.path, query=dict(asked.query), groups=groups)
-        expected = right.answers if right.reach == "anybody" else {403, 404}
+        request = right.request(resources)
+        method, _ = method_and_path(operation)
+        answer = ask(request.body, method=method, path=request.path, query=dict(request.query), groups=groups)
+        expected = right.statuses if right.reach == "public" else {403, 404}
         assert answer.status in expected, (operation, answer.status)
 
 
-def told(answer: Answer, asked: Asked, things: Things) -> tuple[object, ...]:
-    """What an answer says, but for what was asked."""
+def comparable(answer: Answer, request: ApiRequest, resources: Resources) -> tuple[object, ...]:
+    """Return a response without the ids of the request, for comparison."""
     text = answer.text
     for value in (
-        things.slug,
-        things.task,
-        things.session,
-        things.letter,
-        things.purge,
-        things.export,
-        things.user,
-        things.pool,
-        *things.documents,
+        resources.slug,
+        resources.task,
+        resources.session,
+        resources.dead_letter,
+        resources.purge,
+        resources.export,
+        resources.user,
+        resources.pool,
+        *resources.documents,
     ):
         text = text.replace(value, "it")
     headers = {name: value for name, value in answer.headers.items() if name != "ETag"}
@@ -155,15 +171,19 @@ def told(answer: Answer, asked: Asked, things: Things) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("role", ["viewer", "operator edit-payloads", "admin"])
 @pytest.mark.parametrize("tenant", ["tenant:other", ""])
-def test_what_others_have_is_answered_as_what_is_not_there(role: str, tenant: str, ask: Ask, world: World) -> None:
-    there, gone = world.things(), Things.gone()
+def test_foreign_resources_look_like_missing_ones(role: str, tenant: str, ask: Ask, world: World) -> None:
+    existing, missing = world.resources(), Resources.missing()
     differ = []
     for operation, right in RIGHTS.items():
-        if right.reach not in {"thing", "tenant"}:
+        if right.reach not in {"resource", "tenant"}:
             continue
         answers = [
-            told(sent(ask, operation, right.ask(things), f"{role} {tenant}".strip()), right.ask(things), things)
-            for things in (there, gone)
+            comparable(
+                send(ask, operation, right.request(resources), f"{role} {tenant}".strip()),
+                right.request(resources),
+                resources,
+            )
+            for resources in (existing, missing)
         ]
         if answers[0] != answers[1]:
             differ.append((operation, *answers))
@@ -171,10 +191,8 @@ def test_what_others_have_is_answered_as_what_is_not_there(role: str, tenant: st
     assert differ == []
 
 
-def test_a_document_of_others_cannot_be_told_from_none_in_a_body_either(
-    ask: Ask, world: World, database: Database, admin: Connection
-) -> None:
-    mine, theirs = world.things(), World(database, admin, "third").things()
+def test_foreign_document_in_body_looks_missing(ask: Ask, world: World, database: Database, admin: Connection) -> None:
+    mine, theirs = world.resources(), World(database, admin, "third").resources()
     third = mine.documents[2]
     for other in (theirs.documents[0], str(uuid4())):
         for path, body in (
@@ -188,11 +206,11 @@ def test_a_document_of_others_cannot_be_told_from_none_in_a_body_either(
             assert answer.text.replace(other, "it") == answer.text
 
 
-def test_an_answer_is_for_who_asked_and_is_no_page(ask: Ask, world: World) -> None:
-    things = world.things()
+def test_responses_are_private_with_security_headers(ask: Ask, world: World) -> None:
+    resources = world.resources()
     for operation, right in RIGHTS.items():
         for groups in ("admin tenant:acme", "viewer tenant:other"):
-            answer = sent(ask, operation, right.ask(things), groups)
+            answer = send(ask, operation, right.request(resources), groups)
             cached = answer.headers["Cache-Control"]
             assert "no-store" in cached or "private" in cached, operation
             assert "public" not in cached
@@ -202,8 +220,8 @@ def test_an_answer_is_for_who_asked_and_is_no_page(ask: Ask, world: World) -> No
             assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-def test_a_right_is_asked_for_as_the_table_says() -> None:
-    editing = Right(Role.OPERATOR, "thing", lambda _: Asked("/"), takes_editor=True)
+def test_payload_edits_require_admin_or_edit_group() -> None:
+    editing = Right(Role.OPERATOR, "resource", lambda _: ApiRequest("/"), requires_editor=True)
 
     assert [editing.allows(role, "own", edits=edits) for role in Role for edits in (False, True)] == [
         *(False, False, False, False, False, True, True, True)

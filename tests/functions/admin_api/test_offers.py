@@ -1,4 +1,4 @@
-"""Offers of a date are queued; pools are listed, and shown with shards and failed users."""
+"""`/api/admin/offers`: pools with their shards and users, and queuing of offers."""
 
 import hashlib
 import json
@@ -19,8 +19,8 @@ from tests.functions.admin_api.conftest import EVENT, Answer, Ask
 from tests.functions.mappings import FakeLambda, refusal
 
 NINE = datetime(2026, 3, 1, 8, tzinfo=UTC)
-"""In Berlin."""
-FAULT = "A trait is no number"
+"""9:00 in Berlin."""
+FAULT = "A trait is not a number"
 End = Callable[..., None]
 Get = Callable[..., Answer]
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
@@ -28,20 +28,20 @@ USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 
 @pytest.fixture
 def get(ask: Ask, acme: UUID) -> Get:
-    """`get(what, **query)` asks for offers of acme as a viewer."""
+    """`get(path, **query)` requests offers of acme as a viewer."""
 
-    def asked(what: str = "", **query: str) -> Answer:
-        return ask("", method="GET", path=f"/api/admin/offers{what}", query=query, groups="[viewer tenant:acme]")
+    def request_offers(path: str = "", **query: str) -> Answer:
+        return ask("", method="GET", path=f"/api/admin/offers{path}", query=query, groups="[viewer tenant:acme]")
 
-    return asked
+    return request_offers
 
 
 @pytest.fixture
 def end(admin: Connection) -> End:
-    """`end(shard, status, after, ...)`: let a shard end so long after NINE."""
+    """`end(shard, status, minutes=...)` ends a shard some minutes after NINE."""
 
     def change(shard: UUID, status: str = "succeeded", *, minutes: float = 5, **columns: Any) -> None:
-        # As the worker and the engine do; a trigger dates it by the clock, which is none of the test's.
+        # A trigger sets ended_at to the current time, which the second statement overwrites.
         values = {"error": None, "completed": None, "failed": None, "attempts": 1, **columns}
         chosen = ", ".join(f"{name} = %({name})s" for name in values)
         admin.execute(
@@ -71,8 +71,8 @@ def people(admin: Connection, tenant: UUID, number: int) -> list[UUID]:
 
 
 def external_ids(admin: Connection, users: list[UUID]) -> list[UUID]:
-    found: dict[UUID, UUID] = dict(admin.execute("SELECT user_id, external_id FROM profile").fetchall())
-    return [found[user] for user in users]
+    external_by_user: dict[UUID, UUID] = dict(admin.execute("SELECT user_id, external_id FROM profile").fetchall())
+    return [external_by_user[user] for user in users]
 
 
 def shard(admin: Connection, tenant: UUID, pool_id: UUID, users: list[UUID], name: str = "0", **columns: Any) -> UUID:
@@ -83,46 +83,42 @@ def shard(admin: Connection, tenant: UUID, pool_id: UUID, users: list[UUID], nam
     return made
 
 
-def numbers(told: dict[str, Any]) -> dict[str, int]:
-    return {name: told[name] for name in ("users", "pending", "running", "completed", "failed")}
+def numbers(body: dict[str, Any]) -> dict[str, int]:
+    return {name: body[name] for name in ("users", "pending", "running", "completed", "failed")}
 
 
-def test_a_pool_is_listed_with_how_many_are_served_and_how_far_it_is(
-    get: Get, admin: Connection, acme: UUID, end: End
-) -> None:
+def test_pool_is_listed_with_counts_and_state(get: Get, admin: Connection, acme: UUID, end: End) -> None:
     made = pool(admin, acme, people=6)
     users = people(admin, acme, 7)
     end(shard(admin, acme, made, users[:3]), completed=2, failed=1)
-    make_shard(admin, acme, users[2:3], pool_id=made, name="0/failed")  # who was put aside, and waits
+    make_shard(admin, acme, users[2:3], pool_id=made, name="0/failed")  # quarantined and pending
     shard(admin, acme, made, users[3:6], "1")
     end(shard(admin, acme, made, users[6:], "late/2026-03-01T09:00:00+00:00/0"), "failed", error="No such zone")
 
-    (told,) = get().body["pools"]
+    (body,) = get().body["pools"]
 
-    assert numbers(told) == {"users": 7, "pending": 1, "running": 3, "completed": 2, "failed": 1}
-    assert (told["people"], told["shards"], told["state"], told["ended_at"]) == (6, 4, "failed", None)
-    assert (told["date"], told["timezone"], told["offered_at"]) == (
+    assert numbers(body) == {"users": 7, "pending": 1, "running": 3, "completed": 2, "failed": 1}
+    assert (body["people"], body["shards"], body["state"], body["ended_at"]) == (6, 4, "failed", None)
+    assert (body["date"], body["timezone"], body["offered_at"]) == (
         "2026-03-01",
         "Europe/Berlin",
         "2026-03-01T08:00:00Z",
     )
 
 
-def test_a_pool_is_completed_when_its_last_shard_is_and_failed_while_one_waits_for_a_person(
-    get: Get, admin: Connection, acme: UUID, end: End
-) -> None:
+def test_pool_state_follows_its_shards(get: Get, admin: Connection, acme: UUID, end: End) -> None:
     made = pool(admin, acme)
     first, second = (shard(admin, acme, made, people(admin, acme, 1), name) for name in "01")
     end(first, minutes=7, completed=1)
-    assert [(one["state"], one["ended_at"]) for one in get().body["pools"]] == [("running", None)]
+    assert [(item["state"], item["ended_at"]) for item in get().body["pools"]] == [("running", None)]
 
     end(second, "failed", minutes=5)
-    assert [one["state"] for one in get().body["pools"]] == ["failed"]
+    assert [item["state"] for item in get().body["pools"]] == ["failed"]
 
-    end(second, "pending")  # a person has it tried again
+    end(second, "pending")  # an operator retries it
     end(second, minutes=6, completed=1)
-    (told,) = get().body["pools"]
-    assert (told["state"], told["ended_at"]) == ("completed", "2026-03-01T08:07:00Z")
+    (body,) = get().body["pools"]
+    assert (body["state"], body["ended_at"]) == ("completed", "2026-03-01T08:07:00Z")
 
 
 @pytest.mark.parametrize(
@@ -130,13 +126,13 @@ def test_a_pool_is_completed_when_its_last_shard_is_and_failed_while_one_waits_f
     [
         ("0", 0, 60, 0),
         ("0", 0, 61, 2),
-        ("0", 120, 125, 2),  # made late is no excuse
+        ("0", 120, 125, 2),  # late creation does not extend the deadline
         ("0/failed", 50, 61, 2),
         ("late/2026-03-01T11:00:00+00:00/0", 180, 240, 0),
         ("late/2026-03-01T11:00:00+00:00/0", 180, 241, 2),
     ],
 )
-def test_offers_are_late_that_are_not_there_at_ten_or_within_an_hour_after_somebody_came(
+def test_ended_offers_are_late_after_one_hour(
     get: Get, admin: Connection, acme: UUID, end: End, name: str, made_after: int, ended_after: int, late: int
 ) -> None:
     made = shard(
@@ -145,56 +141,56 @@ def test_offers_are_late_that_are_not_there_at_ten_or_within_an_hour_after_someb
     )
     end(made, minutes=ended_after, completed=2)
 
-    assert [one["late"] for one in get().body["pools"]] == [late]
+    assert [item["late"] for item in get().body["pools"]] == [late]
 
 
-def test_offers_that_are_to_come_are_late_once_it_is_past_ten(get: Get, admin: Connection, acme: UUID) -> None:
+def test_pending_offers_are_late_after_one_hour(get: Get, admin: Connection, acme: UUID) -> None:
     now = datetime.now(UTC)
     for minutes, zone in ((59, "on time"), (61, "late")):
         made = make_pool(admin, acme, timezone=zone, offered_at=now - timedelta(minutes=minutes), expires_at=now)
         make_shard(admin, acme, pool_id=made)
 
-    assert {one["timezone"]: one["late"] for one in get().body["pools"]} == {"on time": 0, "late": 1}
+    assert {item["timezone"]: item["late"] for item in get().body["pools"]} == {"on time": 0, "late": 1}
 
 
-def test_pools_come_the_latest_first_page_by_page(get: Get, admin: Connection, acme: UUID) -> None:
+def test_pools_are_paged_newest_first(get: Get, admin: Connection, acme: UUID) -> None:
     made = [pool(admin, acme, day, timezone) for day in (1, 2) for timezone in ("Asia/Tokyo", "Europe/Berlin", "UTC")]
-    for one in made:
-        make_shard(admin, acme, pool_id=one)
+    for item in made:
+        make_shard(admin, acme, pool_id=item)
 
     first = get(limit="4").body
     second = get(limit="4", cursor=first["next"]).body
-    seen = [UUID(one["id"]) for one in first["pools"] + second["pools"]]
+    seen = [UUID(item["id"]) for item in first["pools"] + second["pools"]]
 
     assert (len(first["pools"]), len(seen), second["next"]) == (4, 6, None)
     assert (set(seen[:3]), set(seen[3:])) == (set(made[3:]), set(made[:3]))
 
 
-def test_pools_are_found_by_their_dates_zone_and_state(get: Get, admin: Connection, acme: UUID, end: End) -> None:
+def test_pools_are_filtered_by_date_zone_and_state(get: Get, admin: Connection, acme: UUID, end: End) -> None:
     for day in (1, 2, 3):
         made = shard(admin, acme, pool(admin, acme, day), people(admin, acme, 1))
         if day < 3:
             end(made, "failed" if day == 1 else "succeeded", completed=1)
     shard(admin, acme, pool(admin, acme, 2, "Asia/Tokyo"), people(admin, acme, 1))
 
-    def found(**query: str) -> list[tuple[str, str]]:
-        return sorted((one["date"][-1], one["timezone"][0]) for one in get(**query).body["pools"])
+    def filtered(**query: str) -> list[tuple[str, str]]:
+        return sorted((item["date"][-1], item["timezone"][0]) for item in get(**query).body["pools"])
 
-    assert found(**{"from": "2026-03-02", "to": "2026-03-02"}) == [("2", "A"), ("2", "E")]
-    assert found(timezone="Europe/Berlin") == [("1", "E"), ("2", "E"), ("3", "E")]
-    assert found(state="failed") == [("1", "E")]
-    assert found(state="completed") == [("2", "E")]
-    assert found(state="running", timezone="Asia/Tokyo") == [("2", "A")]
+    assert filtered(**{"from": "2026-03-02", "to": "2026-03-02"}) == [("2", "A"), ("2", "E")]
+    assert filtered(timezone="Europe/Berlin") == [("1", "E"), ("2", "E"), ("3", "E")]
+    assert filtered(state="failed") == [("1", "E")]
+    assert filtered(state="completed") == [("2", "E")]
+    assert filtered(state="running", timezone="Asia/Tokyo") == [("2", "A")]
 
 
 @pytest.mark.parametrize(
     "query", [{"from": "yesterday"}, {"state": "late"}, {"cursor": "x"}, {"limit": "0"}, {"zone": "UTC"}], ids=str
 )
-def test_what_cannot_be_asked_for_is_refused(get: Get, query: dict[str, str]) -> None:
+def test_invalid_query_is_rejected(get: Get, query: dict[str, str]) -> None:
     assert get(**query).status == 422
 
 
-def test_a_pool_shows_its_shards_those_that_failed_first_with_their_dead_letters(
+def test_pool_shows_failed_shards_first_with_dead_letters(
     get: Get, admin: Connection, acme: UUID, database: Database, end: End
 ) -> None:
     made = pool(admin, acme)
@@ -203,23 +199,21 @@ def test_a_pool_shows_its_shards_those_that_failed_first_with_their_dead_letters
     end(failed, "failed", error=FAULT, attempts=1)
     letter = dying(database, acme)(worker="offers", task_type="offers", work_id=failed)
 
-    told = get(f"/{made}").body
+    body = get(f"/{made}").body
 
-    assert [(UUID(part["id"]), part["status"], part["dead_letter"]) for part in told["parts"]] == [
+    assert [(UUID(part["id"]), part["status"], part["dead_letter"]) for part in body["parts"]] == [
         (failed, "failed", str(letter)),
         (running, "in-progress", None),
         (done, "succeeded", None),
     ]
     assert letter == KINDS["offers"].job_id(failed)
-    first, _, last = told["parts"]
+    first, _, last = body["parts"]
     assert (first["name"], first["error"], first["users"]) == ("0/failed", FAULT, 1)
     assert (last["completed"], last["put_aside"], last["ended_at"]) == (0, 1, "2026-03-01T08:05:00Z")
-    assert told["rules"] == {"offers": 5, "candidates": 1000, "most_offered": None, "repeat_days": 30}
+    assert body["rules"] == {"offers": 5, "candidates": 1000, "most_offered": None, "repeat_days": 30}
 
 
-def test_users_whose_offers_failed_are_listed_with_the_reason_page_by_page(
-    get: Get, admin: Connection, acme: UUID, end: End
-) -> None:
+def test_failed_users_are_paged_with_their_errors(get: Get, admin: Connection, acme: UUID, end: End) -> None:
     made = pool(admin, acme)
     users = people(admin, acme, 5)
     other = shard(admin, acme, pool(admin, acme, timezone="Asia/Tokyo"), people(admin, acme, 1))
@@ -230,13 +224,13 @@ def test_users_whose_offers_failed_are_listed_with_the_reason_page_by_page(
     first = get(f"/{made}/failed", limit="2").body
     second = get(f"/{made}/failed", limit="2", cursor=first["next"]).body
 
-    assert [UUID(one["user_id"]) for one in first["users"] + second["users"]] == external_ids(admin, users[2:])
+    assert [UUID(item["user_id"]) for item in first["users"] + second["users"]] == external_ids(admin, users[2:])
     assert second["next"] is None
-    assert {(one["error"], one["shard"], one["attempts"]) for one in first["users"]} == {(FAULT, "0/failed", 1)}
+    assert {(item["error"], item["shard"], item["attempts"]) for item in first["users"]} == {(FAULT, "0/failed", 1)}
     assert get(f"/{made}/failed", cursor="17").status == 422
 
 
-def test_the_job_of_a_user_tells_how_the_offers_came_about(get: Get, admin: Connection, acme: UUID, end: End) -> None:
+def test_job_shows_the_origin_of_its_offers(get: Get, admin: Connection, acme: UUID, end: End) -> None:
     made = pool(admin, acme)
     users = people(admin, acme, 2)
     work = shard(admin, acme, made, users[:1])
@@ -257,32 +251,30 @@ def test_the_job_of_a_user_tells_how_the_offers_came_about(get: Get, admin: Conn
     )
     admin.execute("UPDATE profile SET is_active = false WHERE external_id = %s", [candidate])
 
-    told = get(f"/{made}/users/{user}").body
+    body = get(f"/{made}/users/{user}").body
 
-    assert told["offers"] == [{**offer, "isWithdrawn": True}]
-    assert told["user_id"] == str(user)
-    assert (told["status"], told["shard_id"], told["attempts"]) == ("completed", str(work), 2)
-    assert told["inputs_hash"] == hashlib.sha256(b"inputs").hexdigest()
+    assert body["offers"] == [{**offer, "isWithdrawn": True}]
+    assert body["user_id"] == str(user)
+    assert (body["status"], body["shard_id"], body["attempts"]) == ("completed", str(work), 2)
+    assert body["inputs_hash"] == hashlib.sha256(b"inputs").hexdigest()
     for unknown in (candidate, *users):
         assert get(f"/{made}/users/{unknown}").status == 404
     assert get(f"/{made}/users/17").status == 404
 
 
-def test_a_pool_of_another_tenant_is_as_one_that_there_is_not(
-    get: Get, admin: Connection, make_tenant: Callable[..., UUID]
-) -> None:
+def test_pool_of_another_tenant_is_not_found(get: Get, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
     theirs = pool(admin, make_tenant("other"))
     make_shard(admin, make_tenant("third"), pool_id=None)
 
     assert get().body == {"pools": [], "next": None}
-    for what in ("", "/failed", f"/users/{uuid4()}"):
-        there, gone = get(f"/{theirs}{what}"), get(f"/{uuid4()}{what}")
-        assert (there.status, there.body) == (404, gone.body)
+    for path in ("", "/failed", f"/users/{uuid4()}"):
+        foreign, missing = get(f"/{theirs}{path}"), get(f"/{uuid4()}{path}")
+        assert (foreign.status, foreign.body) == (404, missing.body)
 
 
 @pytest.fixture
 def lambda_(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> FakeLambda:
-    """A deployment whose scheduler can be invoked."""
+    """Fake Lambda that records invocations of the scheduler."""
     lambda_ = FakeLambda()
     monkeypatch.setattr(aws, "client", lambda _: lambda_)
     monkeypatch.setenv("INVOKED_FUNCTIONS", json.dumps({"offers_scheduler": "counterfoil-offers_scheduler"}))

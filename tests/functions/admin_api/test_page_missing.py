@@ -1,4 +1,4 @@
-"""Facts that were not read, as the console's lists name them."""
+"""Missing facts in the console's lists."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The view that an address of the console names."""
+"""View named by an address of the console."""
 
 from pathlib import Path
 

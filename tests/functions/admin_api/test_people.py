@@ -20,8 +20,8 @@ PATH = "/api/admin/people"
 @pytest.fixture
 def pool(ask: Ask, acme: UUID, make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch) -> FakeUserPool:
     make_tenant("zenith")
-    pool, given = FakeUserPool(), aws.client
-    monkeypatch.setattr(aws, "client", lambda service: pool if service == "cognito-idp" else given(service))
+    pool, original_client = FakeUserPool(), aws.client
+    monkeypatch.setattr(aws, "client", lambda service: pool if service == "cognito-idp" else original_client(service))
     return pool
 
 
@@ -95,7 +95,7 @@ def test_disabled_person_is_signed_out(ask: Ask, pool: FakeUserPool) -> None:
     assert not change(ask, id_, is_disabled=False).body["is_disabled"]
 
 
-def test_person_with_other_tenants_is_left_to_platform_admins(ask: Ask, pool: FakeUserPool) -> None:
+def test_shared_person_is_managed_by_platform_admins(ask: Ask, pool: FakeUserPool) -> None:
     both = pool.add("bob@example.com", "viewer", "tenant:acme", "tenant:zenith")
     everywhere = pool.add("kim@example.com", "admin", "tenant:*")
     theirs = pool.add("zoe@zenith.example", "viewer", "tenant:zenith")

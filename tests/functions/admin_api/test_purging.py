@@ -1,4 +1,4 @@
-"""`/api/admin/dlq/purge`: what is settled and old goes out of sight, once confirmed, and is had back within a week."""
+"""`/api/admin/dlq/purge`: preview, confirmation and undo of purges."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from counterfoil.operations import engine
 from tests.dead_letters.letters import NOON, Die
 from tests.delivery.harness import rows
 from tests.functions.admin_api.conftest import EVENT, Answer, Ask
-from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, found, get, ids
+from tests.functions.admin_api.letters import ADMIN, PATH, VIEWER, get, ids, listed_ids
 
 USER = EVENT["requestContext"]["authorizer"]["jwt"]["claims"]["sub"]
 LATER = (NOON + timedelta(hours=1)).isoformat()
@@ -28,41 +28,44 @@ def operation(ask: Ask, path: str, *, groups: str = VIEWER, **query: str) -> Ans
 
 @pytest.fixture
 def purge(ask: Ask) -> Purge:
-    """Asks how many would go, and then confirms these; `seen` is another If-Match, or "" for none."""
+    """Preview a purge and confirm it.
 
-    def send(confirm: str | None = "acme", *, groups: str = ADMIN, seen: str | None = None, **query: str) -> Answer:
-        wanted = {"before_date": LATER, "status": ALL, **query}
-        plan = ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=wanted)
+    `if_match` replaces the ETag of the preview; "" sends no If-Match.
+    """
+
+    def send(confirm: str | None = "acme", *, groups: str = ADMIN, if_match: str | None = None, **query: str) -> Answer:
+        parameters = {"before_date": LATER, "status": ALL, **query}
+        plan = ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=parameters)
         if confirm is None:
             return plan
-        named = plan.headers.get("ETag", '"0"') if seen is None else seen
-        headers = {"if-match": named} if named else {}
-        wanted["confirm"] = confirm
-        return ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=wanted, headers=headers)
+        etag = plan.headers.get("ETag", '"0"') if if_match is None else if_match
+        headers = {"if-match": etag} if etag else {}
+        parameters["confirm"] = confirm
+        return ask("", method="DELETE", path=f"{PATH}/purge", groups=groups, query=parameters, headers=headers)
 
     return send
 
 
 @pytest.fixture
 def undo(ask: Ask) -> Callable[..., Answer]:
-    def send(purge_id: object, *, groups: str = ADMIN, seen: str | None = '"1"') -> Answer:
-        headers = {} if seen is None else {"if-match": seen}
+    def send(purge_id: object, *, groups: str = ADMIN, if_match: str | None = '"1"') -> Answer:
+        headers = {} if if_match is None else {"if-match": if_match}
         return ask("", path=f"/api/admin/operations/{purge_id}/restore", groups=groups, headers=headers)
 
     return send
 
 
 @pytest.fixture
-def letters(die: Die, settle: Callable[[UUID, str], None]) -> list[UUID]:
-    """Letters in each state, of which the last one waits for a person."""
-    died = [die(minute=minute) for minute in range(4)]
-    for job_id, status in zip(died, ("retried", "resolved", "ignored", "pending"), strict=True):
-        settle(job_id, status)
-    return died
+def letters(die: Die, set_status: Callable[[UUID, str], None]) -> list[UUID]:
+    """Dead letters in each status. The last one is pending."""
+    job_ids = [die(minute=minute) for minute in range(4)]
+    for job_id, status in zip(job_ids, ("retried", "resolved", "ignored", "pending"), strict=True):
+        set_status(job_id, status)
+    return job_ids
 
 
-def go_on(database: Database, purge: dict[str, Any]) -> engine.Step | None:
-    """The worker's next step."""
+def run_step(database: Database, purge: dict[str, Any]) -> engine.Step | None:
+    """Run the worker's next step."""
     id_ = UUID(purge["operation_id"])
     with database.delivery() as connection:
         (tenant_id,) = connection.execute("SELECT tenant_id FROM operation WHERE id = %s", [id_]).fetchall()[0]
@@ -76,7 +79,7 @@ def actions(admin: Connection) -> list[tuple[str, str, list[str], dict[str, Any]
     ]
 
 
-def test_without_the_slug_it_is_said_how_many_would_go_and_nothing_is_done(
+def test_preview_counts_dead_letters_without_purging(
     purge: Purge, letters: list[UUID], ask: Ask, admin: Connection
 ) -> None:
     answer = purge(None)
@@ -90,48 +93,48 @@ def test_without_the_slug_it_is_said_how_many_would_go_and_nothing_is_done(
         "confirm": "acme",
     }
     assert answer.headers["ETag"] == '"3"'
-    assert len(found(get(ask))) == 4
+    assert len(listed_ids(get(ask))) == 4
     assert rows(admin, "operation") == rows(admin, "audit_entry") == []
 
 
-def test_what_is_said_is_what_goes(purge: Purge, letters: list[UUID], ask: Ask, admin: Connection) -> None:
+def test_purge_hides_the_previewed_dead_letters(purge: Purge, letters: list[UUID], ask: Ask, admin: Connection) -> None:
     query = {"status": "resolved,ignored", "before_date": (NOON + timedelta(minutes=2)).isoformat()}
     assert purge(None, **query).body["count"] == 1
 
     answer = purge(**query)
 
     assert (answer.status, answer.body["done"], answer.body["state"]) == (200, 1, "done")
-    assert set(found(get(ask))) == {*ids(letters)} - {str(letters[1])}
+    assert set(listed_ids(get(ask))) == {*ids(letters)} - {str(letters[1])}
     detail = {"died_before": "2026-03-02T12:02:00+00:00", "statuses": ["resolved", "ignored"]}
     assert actions(admin) == [(USER, "purged", [answer.body["operation_id"]], detail)]
 
 
-@pytest.mark.parametrize("seen", ["", "*", '"1", *', 'W/"3"', '"2"', '"4"', "3"])
-def test_what_nobody_was_shown_is_not_purged(seen: str, purge: Purge, letters: list[UUID], admin: Connection) -> None:
-    answer = purge(seen=seen)
+@pytest.mark.parametrize("if_match", ["", "*", '"1", *', 'W/"3"', '"2"', '"4"', "3"])
+def test_purge_requires_the_etag_of_the_preview(
+    if_match: str, purge: Purge, letters: list[UUID], admin: Connection
+) -> None:
+    answer = purge(if_match=if_match)
 
-    assert answer.status == (428 if seen in {"", "*"} else 412), answer.body
+    assert answer.status == (428 if if_match in {"", "*"} else 412), answer.body
     assert rows(admin, "operation") == rows(admin, "audit_entry") == []
 
 
-def test_what_is_settled_between_the_look_and_the_purge_does_not_go(
-    purge: Purge, letters: list[UUID], settle: Callable[[UUID, str], None], ask: Ask
+def test_changed_count_after_preview_rejects_the_purge(
+    purge: Purge, letters: list[UUID], set_status: Callable[[UUID, str], None], ask: Ask
 ) -> None:
     shown = purge(None).headers["ETag"]
-    settle(letters[3], "ignored")
+    set_status(letters[3], "ignored")
 
-    answer = purge(seen=shown)
+    answer = purge(if_match=shown)
 
-    says = "Nothing is purged: the number of letters that would go is 4 by now, and was 3."
-    assert (answer.status, answer.body["detail"]) == (412, says)
-    assert len(found(get(ask))) == 4
-    assert purge(seen='"4"').body["done"] == 4
+    message = "Nothing is purged: the number of letters that would go is 4 by now, and was 3."
+    assert (answer.status, answer.body["detail"]) == (412, message)
+    assert len(listed_ids(get(ask))) == 4
+    assert purge(if_match='"4"').body["done"] == 4
 
 
 @pytest.mark.parametrize("confirm", ["Acme", "acm", "other", "", "*"])
-def test_another_word_than_the_slug_confirms_nothing(
-    confirm: str, purge: Purge, letters: list[UUID], admin: Connection
-) -> None:
+def test_wrong_confirmation_purges_nothing(confirm: str, purge: Purge, letters: list[UUID], admin: Connection) -> None:
     answer = purge(confirm)
     assert answer.status == 422
     assert "confirm" in answer.body["detail"]
@@ -139,18 +142,18 @@ def test_another_word_than_the_slug_confirms_nothing(
 
 
 @pytest.mark.parametrize("status", ["pending", "resolved,pending", "", "all"])
-def test_what_waits_for_a_person_cannot_be_purged(status: str, purge: Purge, letters: list[UUID]) -> None:
+def test_pending_dead_letters_cannot_be_purged(status: str, purge: Purge, letters: list[UUID]) -> None:
     assert purge(status=status).status == 422
 
 
-def test_it_is_said_what_is_to_be_purged(ask: Ask, acme: UUID) -> None:
+def test_purge_requires_a_date(ask: Ask, acme: UUID) -> None:
     query = {"status": ALL, "confirm": "acme"}
     answer = ask("", method="DELETE", path=f"{PATH}/purge", groups=ADMIN, query=query)
     assert (answer.status, "before_date" in answer.body["detail"]) == (422, True)
 
 
-def test_what_is_resolved_or_ignored_goes_where_no_state_is_named(ask: Ask, letters: list[UUID]) -> None:
-    query = {"before_date": "2026-03-03"}  # the day after they died
+def test_default_statuses_are_resolved_and_ignored(ask: Ask, letters: list[UUID]) -> None:
+    query = {"before_date": "2026-03-03"}  # the day after the failures
     plan, done = (
         ask(
             "",
@@ -165,10 +168,10 @@ def test_what_is_resolved_or_ignored_goes_where_no_state_is_named(ask: Ask, lett
 
     assert (plan.status, plan.body["statuses"], plan.body["count"]) == (200, ["resolved", "ignored"], 2), plan.body
     assert (done.status, done.body["filter"]["to_date"]) == (200, "2026-03-03T00:00:00Z")
-    assert set(found(get(ask))) == {str(letters[0]), str(letters[3])}
+    assert set(listed_ids(get(ask))) == {str(letters[0]), str(letters[3])}
 
 
-def test_what_dies_after_the_request_is_not_meant(purge: Purge, letters: list[UUID], admin: Connection) -> None:
+def test_purge_excludes_failures_after_the_request(purge: Purge, letters: list[UUID], admin: Connection) -> None:
     purge(before_date="9999-12-31T00:00:00Z")
     (row,) = rows(admin, "operation")
     assert datetime.fromisoformat(row["filter"]["to_date"]) == datetime.fromisoformat(row["requested_at"])
@@ -187,19 +190,19 @@ def test_what_dies_after_the_request_is_not_meant(purge: Purge, letters: list[UU
         ("[admin tenant:*]", 200),
     ],
 )
-def test_purging_takes_an_admin_of_the_tenant(
+def test_purge_requires_admin_of_the_tenant(
     confirm: str | None, groups: str, status: int, purge: Purge, letters: list[UUID], admin: Connection
 ) -> None:
     assert purge(confirm, groups=groups, tenant="acme").status == status
     assert bool(rows(admin, "operation")) == (status == 200 and confirm is not None)
 
 
-def test_who_may_purge_for_several_tenants_says_for_which(purge: Purge, letters: list[UUID]) -> None:
+def test_platform_admin_must_name_the_tenant(purge: Purge, letters: list[UUID]) -> None:
     assert purge(groups="[admin tenant:*]").status == 422
     assert purge(groups="[admin tenant:*]", tenant="nobody", confirm="nobody").status == 404
 
 
-def test_many_letters_go_by_and_by(
+def test_large_purge_continues_after_the_request(
     purge: Purge, letters: list[UUID], ask: Ask, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PurgeSteps, "at_once", 2)
@@ -207,26 +210,26 @@ def test_many_letters_go_by_and_by(
     answer = purge()
 
     assert (answer.status, answer.body["done"], answer.body["state"]) == (202, 2, "running")
-    assert go_on(database, answer.body)
-    assert found(get(ask)) == [str(letters[3])]
+    assert run_step(database, answer.body)
+    assert listed_ids(get(ask)) == [str(letters[3])]
 
 
-def test_a_purge_whose_step_cannot_be_taken_is_left_to_the_watchdog(
+def test_failed_step_is_left_to_the_watchdog(
     purge: Purge, letters: list[UUID], monkeypatch: pytest.MonkeyPatch, database: Database, ask: Ask
 ) -> None:
-    def away(*_: object) -> engine.Step:
+    def unavailable(*_: object) -> engine.Step:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "step", away)
+        patched.setattr(engine, "step", unavailable)
         answer = purge()
         assert answer.status == 202
 
-    assert go_on(database, answer.body)
-    assert found(get(ask)) == [str(letters[3])]
+    assert run_step(database, answer.body)
+    assert listed_ids(get(ask)) == [str(letters[3])]
 
 
-def test_an_undone_purge_brings_its_letters_back_once(
+def test_undo_restores_dead_letters_once(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask, admin: Connection
 ) -> None:
     before = get(ask).body["letters"]
@@ -237,14 +240,14 @@ def test_an_undone_purge_brings_its_letters_back_once(
     assert answer.status == 200, answer.body
     assert [answer.body[name] for name in ("action", "done", "state", "requested_by")] == ["restore", 3, "done", USER]
     after = get(ask).body["letters"]
-    assert [one | {"version": 0} for one in after] == [one | {"version": 0} for one in before]
+    assert [item | {"version": 0} for item in after] == [item | {"version": 0} for item in before]
     assert [action for _, action, *_ in actions(admin)] == ["purged", "purge undone"]
-    again = undo(purge_id, seen='"2"')
+    again = undo(purge_id, if_match='"2"')
     assert (again.status, again.body["detail"]) == (409, "The purge is undone already.")
     assert len(actions(admin)) == 2
 
 
-def test_a_purge_is_shown_with_its_version_as_it_is_now(
+def test_purge_shows_its_current_version(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], ask: Ask
 ) -> None:
     done = purge()
@@ -259,39 +262,39 @@ def test_a_purge_is_shown_with_its_version_as_it_is_now(
 
     after = operation(ask, path)
     assert (after.headers["ETag"], after.body["restorable_until"]) == ('"2"', None)
-    assert [one["version"] for one in operation(ask, "/operations", action="purge").body["operations"]] == [2]
+    assert [item["version"] for item in operation(ask, "/operations", action="purge").body["operations"]] == [2]
 
 
-def test_a_step_of_a_purge_is_no_change_of_what_it_means(
+def test_purge_step_does_not_change_the_version(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], database: Database, ask: Ask
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(PurgeSteps, "at_once", 2)
         begun = purge()
-    assert go_on(database, begun.body)
+    assert run_step(database, begun.body)
 
     assert operation(ask, f"/operations/{begun.body['operation_id']}").body["done"] == 3
-    assert undo(begun.body["operation_id"], seen=begun.headers["ETag"]).status == 200
+    assert undo(begun.body["operation_id"], if_match=begun.headers["ETag"]).status == 200
 
 
 @pytest.mark.parametrize(
-    ("seen", "status"), [(None, 428), ("", 428), ("*", 428), ('"2"', 412), ('W/"1"', 412), ("1", 412)]
+    ("if_match", "status"), [(None, 428), ("", 428), ("*", 428), ('"2"', 412), ('W/"1"', 412), ("1", 412)]
 )
-def test_a_purge_is_undone_only_as_it_was_seen(
-    seen: str | None,
+def test_undo_requires_the_current_version(
+    if_match: str | None,
     status: int,
     purge: Purge,
     undo: Callable[..., Answer],
     letters: list[UUID],
     admin: Connection,
 ) -> None:
-    answer = undo(purge().body["operation_id"], seen=seen)
+    answer = undo(purge().body["operation_id"], if_match=if_match)
 
-    assert (answer.status, "If-Match" in answer.body["detail"] or seen == '"2"') == (status, True)
+    assert (answer.status, "If-Match" in answer.body["detail"] or if_match == '"2"') == (status, True)
     assert rows(admin, "operation")[0]["restored_at"] is None
 
 
-def test_who_looked_before_it_was_undone_is_told_so(
+def test_second_undo_at_old_version_is_rejected(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
 ) -> None:
     purge_id = purge().body["operation_id"]
@@ -303,15 +306,15 @@ def test_who_looked_before_it_was_undone_is_told_so(
     assert len(actions(admin)) == 2
 
 
-def test_after_seven_days_a_purge_is_not_undone(
+def test_purge_cannot_be_undone_after_seven_days(
     purge: Purge, undo: Callable[..., Answer], letters: list[UUID], admin: Connection
 ) -> None:
-    told = purge().body
-    moments = [datetime.fromisoformat(told[name]) for name in ("requested_at", "restorable_until")]
-    assert moments[1] - moments[0] == timedelta(days=7)
+    body = purge().body
+    times = [datetime.fromisoformat(body[name]) for name in ("requested_at", "restorable_until")]
+    assert times[1] - times[0] == timedelta(days=7)
     admin.execute("UPDATE operation SET requested_at = requested_at - interval '7 days'")
 
-    answer = undo(told["operation_id"])
+    answer = undo(body["operation_id"])
 
     assert (answer.status, answer.body["detail"]) == (409, "A purge can be undone for 7 days.")
     assert rows(admin, "operation")[0]["restored_at"] is None
@@ -320,7 +323,7 @@ def test_after_seven_days_a_purge_is_not_undone(
 @pytest.mark.parametrize(
     ("groups", "status"), [("[admin tenant:other]", 404), ("[admin]", 404), (VIEWER, 403), ("[admin tenant:*]", 200)]
 )
-def test_a_foreign_purge_is_not_there(
+def test_purge_of_another_tenant_is_not_found(
     groups: str,
     status: int,
     purge: Purge,
@@ -337,15 +340,11 @@ def test_a_foreign_purge_is_not_there(
 
 
 @pytest.mark.parametrize("purge_id", [uuid4(), "1", "x" * 40])
-def test_a_purge_that_is_not_there_is_not_undone(
-    purge_id: object, undo: Callable[..., Answer], ask: Ask, acme: UUID
-) -> None:
+def test_undo_of_unknown_purge_returns_404(purge_id: object, undo: Callable[..., Answer], ask: Ask, acme: UUID) -> None:
     assert undo(purge_id).status == operation(ask, f"/operations/{purge_id}").status == 404
 
 
-def test_purges_are_listed_page_by_page_the_newest_first(
-    purge: Purge, ask: Ask, acme: UUID, make_tenant: Callable[..., UUID]
-) -> None:
+def test_purges_are_paged_newest_first(purge: Purge, ask: Ask, acme: UUID, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("other")
     made = [purge(status=status).body["operation_id"] for status in ("resolved", "ignored", "retried")]
     purge("other", groups="[admin tenant:other]")
@@ -353,7 +352,7 @@ def test_purges_are_listed_page_by_page_the_newest_first(
     first = operation(ask, "/operations", limit="2")
     second = operation(ask, "/operations", limit="2", cursor=first.body["next"])
 
-    listed = [one["operation_id"] for page in (first, second) for one in page.body["operations"]]
+    listed = [item["operation_id"] for page in (first, second) for item in page.body["operations"]]
     assert listed == made[::-1]
     assert second.body["next"] is None
     assert first.body["operations"][0]["filter"]["status"] == ["retried"]

@@ -1,4 +1,4 @@
-"""`/api/admin/queues`: whoever may look sees what is his, and an admin of all tenants pauses and resumes."""
+"""`/api/admin/queues`: status for viewers, pause and resume by platform admins."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -32,18 +32,18 @@ Switch = Callable[..., Answer]
 
 
 class FakeCloudWatch:
-    """Alarms that have gone off, or no answer."""
+    """Fake CloudWatch that returns firing alarms or an error."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.is_away = False
-        self.asked = 0
+        self.is_unavailable = False
+        self.calls = 0
 
-    def describe_alarms(self, **asked: Any) -> dict[str, Any]:
-        self.asked += 1
-        if self.is_away:
+    def describe_alarms(self, **request: Any) -> dict[str, Any]:
+        self.calls += 1
+        if self.is_unavailable:
             raise refusal("AccessDenied", "DescribeAlarms", 403)
-        assert (asked["AlarmNamePrefix"], asked["StateValue"]) == ("counterfoil-", "ALARM")
+        assert (request["AlarmNamePrefix"], request["StateValue"]) == ("counterfoil-", "ALARM")
         return {"MetricAlarms": [{"AlarmName": name, "StateUpdatedTimestamp": SINCE} for name in self.names]}
 
 
@@ -66,27 +66,27 @@ def world(
     monkeypatch.setattr(aws, "client", lambda service: clients[service])
     monkeypatch.setenv("QUEUES", json.dumps(QUEUES))
     settings.cache_clear()
-    forget()
+    clear_caches()
     yield
-    forget()
+    clear_caches()
 
 
-def forget() -> None:
-    """What AWS has said is asked for anew."""
+def clear_caches() -> None:
+    """Clear cached responses of AWS."""
     routes._depths.cache_clear()
     routes._alarms.cache_clear()
 
 
 @pytest.fixture
 def look(ask: Ask) -> Callable[..., Answer]:
-    def look(groups: str = VIEWER, path: str = "", tenant: str | None = None, known: str | None = None) -> Answer:
+    def look(groups: str = VIEWER, path: str = "", tenant: str | None = None, etag: str | None = None) -> Answer:
         return ask(
             "",
             method="GET",
             path=f"{PATH}{path}",
             groups=groups,
             query={"tenant": tenant} if tenant else None,
-            headers={} if known is None else {"if-none-match": known},
+            headers={} if etag is None else {"if-none-match": etag},
         )
 
     return look
@@ -95,20 +95,20 @@ def look(ask: Ask) -> Callable[..., Answer]:
 @pytest.fixture
 def switch(ask: Ask) -> Switch:
     def switch(
-        what: str = "pause",
+        action: str = "pause",
         *,
-        seen: str | None = '"0"',
+        if_match: str | None = '"0"',
         groups: str = ADMIN,
         worker: str = "tasks",
         body: Any = None,
-        **how: Any,
+        **options: Any,
     ) -> Answer:
         return ask(
             {"reason": "The model is being exchanged"} if body is None else body,
-            path=f"{PATH}/{worker}/{what}",
+            path=f"{PATH}/{worker}/{action}",
             groups=groups,
-            headers={} if seen is None else {"if-match": seen},
-            **how,
+            headers={} if if_match is None else {"if-match": if_match},
+            **options,
         )
 
     return switch
@@ -116,27 +116,27 @@ def switch(ask: Ask) -> Switch:
 
 @pytest.fixture
 def watchdog(keeper_database: Database) -> Callable[[], datetime]:
-    """The watchdog's round, some seconds ago."""
+    """`watchdog()` records queue depths like a watchdog run. Returns its time."""
 
-    def round_() -> datetime:
+    def run() -> datetime:
         now = datetime.now(UTC)
         with keeper(keeper_database) as connection:
             record_depths(connection, list(QUEUES), {"tasks": 9}, now)
         return now
 
-    return round_
+    return run
 
 
-def one(answer: Answer, worker: str = "tasks") -> dict[str, Any]:
+def queue_status(answer: Answer, worker: str = "tasks") -> dict[str, Any]:
     assert answer.status == 200, answer.body
-    (found,) = [queue for queue in answer.body["queues"] if queue["worker"] == worker]
-    return dict(found)
+    (row,) = [queue for queue in answer.body["queues"] if queue["worker"] == worker]
+    return dict(row)
 
 
-# -- looking
+# -- status
 
 
-def test_who_may_look_for_all_tenants_sees_queues_whole(
+def test_viewer_of_all_tenants_sees_full_status(
     look: Callable[..., Answer],
     queue: FakeSqs,
     cloudwatch: FakeCloudWatch,
@@ -157,11 +157,11 @@ def test_who_may_look_for_all_tenants_sees_queues_whole(
 
     answer = look()
 
-    found = one(answer)
-    assert (found["running"], found["gate"], found["pending"], found["dead"]) == (2, 24, 1, 0)
-    assert [found[f"approximate_{name}"] for name in ("visible", "in_flight", "delayed")] == [3, 3, 3]
-    assert (found["is_paused"], found["paused"], found["version"], found["in_effect"]) == (False, None, 0, True)
-    assert {name: len(series) for name, series in found["minutes"].items() if name != "begins_at"} == {
+    tasks = queue_status(answer)
+    assert (tasks["running"], tasks["gate"], tasks["pending"], tasks["dead"]) == (2, 24, 1, 0)
+    assert [tasks[f"approximate_{name}"] for name in ("visible", "in_flight", "delayed")] == [3, 3, 3]
+    assert (tasks["is_paused"], tasks["paused"], tasks["version"], tasks["in_effect"]) == (False, None, 0, True)
+    assert {name: len(series) for name, series in tasks["minutes"].items() if name != "begins_at"} == {
         "succeeded": 60,
         "skipped": 60,
         "failed": 60,
@@ -169,11 +169,11 @@ def test_who_may_look_for_all_tenants_sees_queues_whole(
     }
     assert [breaker["name"] for breaker in answer.body["breakers"]] == ["llm:openai"]
     assert [alarm["name"] for alarm in answer.body["alarms"]] == ["breaker-open", "tasks-queue-depth"]
-    assert (answer.body["tenant"], one(answer, "matching")["running"]) == (None, 0)
+    assert (answer.body["tenant"], queue_status(answer, "matching")["running"]) == (None, 0)
     assert answer.body["measured_at"] is not None
 
 
-def test_a_tenant_s_viewer_sees_his_own_work_and_nothing_of_the_deployment(
+def test_tenant_viewer_sees_only_own_counts(
     look: Callable[..., Answer],
     switch: Switch,
     admin: Connection,
@@ -190,18 +190,18 @@ def test_a_tenant_s_viewer_sees_his_own_work_and_nothing_of_the_deployment(
     switch()
 
     for answer in (look("[viewer tenant:acme]"), look(VIEWER, tenant="acme")):
-        found = one(answer)
-        assert (found["running"], found["pending"], found["is_paused"]) == (2, 2, True)
+        tasks = queue_status(answer)
+        assert (tasks["running"], tasks["pending"], tasks["is_paused"]) == (2, 2, True)
         hidden = ("paused", "gate", "version", "in_effect", "approximate_visible")
-        assert [found[name] for name in hidden] == [None] * len(hidden)
-        assert set(found["minutes"]["depth"]) == {None}
+        assert [tasks[name] for name in hidden] == [None] * len(hidden)
+        assert set(tasks["minutes"]["depth"]) == {None}
         assert (answer.body["tenant"], answer.body["breakers"], answer.body["alarms"]) == ("acme", None, None)
         assert "exchanged" not in answer.text
         assert USER not in answer.text
 
 
 @pytest.mark.usefixtures("acme")
-def test_nobody_sees_what_another_tenant_does(look: Callable[..., Answer]) -> None:
+def test_status_requires_viewer_of_the_tenant(look: Callable[..., Answer]) -> None:
     assert look("[viewer tenant:other]", tenant="acme").status == 403
     assert look("[viewer tenant:acme tenant:other]").status == 422
     assert look("[tenant:*]").status in {403, 422}
@@ -209,61 +209,61 @@ def test_nobody_sees_what_another_tenant_does(look: Callable[..., Answer]) -> No
     assert look("[viewer]", path="/paused").status == 403
 
 
-def test_what_has_not_changed_is_not_sent_again(look: Callable[..., Answer], switch: Switch) -> None:
+def test_unchanged_status_returns_304(look: Callable[..., Answer], switch: Switch) -> None:
     first = look()
-    again = look(known=first.headers["ETag"])
+    again = look(etag=first.headers["ETag"])
     assert (again.status, again.body) == (304, None)
     switch()
-    assert look(known=first.headers["ETag"]).status == 200
+    assert look(etag=first.headers["ETag"]).status == 200
     banner = look(path="/paused")
-    assert look(path="/paused", known=banner.headers["ETag"]).status == 304
+    assert look(path="/paused", etag=banner.headers["ETag"]).status == 304
 
 
-def test_aws_is_asked_now_and_then_however_many_look(look: Callable[..., Answer], cloudwatch: FakeCloudWatch) -> None:
+def test_aws_responses_are_cached(look: Callable[..., Answer], cloudwatch: FakeCloudWatch) -> None:
     for _ in range(5):
         look()
-    assert cloudwatch.asked == 1
+    assert cloudwatch.calls == 1
 
 
-def test_what_was_found_out_is_asked_for_anew_when_it_is_old() -> None:
+def test_cached_value_expires() -> None:
     now, answers = [0.0], iter("abc")
-    kept = Kept(lambda: next(answers), 3, lambda: now[0])
-    assert [kept.get(), kept.get()] == ["a", "a"]
+    cached = Kept(lambda: next(answers), 3, lambda: now[0])
+    assert [cached.get(), cached.get()] == ["a", "a"]
     now[0] = 3
-    assert kept.get() == "b"
+    assert cached.get() == "b"
 
 
-def test_what_aws_does_not_say_is_unknown_and_no_failure(
+def test_failed_aws_call_leaves_values_unknown(
     look: Callable[..., Answer], queue: FakeSqs, cloudwatch: FakeCloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
+    def unavailable(*, QueueUrl: str, AttributeNames: list[str]) -> dict[str, Any]:  # noqa: N803
         if QueueUrl == "q/tasks-retry":
             raise refusal("InternalError", "GetQueueAttributes", 500)
         return {"Attributes": dict.fromkeys(AttributeNames, "0")}
 
-    monkeypatch.setattr(queue, "get_queue_attributes", away)
-    cloudwatch.is_away = True
+    monkeypatch.setattr(queue, "get_queue_attributes", unavailable)
+    cloudwatch.is_unavailable = True
 
     answer = look()
 
     assert answer.body["alarms"] is None
-    assert one(answer)["approximate_visible"] is None  # half of a number is none
-    assert one(answer, "matching")["approximate_visible"] == 0
+    assert queue_status(answer)["approximate_visible"] is None  # a partial sum is unknown
+    assert queue_status(answer, "matching")["approximate_visible"] == 0
 
 
-def test_an_aws_that_does_not_answer_at_all_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_aws_call_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from threading import Event
 
-    held = Event()
+    released = Event()
     monkeypatch.setattr("counterfoil.queues.REQUEST_TIMEOUT_SECONDS", 0.01)
     monkeypatch.setattr(
-        aws, "client", lambda _: type("Silent", (), {"describe_alarms": lambda *_, **__: held.wait(5)})()
+        aws, "client", lambda _: type("Silent", (), {"describe_alarms": lambda *_, **__: released.wait(5)})()
     )
     assert firing_alarms() is None
-    held.set()
+    released.set()
 
 
-def test_the_age_of_the_oldest_work_is_that_of_the_watchdog_s_last_look(
+def test_oldest_age_comes_from_the_last_watchdog_run(
     look: Callable[..., Answer], watchdog: Callable[[], datetime], admin: Connection, acme: UUID
 ) -> None:
     task = make_task(admin, acme)
@@ -273,13 +273,13 @@ def test_the_age_of_the_oldest_work_is_that_of_the_watchdog_s_last_look(
         [acme, task, datetime.now(UTC) - timedelta(seconds=500)],
     )
     watchdog()
-    assert 500 <= one(look())["oldest_seconds"] < 560
+    assert 500 <= queue_status(look())["oldest_seconds"] < 560
 
 
 # -- pausing and resuming
 
 
-def test_a_queue_is_paused_by_an_admin_who_says_why(
+def test_platform_admin_pauses_a_queue_with_a_reason(
     switch: Switch, look: Callable[..., Answer], lambda_: FakeLambda, admin: Connection
 ) -> None:
     answer = switch()
@@ -288,19 +288,19 @@ def test_a_queue_is_paused_by_an_admin_who_says_why(
     assert (answer.body["is_paused"], answer.body["in_effect"], answer.body["version"]) == (True, True, 1)
     assert answer.headers["ETag"] == '"1"'
     assert lambda_.calls == [(MAPPING, False), (OTHER, False)]
-    found = one(look())
-    assert (found["is_paused"], found["version"]) == (True, 1)
-    assert (found["paused"]["by"], found["paused"]["reason"]) == (USER, "The model is being exchanged")
-    assert not one(look(), "matching")["is_paused"]
+    tasks = queue_status(look())
+    assert (tasks["is_paused"], tasks["version"]) == (True, 1)
+    assert (tasks["paused"]["by"], tasks["paused"]["reason"]) == (USER, "The model is being exchanged")
+    assert not queue_status(look(), "matching")["is_paused"]
     assert admin.execute("SELECT tenant_id, actor, action, targets FROM audit_entry").fetchall() == [
         (None, USER, "queue-paused", ["tasks"])
     ]
 
 
-def test_it_is_resumed_likewise(switch: Switch, look: Callable[..., Answer], lambda_: FakeLambda) -> None:
+def test_platform_admin_resumes_a_queue(switch: Switch, look: Callable[..., Answer], lambda_: FakeLambda) -> None:
     switch()
     lambda_.settle()
-    answer = switch("resume", seen='"1"')
+    answer = switch("resume", if_match='"1"')
     lambda_.settle()
     assert (answer.status, answer.body["is_paused"], answer.body["paused"], answer.body["version"]) == (
         200,
@@ -309,40 +309,36 @@ def test_it_is_resumed_likewise(switch: Switch, look: Callable[..., Answer], lam
         2,
     )
     assert set(lambda_.states.values()) == {"Enabled"}
-    assert not one(look())["is_paused"]
+    assert not queue_status(look())["is_paused"]
 
 
-def test_everybody_sees_what_is_paused_since_when_and_why_and_some_by_whom(
-    switch: Switch, look: Callable[..., Answer]
-) -> None:
+def test_only_platform_viewers_see_author_of_pause(switch: Switch, look: Callable[..., Answer]) -> None:
     assert look(path="/paused").body == {"queues": []}
     switch()
-    told = look("[viewer tenant:acme]", "/paused")
-    (ours,) = told.body["queues"]
+    answer = look("[viewer tenant:acme]", "/paused")
+    (ours,) = answer.body["queues"]
     assert (ours["worker"], ours["reason"], ours["paused"]) == ("tasks", "The model is being exchanged", None)
-    assert USER not in told.text
+    assert USER not in answer.text
     (all_,) = look(path="/paused").body["queues"]
     assert (all_["paused"]["by"], all_["since"]) == (USER, ours["since"])
 
 
 @pytest.mark.parametrize("groups", [OPERATOR, VIEWER, OURS, "[]", "[admin]", "[tenant:*]", "[operator tenant:acme]"])
-@pytest.mark.parametrize("what", ["pause", "resume"])
-def test_nobody_else_pauses_or_resumes_anything(
-    groups: str, what: str, switch: Switch, lambda_: FakeLambda, admin: Connection
+@pytest.mark.parametrize("action", ["pause", "resume"])
+def test_pause_and_resume_require_platform_admin(
+    groups: str, action: str, switch: Switch, lambda_: FakeLambda, admin: Connection
 ) -> None:
-    assert switch(what, groups=groups).status == 403
-    assert switch(what, groups=groups, worker="nothing").status == 403
+    assert switch(action, groups=groups).status == 403
+    assert switch(action, groups=groups, worker="nothing").status == 403
     assert lambda_.calls == []
     assert admin.execute("SELECT count(*) FROM change_allowance").fetchone() == (0,)
 
 
-def test_a_token_that_names_nobody_pauses_nothing(switch: Switch) -> None:
+def test_token_without_subject_cannot_pause(switch: Switch) -> None:
     assert switch(subject="").status == 403
 
 
-def test_to_pause_what_is_paused_is_no_change_and_tells_lambda_again(
-    switch: Switch, lambda_: FakeLambda, admin: Connection
-) -> None:
+def test_repeated_pause_is_only_applied_again(switch: Switch, lambda_: FakeLambda, admin: Connection) -> None:
     first = switch()
     lambda_.settle()
     again = switch(body={"reason": "Once more"})
@@ -352,23 +348,23 @@ def test_to_pause_what_is_paused_is_no_change_and_tells_lambda_again(
     assert admin.execute("SELECT count(*) FROM audit_entry").fetchone() == (1,)
 
 
-def test_to_resume_what_never_was_paused_is_no_change(switch: Switch, lambda_: FakeLambda) -> None:
+def test_resume_without_pause_changes_nothing(switch: Switch, lambda_: FakeLambda) -> None:
     answer = switch("resume")
     assert (answer.status, answer.body["is_paused"], answer.headers["ETag"]) == (200, False, '"0"')
     assert lambda_.calls == []
 
 
-@pytest.mark.parametrize(("seen", "status"), [(None, 428), ("*", 428), ('"7"', 412), ('W/"0"', 412), ("0", 412)])
-def test_a_change_says_which_version_it_is_a_change_of(seen: str | None, status: int, switch: Switch) -> None:
-    answer = switch(seen=seen)
+@pytest.mark.parametrize(("if_match", "status"), [(None, 428), ("*", 428), ('"7"', 412), ('W/"0"', 412), ("0", 412)])
+def test_change_requires_the_current_version(if_match: str | None, status: int, switch: Switch) -> None:
+    answer = switch(if_match=if_match)
     assert answer.status == status
     assert "letter" not in answer.body["detail"]
 
 
-def test_who_comes_second_is_told(switch: Switch) -> None:
+def test_change_of_outdated_version_is_rejected(switch: Switch) -> None:
     switch()
-    switch("resume", seen='"1"')
-    late = switch(seen='"1"')
+    switch("resume", if_match='"1"')
+    late = switch(if_match='"1"')
     assert (late.status, late.body["detail"]) == (412, "The queue was paused or resumed after you read its state.")
 
 
@@ -376,22 +372,22 @@ def test_who_comes_second_is_told(switch: Switch) -> None:
     "body",
     [{}, {"reason": ""}, {"reason": " "}, {"reason": "x" * 2001}, {"reason": "a\nb"}, {"reason": "x", "by": "me"}],
 )
-def test_a_reason_is_one_line_and_needed(body: dict[str, str], switch: Switch, lambda_: FakeLambda) -> None:
+def test_reason_is_a_required_single_line(body: dict[str, str], switch: Switch, lambda_: FakeLambda) -> None:
     assert switch(body=body).status == 422
     assert lambda_.calls == []
 
 
 @pytest.mark.parametrize("worker", ["nothing", "watchdog", "dead_letters", "%00", "Tasks"])
-def test_there_is_no_queue_of_another_name(worker: str, switch: Switch) -> None:
+def test_unknown_queue_returns_404(worker: str, switch: Switch) -> None:
     assert switch(worker=worker).status == 404
 
 
-def test_what_lambda_refuses_stays_wished_and_is_told(
+def test_pause_refused_by_lambda_stays_pending(
     switch: Switch, look: Callable[..., Answer], lambda_: FakeLambda
 ) -> None:
     lambda_.states[OTHER] = "Updating"
     answer = switch()
     assert (answer.status, answer.body["is_paused"], answer.body["in_effect"]) == (200, True, False)
-    assert one(look())["in_effect"] is False
+    assert queue_status(look())["in_effect"] is False
     lambda_.settle()
     assert switch().body["in_effect"] is True

@@ -1,4 +1,4 @@
-"""`/api/tasks`: accepted once under a key, sent at once, seen by those who may, and cancelled while not over."""
+"""`/api/tasks`: submission, lists, details and cancellation of tasks."""
 
 import json
 from collections.abc import Callable
@@ -33,19 +33,19 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
     return make_tenant("acme")
 
 
-def submit(ask: Ask, order: object = ECHO, **how: Any) -> Answer:
-    return ask(order, path=PATH, **how)
+def submit(ask: Ask, task_input: object = ECHO, **options: Any) -> Answer:
+    return ask(task_input, path=PATH, **options)
 
 
-def get(ask: Ask, path: str = "", **how: Any) -> Answer:
-    return ask("", method="GET", path=f"{PATH}{path}", **how)
+def get(ask: Ask, path: str = "", **options: Any) -> Answer:
+    return ask("", method="GET", path=f"{PATH}{path}", **options)
 
 
-def cancel(ask: Ask, job_id: str, **how: Any) -> Answer:
-    return ask("", path=f"{PATH}/{job_id}/cancel", **how)
+def cancel(ask: Ask, job_id: str, **options: Any) -> Answer:
+    return ask("", path=f"{PATH}/{job_id}/cancel", **options)
 
 
-# Handing in
+# Submission
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,19 @@ def cancel(ask: Ask, job_id: str, **how: Any) -> Answer:
         "\U0001f600",
     ],
 )
-def test_whatever_character_is_taken_is_carried(text: str, ask: Ask, queue: FakeSqs, admin: Connection) -> None:
-    order = {"task_type": "echo", "payload": {text: text, "many": text * 100}}
-    answers = [submit(ask, order), submit(ask, json.dumps(order, ensure_ascii=False).encode())]
+def test_accepted_character_reaches_the_message(text: str, ask: Ask, queue: FakeSqs, admin: Connection) -> None:
+    task_input = {"task_type": "echo", "payload": {text: text, "many": text * 100}}
+    answers = [submit(ask, task_input), submit(ask, json.dumps(task_input, ensure_ascii=False).encode())]
 
     assert [answer.status for answer in answers] == [202, 202]
     bodies = [json.loads(entry["MessageBody"]) for entry in queue.sent["counterfoil-tasks"]]
-    assert [body["payload"] for body in bodies] == [order["payload"]] * 2
+    assert [body["payload"] for body in bodies] == [task_input["payload"]] * 2
     assert [row["sent_at"] is not None for row in rows(admin, "outbox")] == [True, True]
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800", "a\ud800b", "\udc00\ud800"])
 @pytest.mark.parametrize("place", ["task_type", "payload", "name", "idempotency_key", "tenant", "message", "session"])
-def test_whatever_character_cannot_be_kept_is_refused(
+def test_unstorable_character_is_rejected(
     text: str, place: str, ask: Ask, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "openai")
@@ -87,24 +87,24 @@ def test_whatever_character_cannot_be_kept_is_refused(
         "message": chat | {"payload": {"message": f"Hello{text}"}},
         "session": chat | {"payload": {"message": "Hello", "session_id": text}},
     }
-    order = ECHO | orders.get(place, {place: text})
+    task_input = ECHO | orders.get(place, {place: text})
 
-    assert submit(ask, order).status in {400, 422}
-    assert submit(ask, json.dumps(order, ensure_ascii=False).encode(errors="surrogatepass")).status in {400, 422}
+    assert submit(ask, task_input).status in {400, 422}
+    assert submit(ask, json.dumps(task_input, ensure_ascii=False).encode(errors="surrogatepass")).status in {400, 422}
     assert rows(admin, "task") == []
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800", "\ufffe", "\uffff"])
 @pytest.mark.parametrize("name", ["tenant", "status", "task_type", "from", "cursor", "limit"])
-def test_whatever_character_is_asked_for_is_answered(text: str, name: str, ask: Ask) -> None:
+def test_unusual_character_causes_no_server_error(text: str, name: str, ask: Ask) -> None:
     assert get(ask, query={name: text}).status in {200, 403, 422}
 
 
 @pytest.mark.parametrize("text", ["\x00", "\ud800"])
 @pytest.mark.parametrize("claim", ["sub", "group"])
-def test_a_token_with_a_character_that_cannot_be_kept_is_refused(text: str, claim: str, ask: Ask) -> None:
+def test_token_with_unstorable_character_is_rejected(text: str, claim: str, ask: Ask) -> None:
     token = {"subject": f"me{text}"} if claim == "sub" else {"groups": f"[operator tenant:ac{text}me]"}
-    asked = [
+    answers = [
         submit(ask, ECHO, **token),
         get(ask, **token),
         get(ask, f"/{uuid4()}", **token),
@@ -114,17 +114,17 @@ def test_a_token_with_a_character_that_cannot_be_kept_is_refused(text: str, clai
         ),
     ]
 
-    assert {answer.status for answer in asked} == {403}
-    assert {answer.body["detail"].split(":")[0] for answer in asked} == {
+    assert {answer.status for answer in answers} == {403}
+    assert {answer.body["detail"].split(":")[0] for answer in answers} == {
         "The token's sub or groups contain U+0000 or half a surrogate pair."
     }
 
 
-def test_a_group_that_is_nothing_to_us_may_have_any_character(ask: Ask) -> None:
+def test_irrelevant_group_may_have_any_character(ask: Ask) -> None:
     assert get(ask, groups="[operator tenant:acme other\x00]").status == 200
 
 
-def test_a_task_is_accepted_and_its_message_sent(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
+def test_task_is_accepted_and_its_message_sent(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
     answer = submit(ask, ECHO | {"max_retry": 2})
 
     assert answer.status == 202
@@ -139,14 +139,12 @@ def test_a_task_is_accepted_and_its_message_sent(ask: Ask, queue: FakeSqs, admin
     assert rows(admin, "outbox")[0]["sent_at"] is not None
 
 
-def test_the_same_request_under_a_key_is_answered_with_the_first_task_and_its_result(
-    ask: Ask, queue: FakeSqs, admin: Connection
-) -> None:
-    order = ECHO | {"idempotency_key": "k"}
-    first = submit(ask, order)
+def test_repeated_key_returns_first_task_and_result(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
+    task_input = ECHO | {"idempotency_key": "k"}
+    first = submit(ask, task_input)
     admin.execute("UPDATE task SET status = 'succeeded', result = '{\"said\": 1}', ended_at = %s", [NOW])
 
-    again = submit(ask, order)
+    again = submit(ask, task_input)
 
     assert (first.status, again.status) == (202, 200)
     assert (again.body["job_id"], again.body["status"], again.body["result"]) == (
@@ -164,7 +162,7 @@ def test_generated_key_is_returned_and_finds_the_task(ask: Ask, queue: FakeSqs) 
     assert get(ask, f"/{first.body['job_id']}").body["idempotency_key"] == first.body["idempotency_key"]
 
 
-def test_another_payload_or_person_under_a_key_is_a_conflict(ask: Ask, admin: Connection) -> None:
+def test_different_payload_or_user_under_key_conflicts(ask: Ask, admin: Connection) -> None:
     submit(ask, ECHO | {"idempotency_key": "k"})
 
     assert submit(ask, {"task_type": "echo", "payload": {}, "idempotency_key": "k"}).status == 409
@@ -172,7 +170,7 @@ def test_another_payload_or_person_under_a_key_is_a_conflict(ask: Ask, admin: Co
     assert len(rows(admin, "task")) == 1
 
 
-def test_an_unknown_type_is_refused_with_those_that_are_known(ask: Ask) -> None:
+def test_unknown_type_is_rejected_with_known_types(ask: Ask) -> None:
     answer = submit(ask, ECHO | {"task_type": "mine_bitcoin"})
 
     assert (answer.status, answer.headers["Content-Type"]) == (422, "application/problem+json")
@@ -184,26 +182,24 @@ def test_an_unknown_type_is_refused_with_those_that_are_known(ask: Ask) -> None:
     )
 
 
-def test_what_can_never_be_carried_out_here_is_refused_and_leaves_nothing_behind(
-    ask: Ask, admin: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forbidden_url_is_rejected_and_not_stored(ask: Ask, admin: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_REQUESTS", "true")
     monkeypatch.setenv("HTTP_REQUEST_ALLOWLIST", '["10.0.0.7/32"]')
     settings.cache_clear()
 
-    def calling(url: str) -> Answer:
+    def submit_url(url: str) -> Answer:
         return submit(ask, {"task_type": "http_request", "payload": {"url": url}})
 
     for url in ("http://example.com/", "https://10.0.0.8/", "ftp://example.com/"):
-        answer = calling(url)
+        answer = submit_url(url)
         assert (answer.status, answer.headers["Content-Type"]) == (422, "application/problem+json")
         assert "payload.url" in answer.body["detail"]
     assert rows(admin, "task") == []
-    assert [calling(url).status for url in ("https://example.com/", "http://10.0.0.7/")] == [202, 202]
+    assert [submit_url(url).status for url in ("https://example.com/", "http://10.0.0.7/")] == [202, 202]
 
 
 @pytest.mark.parametrize(
-    ("order", "status", "says"),
+    ("task_input", "status", "message"),
     [
         ({"task_type": "echo"}, 422, "wrong at payload"),
         ({"task_type": "", "payload": {}}, 422, "wrong at task_type"),
@@ -218,35 +214,33 @@ def test_what_can_never_be_carried_out_here_is_refused_and_leaves_nothing_behind
         (ECHO | {"tenant": "Acme"}, 422, "wrong at tenant"),
         (ECHO | {"payload": {"hunter2": "\x00"}}, 422, "U+0000"),
         (ECHO | {"hunter2": 1}, 422, "wrong at a field"),
-        (ECHO | {"payload": {"a": "x" * MAX_PAYLOAD_BYTES}}, 413, "262144 (256 KiB) are taken"),
+        (ECHO | {"payload": {"a": "x" * MAX_PAYLOAD_BYTES}}, 413, "the maximum is 262144 (256 KiB)"),
         (ECHO | {"payload": {"a": "x" * MAX_BODY_BYTES}}, 413, "the limit is 1048576 (1 MiB)"),
         ('{"task_type": "echo", "payload": {"a": NaN}}', 400, "must be a JSON object"),
         ('{"task_type": "echo", "payload": ' + '{"a":' * 1000 + "1" + "}" * 1000 + "}", 400, "must be a JSON object"),
         ('{"task_type": "echo", "payload": {"a": ' + "9" * 5000 + "}}", 400, "must be a JSON object"),
     ],
 )
-def test_what_is_not_sound_is_refused_with_a_sentence(
-    ask: Ask, admin: Connection, order: object, status: int, says: str
+def test_invalid_task_is_rejected_with_a_reason(
+    ask: Ask, admin: Connection, task_input: object, status: int, message: str
 ) -> None:
-    answer = submit(ask, order)
+    answer = submit(ask, task_input)
 
-    assert (answer.status, says in answer.body["detail"]) == (status, True), answer.body
+    assert (answer.status, message in answer.body["detail"]) == (status, True), answer.body
     assert "hunter2" not in answer.body["detail"]
     assert rows(admin, "task") == []
 
 
 @pytest.mark.parametrize("declared", ["text/xml", "multipart/form-data; boundary=x", "text/plain"])
-def test_a_body_that_is_declared_as_something_else_is_refused(ask: Ask, declared: str) -> None:
+def test_other_content_type_is_rejected(ask: Ask, declared: str) -> None:
     assert submit(ask, headers={"content-type": declared}).status == 415
 
 
-def test_what_curl_declares_on_its_own_is_read(ask: Ask) -> None:
+def test_default_content_type_of_curl_is_accepted(ask: Ask) -> None:
     assert submit(ask, headers={"content-type": "application/x-www-form-urlencoded"}).status == 202
 
 
-def test_a_large_payload_is_stored_and_the_message_stays_small(
-    ask: Ask, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_payload_is_stored_outside_the_message(ask: Ask, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> None:
     s3 = FakeS3()
     monkeypatch.setattr(aws, "client", lambda service: {"sqs": queue, "s3": s3}[service])
 
@@ -259,7 +253,7 @@ def test_a_large_payload_is_stored_and_the_message_stays_small(
 
 
 @pytest.mark.parametrize(
-    ("groups", "order", "status"),
+    ("groups", "task_input", "status"),
     [
         ("[operator tenant:acme]", ECHO, 202),
         ("[operator tenant:acme]", ECHO | {"tenant": "acme"}, 202),
@@ -274,24 +268,24 @@ def test_a_large_payload_is_stored_and_the_message_stays_small(
         (None, ECHO | {"tenant": "acme"}, 403),
     ],
 )
-def test_only_operators_of_a_tenant_hand_in_its_tasks(ask: Ask, groups: object, order: object, status: int) -> None:
-    assert submit(ask, order, groups=groups).status == status
+def test_submission_requires_operator_of_the_tenant(ask: Ask, groups: object, task_input: object, status: int) -> None:
+    assert submit(ask, task_input, groups=groups).status == status
 
 
-def test_when_sqs_is_away_a_task_is_accepted_and_sent_later(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
-    def away(**_: object) -> None:
+def test_task_is_accepted_while_sqs_is_unavailable(ask: Ask, queue: FakeSqs, admin: Connection) -> None:
+    def unavailable(**_: object) -> None:
         raise DatabaseUnavailableError("away")
 
-    queue.send_message_batch = away  # type: ignore[method-assign,assignment]
+    queue.send_message_batch = unavailable  # type: ignore[method-assign,assignment]
 
     assert submit(ask).status == 202
     assert rows(admin, "outbox")[0]["sent_at"] is None
 
 
-# Looking
+# Lists and details
 
 
-def test_of_very_many_tries_the_last_are_shown(ask: Ask, admin: Connection, acme: UUID) -> None:
+def test_only_the_last_attempts_are_shown(ask: Ask, admin: Connection, acme: UUID) -> None:
     job_id = submit(ask).body["job_id"]
     admin.execute(
         "INSERT INTO work_attempt (tenant_id, worker, work_id, revision, number, began_at, ended_at, outcome, error) "
@@ -302,11 +296,11 @@ def test_of_very_many_tries_the_last_are_shown(ask: Ask, admin: Connection, acme
     admin.execute("UPDATE task SET result = to_jsonb(repeat('\x01', 40000))")
 
     answer = get(ask, f"/{job_id}")
-    assert [one["number"] for one in answer.body["timeline"]] == list(range(1301, 1501))
+    assert [item["number"] for item in answer.body["timeline"]] == list(range(1301, 1501))
     assert len(json.dumps({"body": answer.text})) < 6 * 1024 * 1024
 
 
-def test_a_task_is_shown_with_its_result_and_its_tries(ask: Ask, admin: Connection, acme: UUID) -> None:
+def test_task_is_shown_with_result_and_attempts(ask: Ask, admin: Connection, acme: UUID) -> None:
     job_id = submit(ask).body["job_id"]
     admin.execute("UPDATE task SET status = 'succeeded', attempts = 2, result = '[1]', ended_at = %s", [NOW])
     for number, outcome in ((1, "retry"), (2, "succeeded")):
@@ -322,15 +316,13 @@ def test_a_task_is_shown_with_its_result_and_its_tries(ask: Ask, admin: Connecti
     assert (answer.status, answer.body["status"], answer.body["attempts"], answer.body["result"]) == (
         *(200, "succeeded", 2, [1]),
     )
-    assert [(one["number"], one["outcome"], one["error"]) for one in answer.body["timeline"]] == [
+    assert [(item["number"], item["outcome"], item["error"]) for item in answer.body["timeline"]] == [
         (1, "retry", "away"),
         (2, "succeeded", "away"),
     ]
 
 
-def test_each_sees_and_cancels_his_own_tasks_and_an_admin_everybody_s(
-    ask: Ask, make_tenant: Callable[..., UUID]
-) -> None:
+def test_users_manage_own_tasks_and_admins_all(ask: Ask, make_tenant: Callable[..., UUID]) -> None:
     make_tenant("other")
     job_id = submit(ask).body["job_id"]
 
@@ -345,51 +337,53 @@ def test_each_sees_and_cancels_his_own_tasks_and_an_admin_everybody_s(
     assert cancel(ask, job_id, groups="[admin tenant:acme]", subject=OTHER).status == 200
 
 
-@pytest.mark.parametrize(("task_type", "seen"), [("echo", {"a": 1}), ("chat_completion", None), ("taken-away", None)])
-def test_what_a_model_said_to_somebody_is_nobody_else_s(task_type: str, seen: object) -> None:
+@pytest.mark.parametrize(
+    ("task_type", "expected"), [("echo", {"a": 1}), ("chat_completion", None), ("taken-away", None)]
+)
+def test_chat_result_is_visible_only_to_its_user(task_type: str, expected: object) -> None:
     own, other = (
         Caller.of({"sub": subject, "cognito:groups": "[admin tenant:acme]"}) for subject in ("somebody", OTHER)
     )
     task = Task(uuid4(), "acme", task_type, "succeeded", 5, "k", "somebody", NOW, 1, None, None, NOW, {"a": 1})
 
     assert tasks._visible(task, own).result == {"a": 1}
-    assert tasks._visible(task, other).result == seen
+    assert tasks._visible(task, other).result == expected
 
 
-def test_what_there_is_not_is_not_found(ask: Ask) -> None:
+def test_unknown_task_is_not_found(ask: Ask) -> None:
     for id_ in (str(uuid4()), "nonsense"):
         assert (get(ask, f"/{id_}").status, cancel(ask, id_).status) == (404, 404)
 
 
-def test_pages_follow_one_another_without_gap(ask: Ask) -> None:
+def test_pages_have_no_gap(ask: Ask) -> None:
     made = [submit(ask).body["job_id"] for _ in range(5)]
     seen: list[str] = []
     query = {"limit": "2"}
     for _ in range(3):
         page = get(ask, query=query).body
-        seen += [one["job_id"] for one in page["tasks"]]
+        seen += [item["job_id"] for item in page["tasks"]]
         query["cursor"] = page["next"]
 
     assert (seen, page["next"]) == (made[::-1], None)
 
 
-def test_a_list_is_filtered(ask: Ask, admin: Connection) -> None:
+def test_list_is_filtered(ask: Ask, admin: Connection) -> None:
     first, second = submit(ask).body, submit(ask).body
     cancel(ask, first["job_id"])
     admin.execute("UPDATE task SET created_at = created_at - interval '1 day' WHERE id = %s", [first["job_id"]])
 
-    def found(**query: str) -> list[str]:
-        return [one["job_id"] for one in get(ask, query=query).body["tasks"]]
+    def filtered_ids(**query: str) -> list[str]:
+        return [item["job_id"] for item in get(ask, query=query).body["tasks"]]
 
-    assert found(status="cancelled") == [first["job_id"]]
-    assert found(status="pending", task_type="echo") == [second["job_id"]]
-    assert found(task_type="chat_completion") == []
-    assert found(**{"from": second["created_at"].replace("+00:00", "Z")}) == [second["job_id"]]
-    assert found(to=second["created_at"].replace("+00:00", "Z")) == [first["job_id"]]
+    assert filtered_ids(status="cancelled") == [first["job_id"]]
+    assert filtered_ids(status="pending", task_type="echo") == [second["job_id"]]
+    assert filtered_ids(task_type="chat_completion") == []
+    assert filtered_ids(**{"from": second["created_at"].replace("+00:00", "Z")}) == [second["job_id"]]
+    assert filtered_ids(to=second["created_at"].replace("+00:00", "Z")) == [first["job_id"]]
 
 
 @pytest.mark.parametrize(
-    ("query", "says"),
+    ("query", "message"),
     [
         ({"status": "running"}, "status is wrong"),
         ({"limit": "101"}, "limit is wrong"),
@@ -399,10 +393,10 @@ def test_a_list_is_filtered(ask: Ask, admin: Connection) -> None:
         ({"user": "me"}, "no parameter 'user'"),
     ],
 )
-def test_a_query_that_cannot_be_read_is_refused(ask: Ask, query: dict[str, str], says: str) -> None:
+def test_invalid_query_is_rejected(ask: Ask, query: dict[str, str], message: str) -> None:
     answer = get(ask, query=query)
 
-    assert (answer.status, says in answer.body["detail"]) == (422, True), answer.body
+    assert (answer.status, message in answer.body["detail"]) == (422, True), answer.body
 
 
 def test_failed_task_names_its_dead_letter(ask: Ask, acme: UUID, database: Database) -> None:
@@ -413,10 +407,10 @@ def test_failed_task_names_its_dead_letter(ask: Ask, acme: UUID, database: Datab
     assert get(ask, f"/{pending}").body["dead_letter"] is None
 
 
-# Cancelling
+# Cancellation
 
 
-def test_a_task_is_cancelled_again_and_again_but_not_when_it_is_over(ask: Ask, admin: Connection) -> None:
+def test_cancel_is_idempotent_but_not_after_failure(ask: Ask, admin: Connection) -> None:
     first, second = submit(ask).body["job_id"], submit(ask).body["job_id"]
     admin.execute("UPDATE task SET status = 'failed', failed_at = now() WHERE id = %s", [second])
 
@@ -425,10 +419,10 @@ def test_a_task_is_cancelled_again_and_again_but_not_when_it_is_over(ask: Ask, a
     assert (answer.status, answer.body["detail"]) == (409, "The task has failed already.")
 
 
-# In general
+# General
 
 
-def test_the_description_is_openapi_3_1_and_names_every_route(ask: Ask) -> None:
+def test_description_is_openapi_with_all_schemas_used(ask: Ask) -> None:
     answer = ask("", method="GET", path="/api/openapi.json", groups=None)
 
     assert (answer.status, answer.body["openapi"]) == (200, "3.1.0")
@@ -439,20 +433,20 @@ def test_the_description_is_openapi_3_1_and_names_every_route(ask: Ask) -> None:
     assert set(answer.body["paths"][PATH]) == {"get", "post"}
 
 
-def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_database_returns_retry_after(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterfoil.db.CONNECT_SECONDS", 0.2)
-    away = Database("postgresql://nobody@127.0.0.1:1/nowhere", max_connections=1)
-    monkeypatch.setattr(endpoint, "database", lambda: away)
+    unavailable = Database("postgresql://nobody@127.0.0.1:1/nowhere", max_connections=1)
+    monkeypatch.setattr(endpoint, "database", lambda: unavailable)
 
     answer = submit(ask)
-    away.close()
+    unavailable.close()
     monkeypatch.undo()
 
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
     assert "nowhere" not in answer.body["detail"]
 
 
-def test_an_answer_that_is_not_as_promised_is_a_failure_of_ours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_response_is_an_internal_error(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "TaskPage", lambda **_: {"tasks": "secret"})
 
     answer = get(ask)

@@ -10,7 +10,7 @@ from counterfoil.documents.files import tenants_of
 from tests.dead_letters.trail import recorded
 from tests.functions.admin_api.conftest import CLAIMS, Answer, Ask
 
-OF_ACME, OF_ALL = "[viewer tenant:acme]", "[viewer tenant:*]"
+VIEWER, PLATFORM_VIEWER = "[viewer tenant:acme]", "[viewer tenant:*]"
 ADMIN, PLATFORM_ADMIN = "[admin tenant:acme]", "[admin tenant:*]"
 PATH = "/api/admin/tenants"
 SUBJECT = CLAIMS["sub"]
@@ -28,8 +28,8 @@ def add(ask: Ask, slug: str, **more: object) -> Answer:
     return ask({"slug": slug, **more}, path=PATH, groups=PLATFORM_ADMIN)
 
 
-def change(ask: Ask, what: str, body: object, groups: str = ADMIN, slug: str = "acme") -> Answer:
-    return ask(body, method="PATCH", path=f"{PATH}/{slug}{what}", groups=groups)
+def change(ask: Ask, suffix: str, body: object, groups: str = ADMIN, slug: str = "acme") -> Answer:
+    return ask(body, method="PATCH", path=f"{PATH}/{slug}{suffix}", groups=groups)
 
 
 def show(ask: Ask, slug: str = "acme") -> Answer:
@@ -39,7 +39,7 @@ def show(ask: Ask, slug: str = "acme") -> Answer:
 def test_viewer_lists_their_tenants(ask: Ask, make_tenant: Callable[..., UUID]) -> None:
     for slug in ("zenith", "acme", "midas"):
         make_tenant(slug)
-    everything = tenants(ask, OF_ALL)
+    everything = tenants(ask, PLATFORM_VIEWER)
     assert (slugs(everything), everything.body["unassigned"]) == (["acme", "midas", "zenith"], True)
     few = tenants(ask, "[viewer tenant:zenith tenant:gone]")
     assert few.body == {
@@ -47,17 +47,17 @@ def test_viewer_lists_their_tenants(ask: Ask, make_tenant: Callable[..., UUID]) 
         "unassigned": False,
         "next": None,
     }
-    first = tenants(ask, OF_ALL, limit="2")
+    first = tenants(ask, PLATFORM_VIEWER, limit="2")
     assert (slugs(first), first.body["next"]) == (["acme", "midas"], "midas")
-    second = tenants(ask, OF_ALL, limit="2", cursor="midas")
+    second = tenants(ask, PLATFORM_VIEWER, limit="2", cursor="midas")
     assert (slugs(second), second.body["next"]) == (["zenith"], None)
     assert tenants(ask, "[tenant:acme]").status == tenants(ask, "[viewer]").status == 403
 
 
 def test_new_tenant_has_all_of_its_setup(ask: Ask, admin: Connection) -> None:
-    asked = {"name": "Globex GmbH", "addresses": ["In@globex.example"], "admins": ["kim@globex.example"]}
+    body = {"name": "Globex GmbH", "addresses": ["In@globex.example"], "admins": ["kim@globex.example"]}
 
-    done = add(ask, "globex", organization="Globex", **asked)
+    done = add(ask, "globex", organization="Globex", **body)
 
     assert done.status == 201
     assert done.body == {**show(ask, "globex").body, "is_new": True, "destinations": []}
@@ -94,7 +94,7 @@ def test_slug_of_an_erased_tenant_is_refused(ask: Ask, acme: UUID) -> None:
     )
     assert erased.status == 202
 
-    assert slugs(tenants(ask, OF_ALL)) == []
+    assert slugs(tenants(ask, PLATFORM_VIEWER)) == []
     again = add(ask, "acme")
     assert again.status == 422
     assert "was deleted" in again.body["detail"]
@@ -121,7 +121,7 @@ def test_disabled_tenant_takes_no_new_work(ask: Ask, database: Database, admin: 
     )
     with database.delivery() as connection:
         assert tenants_of(connection, ["in@acme.example"]) == []
-    assert slugs(tenants(ask, OF_ACME)) == ["acme"]
+    assert slugs(tenants(ask, VIEWER)) == ["acme"]
     change(ask, "", {"is_disabled": True}, PLATFORM_ADMIN)
     assert change(ask, "", {"is_disabled": False}, PLATFORM_ADMIN).body["disabled_at"] is None
     assert ask(upload, groups="[operator tenant:acme]").status == 201
@@ -130,16 +130,16 @@ def test_disabled_tenant_takes_no_new_work(ask: Ask, database: Database, admin: 
     assert [action for _, action, _ in recorded(admin, acme)][1:] == ["tenant disabled", "tenant enabled"]
 
 
-@pytest.mark.parametrize("what", ["addresses", "admins"])
-def test_address_is_added_once_and_removed(ask: Ask, acme: UUID, what: str) -> None:
+@pytest.mark.parametrize("kind", ["addresses", "admins"])
+def test_address_is_added_once_and_removed(ask: Ask, acme: UUID, kind: str) -> None:
     both = {"added": ["Ann@Acme.example", "bob@acme.example"]}
-    added = change(ask, f"/{what}", both)
+    added = change(ask, f"/{kind}", both)
     assert added.body == {"tenant": "acme", "addresses": ["ann@acme.example", "bob@acme.example"]}
-    change(ask, f"/{what}", {"added": ["ann@acme.example"]})
-    left = change(ask, f"/{what}", {"removed": ["BOB@acme.example"]})
-    assert left.body["addresses"] == show(ask).body[what] == ["ann@acme.example"]
-    gone = change(ask, f"/{what}", {"added": ["kim@acme.example"], "removed": ["bob@acme.example"]})
-    assert (gone.status, show(ask).body[what]) == (422, ["ann@acme.example"])
+    change(ask, f"/{kind}", {"added": ["ann@acme.example"]})
+    left = change(ask, f"/{kind}", {"removed": ["BOB@acme.example"]})
+    assert left.body["addresses"] == show(ask).body[kind] == ["ann@acme.example"]
+    gone = change(ask, f"/{kind}", {"added": ["kim@acme.example"], "removed": ["bob@acme.example"]})
+    assert (gone.status, show(ask).body[kind]) == (422, ["ann@acme.example"])
 
 
 @pytest.mark.parametrize(
@@ -149,16 +149,16 @@ def test_address_is_added_once_and_removed(ask: Ask, acme: UUID, what: str) -> N
         *("ann@exämple.com", "ann@example.com\nBcc: all@example.com", "a" * 250 + "@example.com"),
     ],
 )
-@pytest.mark.parametrize("what", ["addresses", "admins"])
-def test_invalid_address_changes_nothing(ask: Ask, acme: UUID, what: str, address: str) -> None:
-    assert change(ask, f"/{what}", {"added": ["good@example.com", address]}).status == 422
-    assert show(ask).body[what] == []
+@pytest.mark.parametrize("kind", ["addresses", "admins"])
+def test_invalid_address_changes_nothing(ask: Ask, acme: UUID, kind: str, address: str) -> None:
+    assert change(ask, f"/{kind}", {"added": ["good@example.com", address]}).status == 422
+    assert show(ask).body[kind] == []
 
 
 @pytest.mark.parametrize(
     "address", ["<in@acme.example>", "in@acme.example,", "a,b@acme.example", '"in"@acme.example', "in@acme_1.example"]
 )
-def test_address_that_no_mail_can_name_is_refused(ask: Ask, acme: UUID, address: str) -> None:
+def test_unusable_mail_address_is_rejected(ask: Ask, acme: UUID, address: str) -> None:
     refused = change(ask, "/addresses", {"added": [address]})
     assert (refused.status, show(ask).body["addresses"]) == (422, [])
     assert "would not be recognized" in refused.body["detail"]
@@ -169,8 +169,8 @@ def test_mail_address_belongs_to_one_tenant(ask: Ask, acme: UUID, make_tenant: C
     of_zenith = "[admin tenant:zenith]"
     change(ask, "/addresses", {"added": ["in@acme.example"]})
 
-    asked = {"added": ["z@zenith.example", "IN@acme.example"]}
-    refused = change(ask, "/addresses", asked, of_zenith, "zenith")
+    body = {"added": ["z@zenith.example", "IN@acme.example"]}
+    refused = change(ask, "/addresses", body, of_zenith, "zenith")
 
     assert (refused.status, refused.body["detail"]) == (
         422,
@@ -178,7 +178,7 @@ def test_mail_address_belongs_to_one_tenant(ask: Ask, acme: UUID, make_tenant: C
     )
     assert show(ask, "zenith").body["addresses"] == []
     change(ask, "/addresses", {"removed": ["in@acme.example"]})
-    assert change(ask, "/addresses", asked, of_zenith, "zenith").status == 200
+    assert change(ask, "/addresses", body, of_zenith, "zenith").status == 200
 
 
 def test_unchanged_addresses_have_no_audit_entry(ask: Ask, admin: Connection, acme: UUID) -> None:
@@ -187,6 +187,6 @@ def test_unchanged_addresses_have_no_audit_entry(ask: Ask, admin: Connection, ac
 
 
 def test_setup_requires_a_subject(ask: Ask, acme: UUID) -> None:
-    asked = {"added": ["ann@acme.example"]}
-    assert ask(asked, method="PATCH", path=f"{PATH}/acme/admins", groups=ADMIN, subject="").status == 403
+    body = {"added": ["ann@acme.example"]}
+    assert ask(body, method="PATCH", path=f"{PATH}/acme/admins", groups=ADMIN, subject="").status == 403
     assert ask({"slug": "new"}, path=PATH, groups=PLATFORM_ADMIN, subject="").status == 403

@@ -1,4 +1,4 @@
-"""`/api/uploads`: forms with their bounds and rights, and the list of uploads."""
+"""`/api/uploads`: upload forms, and the list of uploads."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from tests.delivery.harness import rows
 from tests.documents.test_upload_list import upload
 from tests.functions.admin_api.conftest import BUCKET, Answer, Ask
 
-WANTED = {"tenant": "acme", "file_name": "Rechnung Müller €.pdf"}
+UPLOAD = {"tenant": "acme", "file_name": "Rechnung Müller €.pdf"}
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +24,14 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
     return make_tenant("acme")
 
 
-def test_an_operator_gets_a_form_for_one_key_and_so_many_bytes(ask: Ask) -> None:
+def test_form_is_limited_to_one_key_and_size(ask: Ask) -> None:
     before = datetime.now(UTC)
 
-    answer = ask(WANTED)
+    answer = ask(UPLOAD)
 
     assert answer.status == 201
     prefix, tenant, unique, name = answer.body["key"].split("/")
-    assert (prefix, tenant, name) == ("uploads", "acme", WANTED["file_name"])
+    assert (prefix, tenant, name) == ("uploads", "acme", UPLOAD["file_name"])
     assert str(UUID(unique)) == unique
     policy = json.loads(base64.b64decode(answer.body["fields"]["policy"]))
     assert ["content-length-range", 1, MAX_FILE_BYTES] in policy["conditions"]
@@ -42,13 +42,13 @@ def test_an_operator_gets_a_form_for_one_key_and_so_many_bytes(ask: Ask) -> None
     assert timedelta(minutes=14) < expires - before < timedelta(minutes=16)
 
 
-def test_what_curl_sends_without_a_content_type_is_read(ask: Ask) -> None:
-    answer = ask(json.dumps(WANTED, ensure_ascii=False).encode())
-    assert (answer.status, answer.body["key"].rsplit("/", 1)[1]) == (201, WANTED["file_name"])
+def test_body_without_json_content_type_is_accepted(ask: Ask) -> None:
+    answer = ask(json.dumps(UPLOAD, ensure_ascii=False).encode())
+    assert (answer.status, answer.body["key"].rsplit("/", 1)[1]) == (201, UPLOAD["file_name"])
 
 
 def test_two_forms_for_one_name_have_two_keys(ask: Ask) -> None:
-    assert ask(WANTED).body["key"] != ask(WANTED).body["key"]
+    assert ask(UPLOAD).body["key"] != ask(UPLOAD).body["key"]
 
 
 @pytest.mark.parametrize(
@@ -71,56 +71,56 @@ def test_two_forms_for_one_name_have_two_keys(ask: Ask) -> None:
         ({"operator": "tenant:acme"}, 403),
     ],
 )
-def test_only_operators_of_the_tenant_get_one(ask: Ask, groups: object, status: int) -> None:
-    assert ask(WANTED, groups=groups).status == status
+def test_form_requires_operator_of_the_tenant(ask: Ask, groups: object, status: int) -> None:
+    assert ask(UPLOAD, groups=groups).status == status
 
 
-def test_who_may_not_is_not_told_whether_the_tenant_exists(ask: Ask) -> None:
-    there = ask(WANTED, groups="[operator tenant:other]")
-    nowhere = ask(WANTED | {"tenant": "nobody"}, groups="[operator tenant:other]")
+def test_refusal_does_not_reveal_whether_tenant_exists(ask: Ask) -> None:
+    existing = ask(UPLOAD, groups="[operator tenant:other]")
+    missing = ask(UPLOAD | {"tenant": "nobody"}, groups="[operator tenant:other]")
 
-    assert (there.status, there.body) == (nowhere.status, nowhere.body)
+    assert (existing.status, existing.body) == (missing.status, missing.body)
 
 
-def test_a_tenant_that_does_not_exist_is_not_found(ask: Ask) -> None:
-    answer = ask(WANTED | {"tenant": "nobody"}, groups="[admin tenant:*]")
+def test_unknown_tenant_is_not_found(ask: Ask) -> None:
+    answer = ask(UPLOAD | {"tenant": "nobody"}, groups="[admin tenant:*]")
 
     assert (answer.status, answer.body["detail"]) == (404, "There is no such tenant.")
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "message"),
     [
         ({"tenant": "acme"}, "wrong at file_name"),
-        ({**WANTED, "tenant": "ac\x00me"}, "wrong at tenant"),
-        ({**WANTED, "tenant": "Acme"}, "wrong at tenant"),
-        ({**WANTED, "bucket": "mine"}, "wrong at a field"),
-        ({**WANTED, "file_name": 7}, "wrong at file_name"),
-        ({**WANTED, "file_name": ""}, "wrong at file_name"),
-        ({**WANTED, "file_name": ".."}, "file_name must be"),
-        ({**WANTED, "file_name": "../../uploads/other/x.pdf"}, "file_name must be"),
-        ({**WANTED, "file_name": "a\\b.pdf"}, "file_name must be"),
-        ({**WANTED, "file_name": "a\nb.pdf"}, "file_name must be"),
-        ({**WANTED, "file_name": "invoice_\u202efdp.exe"}, "file_name must be"),
-        ({**WANTED, "file_name": "a\u2067b.pdf"}, "file_name must be"),
-        ({**WANTED, "file_name": "a\u200fb.pdf"}, "file_name must be"),
-        ({**WANTED, "file_name": "${filename}"}, "file_name must be"),
-        ({**WANTED, "file_name": "x" * 256}, "wrong at file_name"),
-        ({**WANTED, "file_name": "\U0001f9fe" * 255}, "too long for S3"),
-        ({**WANTED, "size": 0}, "wrong at size"),
-        ({**WANTED, "size": MAX_FILE_BYTES + 1}, "wrong at size: Input should be less than or equal to 104857600"),
+        ({**UPLOAD, "tenant": "ac\x00me"}, "wrong at tenant"),
+        ({**UPLOAD, "tenant": "Acme"}, "wrong at tenant"),
+        ({**UPLOAD, "bucket": "mine"}, "wrong at a field"),
+        ({**UPLOAD, "file_name": 7}, "wrong at file_name"),
+        ({**UPLOAD, "file_name": ""}, "wrong at file_name"),
+        ({**UPLOAD, "file_name": ".."}, "file_name must be"),
+        ({**UPLOAD, "file_name": "../../uploads/other/x.pdf"}, "file_name must be"),
+        ({**UPLOAD, "file_name": "a\\b.pdf"}, "file_name must be"),
+        ({**UPLOAD, "file_name": "a\nb.pdf"}, "file_name must be"),
+        ({**UPLOAD, "file_name": "invoice_\u202efdp.exe"}, "file_name must be"),
+        ({**UPLOAD, "file_name": "a\u2067b.pdf"}, "file_name must be"),
+        ({**UPLOAD, "file_name": "a\u200fb.pdf"}, "file_name must be"),
+        ({**UPLOAD, "file_name": "${filename}"}, "file_name must be"),
+        ({**UPLOAD, "file_name": "x" * 256}, "wrong at file_name"),
+        ({**UPLOAD, "file_name": "\U0001f9fe" * 255}, "too long for S3"),
+        ({**UPLOAD, "size": 0}, "wrong at size"),
+        ({**UPLOAD, "size": MAX_FILE_BYTES + 1}, "wrong at size: Input should be less than or equal to 104857600"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_with_a_sentence(ask: Ask, body: object, says: str) -> None:
+def test_invalid_request_is_rejected_with_a_reason(ask: Ask, body: object, message: str) -> None:
     answer = ask(body)
 
     assert answer.status == 422
-    assert says in answer.body["detail"]
+    assert message in answer.body["detail"]
     assert "other" not in answer.body["detail"]
 
 
 @pytest.mark.parametrize("body", ["", b"\xff\xfe", "{", "1", '{"tenant": "acme", "file_name": "\\ud800.pdf"}'])
-def test_what_is_no_json_is_refused(ask: Ask, body: object) -> None:
+def test_body_must_be_a_json_object(ask: Ask, body: object) -> None:
     answer = ask(body)
 
     assert (answer.status, answer.headers["Content-Type"]) == (400, "application/problem+json")
@@ -132,29 +132,29 @@ def test_what_is_no_json_is_refused(ask: Ask, body: object) -> None:
     }
 
 
-def test_what_there_is_not_is_not_found(ask: Ask) -> None:
+def test_unknown_path_is_not_found(ask: Ask) -> None:
     assert ask("", path="/api/nothing").status == 404
     assert ask("", path="/api/nothing").headers["Content-Type"] == "application/problem+json"
 
 
-def test_a_method_that_a_path_has_not_is_told_with_those_that_it_has(ask: Ask) -> None:
+def test_unsupported_method_returns_405_with_allow(ask: Ask) -> None:
     answer = ask("", method="DELETE", path="/api/tasks")
 
     assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
 
 
-def test_without_a_database_it_says_when_to_ask_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: object) -> None:
+def test_unavailable_database_returns_retry_after(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(*_: object) -> None:
         raise DatabaseUnavailableError("PostgreSQL is not available")
 
-    monkeypatch.setattr(Request, "admit", away)
-    answer = ask(WANTED)
+    monkeypatch.setattr(Request, "admit", unavailable)
+    answer = ask(UPLOAD)
 
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
     assert "PostgreSQL" not in answer.body["detail"]
 
 
-def test_form_for_mail_requires_the_operator_of_all_tenants(ask: Ask) -> None:
+def test_form_for_mail_requires_all_tenants(ask: Ask) -> None:
     mail = {"file_name": "mail.eml"}
     assert ask(mail, groups="[operator tenant:acme]").status == 403
     answer = ask(mail, groups="[operator tenant:*]")
@@ -165,11 +165,11 @@ def test_replacement_is_stored_with_its_form(
     ask: Ask, acme: UUID, make_document: Callable[..., UUID], make_tenant: Callable[..., UUID], admin: Connection
 ) -> None:
     ours, theirs = make_document(acme), make_document(make_tenant("other"))
-    answer = ask(WANTED | {"replaces": str(ours), "reason": "Wrong page"}, subject="ann")
+    answer = ask(UPLOAD | {"replaces": str(ours), "reason": "Wrong page"}, subject="ann")
     (stored,) = rows(admin, "document_replacement")
     assert (stored["bucket"], stored["key"]) == (BUCKET, answer.body["key"])
     assert (stored["document_id"], stored["requested_by"], stored["reason"]) == (str(ours), "ann", "Wrong page")
-    assert ask(WANTED | {"replaces": str(theirs)}).status == 404
+    assert ask(UPLOAD | {"replaces": str(theirs)}).status == 404
     assert ask({"file_name": "a.eml", "replaces": str(ours)}, groups="[operator tenant:*]").status == 422
     assert len(rows(admin, "document_replacement")) == 1
 
@@ -183,7 +183,7 @@ def test_uploads_are_listed_by_page(ask: Ask, acme: UUID, make_tenant: Callable[
     upload(admin, make_tenant("other"))
     page = listed(ask, limit="1").body
     rest = listed(ask, limit="1", cursor=page["next"]).body
-    assert {(one["id"], one["state"], one["note"]) for one in (*page["uploads"], *rest["uploads"])} == {
+    assert {(item["id"], item["state"], item["note"]) for item in (*page["uploads"], *rest["uploads"])} == {
         (str(first), "waiting", None),
         (str(second), "failed", "The file is empty."),
     }
@@ -199,7 +199,7 @@ def test_key_finds_uploads_of_visible_tenants(
         upload(admin, tenant, bucket=BUCKET, key=key)
 
     def tenants(groups: str) -> list[str | None]:
-        return [one["tenant"] for one in listed(ask, groups, key=key).body["uploads"]]
+        return [item["tenant"] for item in listed(ask, groups, key=key).body["uploads"]]
 
     assert tenants("[viewer tenant:acme]") == ["acme"]
     assert tenants("[viewer tenant:*]") == ["acme", "other", None]
@@ -210,5 +210,5 @@ def test_key_finds_uploads_of_visible_tenants(
 def test_unassigned_uploads_require_all_tenants(ask: Ask, admin: Connection) -> None:
     upload(admin, None, status="failed", error="The key names no tenant.")
     assert listed(ask, tenant="-").status == 403
-    (found,) = listed(ask, "[viewer tenant:*]", tenant="-").body["uploads"]
-    assert (found["tenant"], found["note"]) == (None, "The key names no tenant.")
+    (item,) = listed(ask, "[viewer tenant:*]", tenant="-").body["uploads"]
+    assert (item["tenant"], item["note"]) == (None, "The key names no tenant.")

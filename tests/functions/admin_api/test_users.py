@@ -1,4 +1,4 @@
-"""Profiles are kept as they were given, blocks hold both ways, and offers are told as they were made."""
+"""`/api/users`: profiles, blocks and offers of users."""
 
 import json
 from collections.abc import Callable
@@ -23,26 +23,26 @@ Users = Callable[..., Answer]
 
 @pytest.fixture
 def users(ask: Ask, acme: UUID) -> Users:
-    """`users(method, what, body, ...)` asks about a user, as a program of acme; `groups` and `user` as they differ."""
+    """`users(method, path, body, ...)` calls the API about a user, as an operator of acme."""
 
-    def asked(method: str, what: str, body: object = "", *, user: object = USER, **more: Any) -> Answer:
-        return ask(body, method=method, path=f"/api/users/{user}/{what}", **{"groups": OPERATOR, **more})
+    def call(method: str, path: str, body: object = "", *, user: object = USER, **more: Any) -> Answer:
+        return ask(body, method=method, path=f"/api/users/{user}/{path}", **{"groups": OPERATOR, **more})
 
-    return asked
+    return call
 
 
 def profile(**changed: Any) -> dict[str, Any]:
-    """A sound one; None leaves a field out."""
+    """Return a valid profile. None removes a field."""
     return {name: value for name, value in {**PROFILE, **changed}.items() if value is not None}
 
 
-def test_a_profile_is_kept_as_it_was_given_and_shown_so(users: Users) -> None:
+def test_profile_is_stored_and_returned(users: Users) -> None:
     given = profile(traits=[0.25, None, -1, 0.123456789, 1e-50])
 
-    kept = users("PUT", "profile", given)
+    stored = users("PUT", "profile", given)
 
-    assert kept.status == 201
-    assert kept.body | {"changed_at": "", "version": 0} == {
+    assert stored.status == 201
+    assert stored.body | {"changed_at": "", "version": 0} == {
         **given,
         "user_id": str(USER),
         "tenant": "acme",
@@ -52,39 +52,39 @@ def test_a_profile_is_kept_as_it_was_given_and_shown_so(users: Users) -> None:
         "version": 0,
     }
     shown = users("GET", "profile", groups=VIEWER)
-    assert shown.body == kept.body
-    assert shown.headers["ETag"] == kept.headers["ETag"] == f'"{kept.body["version"]}"'
-    assert users("GET", "profile", groups=VIEWER, headers={"if-none-match": kept.headers["ETag"]}).status == 304
+    assert shown.body == stored.body
+    assert shown.headers["ETag"] == stored.headers["ETag"] == f'"{stored.body["version"]}"'
+    assert users("GET", "profile", groups=VIEWER, headers={"if-none-match": stored.headers["ETag"]}).status == 304
 
 
-def seen(answer: Answer) -> dict[str, dict[str, str]]:
+def if_match(answer: Answer) -> dict[str, dict[str, str]]:
     return {"headers": {"if-match": answer.headers["ETag"]}}
 
 
-def test_another_profile_is_put_in_the_place_of_the_whole_first_one(users: Users) -> None:
+def test_put_replaces_the_whole_profile(users: Users) -> None:
     first = users("PUT", "profile", profile(traits=[1], is_active=False))
 
-    second = users("PUT", "profile", profile(reach_km=20100, timezone="Pacific/Chatham"), **seen(first))
+    second = users("PUT", "profile", profile(reach_km=20100, timezone="Pacific/Chatham"), **if_match(first))
 
     assert second.status == 200
     assert (second.body["traits"], second.body["is_active"], second.body["timezone"]) == ([], True, "Pacific/Chatham")
     assert second.body["version"] > first.body["version"]
 
 
-def test_of_two_who_change_a_profile_at_once_the_second_is_told(users: Users) -> None:
+def test_concurrent_profile_change_is_rejected(users: Users) -> None:
     both_saw = users("PUT", "profile", PROFILE)
-    users("PUT", "profile", profile(reach_km=60), **seen(both_saw))
+    users("PUT", "profile", profile(reach_km=60), **if_match(both_saw))
 
-    late = users("PUT", "profile", profile(reach_km=70), **seen(both_saw))
+    late = users("PUT", "profile", profile(reach_km=70), **if_match(both_saw))
 
-    assert (late.status, late.body["detail"]) == (412, "The profile was changed meanwhile.")
-    kept = users("GET", "profile")
-    assert kept.body["reach_km"] == 60
-    assert users("PUT", "profile", profile(reach_km=70), **seen(kept)).status == 200
+    assert (late.status, late.body["detail"]) == (412, "Someone else changed the profile.")
+    stored = users("GET", "profile")
+    assert stored.body["reach_km"] == 60
+    assert users("PUT", "profile", profile(reach_km=70), **if_match(stored)).status == 200
 
 
 @pytest.mark.parametrize(("condition", "status"), [("", 428), ("*", 428), ('"1"', 412), ('W/"1"', 412)])
-def test_a_condition_that_does_not_name_the_profile_keeps_it(users: Users, condition: str, status: int) -> None:
+def test_wrong_if_match_leaves_the_profile_unchanged(users: Users, condition: str, status: int) -> None:
     users("PUT", "profile", PROFILE)
 
     answer = users("PUT", "profile", profile(reach_km=60), headers={"if-match": condition})
@@ -93,31 +93,29 @@ def test_a_condition_that_does_not_name_the_profile_keeps_it(users: Users, condi
     assert users("GET", "profile").body["reach_km"] == PROFILE["reach_km"]
 
 
-def test_without_a_condition_a_profile_takes_the_place_of_whichever_there_is(users: Users) -> None:
+def test_put_without_if_match_replaces_any_profile(users: Users) -> None:
     users("PUT", "profile", PROFILE)
 
     assert users("PUT", "profile", profile(reach_km=60)).status == 200
     assert users("GET", "profile").body["reach_km"] == 60
 
 
-def test_a_profile_that_is_gone_is_not_made_anew_by_who_would_change_it(users: Users) -> None:
+def test_deleted_profile_is_not_recreated_by_a_change(users: Users) -> None:
     first = users("PUT", "profile", PROFILE)
     users("DELETE", "profile")
 
-    answer = users("PUT", "profile", PROFILE, **seen(first))
+    answer = users("PUT", "profile", PROFILE, **if_match(first))
 
-    assert (answer.status, answer.body["detail"]) == (412, "There is no such profile any more.")
+    assert (answer.status, answer.body["detail"]) == (412, "The profile no longer exists.")
     assert users("GET", "profile").status == 404
 
 
-def test_the_version_of_a_profile_grows_though_the_clock_of_who_changes_it_is_behind(
-    users: Users, admin: Connection
-) -> None:
+def test_profile_version_grows_despite_clock_skew(users: Users, admin: Connection) -> None:
     users("PUT", "profile", PROFILE)
     admin.execute("UPDATE profile SET changed_at = now() + interval '1 minute'")
     ahead = users("GET", "profile")
 
-    after = users("PUT", "profile", PROFILE, **seen(ahead))
+    after = users("PUT", "profile", PROFILE, **if_match(ahead))
 
     assert after.body["version"] == ahead.body["version"] + 1
 
@@ -125,46 +123,46 @@ def test_the_version_of_a_profile_grows_though_the_clock_of_who_changes_it_is_be
 TOMORROW = (datetime.now(UTC) + timedelta(days=2)).date()
 SEVENTEEN = (datetime.now(UTC) - timedelta(days=17 * 365.25)).date()
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a zone that there is not": ({"timezone": "Europe/Berlim"}, "timezone is the name of a time zone of IANA"),
-    "a zone in other letters": ({"timezone": "europe/berlin"}, "timezone is the name of a time zone of IANA"),
-    "a path for a zone": ({"timezone": "../../etc/passwd"}, "timezone is the name of a time zone of IANA"),
+    "unknown zone": ({"timezone": "Europe/Berlim"}, "timezone is the name of a time zone of IANA"),
+    "zone in lower case": ({"timezone": "europe/berlin"}, "timezone is the name of a time zone of IANA"),
+    "path as zone": ({"timezone": "../../etc/passwd"}, "timezone is the name of a time zone of IANA"),
     "no zone": ({"timezone": None}, "wrong at timezone: Field required"),
     "born in the future": ({"born": str(TOMORROW)}, "born is in the future"),
     "born long ago": ({"born": "1899-12-31"}, "born is 1900-01-01 at the earliest"),
-    "a child": ({"born": str(SEVENTEEN)}, "not 18 yet"),
-    "born on no day": ({"born": "1990-02-30"}, "wrong at born"),
-    "born at a number": ({"born": 631152000}, "wrong at born: should be a date"),
-    "ages the wrong way round": ({"min_age": 40, "max_age": 39}, "min_age is not more than max_age"),
-    "ages of children": ({"min_age": 17}, "wrong at min_age"),
-    "half a year": ({"max_age": 40.5}, "wrong at max_age: should be a whole number"),
-    "a trait that is text": ({"traits": ["NaN"]}, "wrong at traits"),
-    "a trait too large": ({"traits": [1.01]}, "wrong at traits"),
+    "minor": ({"born": str(SEVENTEEN)}, "at least 18 years old"),
+    "invalid date of birth": ({"born": "1990-02-30"}, "wrong at born"),
+    "number as date of birth": ({"born": 631152000}, "wrong at born: should be a date"),
+    "minimum age above maximum": ({"min_age": 40, "max_age": 39}, "min_age is not more than max_age"),
+    "minimum age of a minor": ({"min_age": 17}, "wrong at min_age"),
+    "fractional age": ({"max_age": 40.5}, "wrong at max_age: should be a whole number"),
+    "text as trait": ({"traits": ["NaN"]}, "wrong at traits"),
+    "trait out of range": ({"traits": [1.01]}, "wrong at traits"),
     "too many traits": ({"traits": [0.5] * 17}, "wrong at traits"),
-    "a place beyond the pole": ({"latitude": 90.5}, "wrong at latitude"),
-    "a place as text": ({"longitude": "13.4"}, "wrong at longitude"),
-    "nobody sought": ({"seeks": []}, "wrong at seeks"),
-    "somebody sought twice": ({"seeks": ["man", "man"]}, "seeks names each gender once"),
-    "a gender of its own": ({"gender": "robot"}, "wrong at gender"),
+    "latitude out of range": ({"latitude": 90.5}, "wrong at latitude"),
+    "text as longitude": ({"longitude": "13.4"}, "wrong at longitude"),
+    "no gender sought": ({"seeks": []}, "wrong at seeks"),
+    "gender sought twice": ({"seeks": ["man", "man"]}, "seeks names each gender once"),
+    "unknown gender": ({"gender": "robot"}, "wrong at gender"),
     "no reach": ({"reach_km": 0}, "wrong at reach_km"),
-    "a field that there is not": ({"packed": "AA=="}, "wrong at a field"),
-    "active in words": ({"is_active": "yes"}, "wrong at is_active"),
+    "unknown field": ({"packed": "AA=="}, "wrong at a field"),
+    "text as boolean": ({"is_active": "yes"}, "wrong at is_active"),
 }
 
 
-@pytest.mark.parametrize(("changed", "says"), WRONG.values(), ids=WRONG)
-def test_a_profile_that_makes_no_sense_is_refused_with_the_field_named(
-    users: Users, admin: Connection, changed: dict[str, Any], says: str
+@pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG)
+def test_invalid_profile_is_rejected_with_its_field(
+    users: Users, admin: Connection, changed: dict[str, Any], message: str
 ) -> None:
     answer = users("PUT", "profile", profile(**changed))
 
     assert answer.status == 422
-    assert says in answer.body["detail"]
+    assert message in answer.body["detail"]
     assert admin.execute("SELECT count(*) FROM profile").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("field", ["latitude", "traits"])
-def test_what_is_no_number_is_refused(users: Users, number: str, field: str) -> None:
+def test_non_finite_number_is_rejected(users: Users, number: str, field: str) -> None:
     value = f"[{number}]" if field == "traits" else number
     text = json.dumps(profile(**{field: "@"})).replace('"@"', value)
 
@@ -172,13 +170,13 @@ def test_what_is_no_number_is_refused(users: Users, number: str, field: str) -> 
 
 
 @pytest.mark.parametrize("user", ["17", "11111111-1111-4111-8111-11111111111g"])
-def test_an_id_that_is_no_uuid_is_refused(users: Users, user: str) -> None:
+def test_user_id_must_be_a_uuid(users: Users, user: str) -> None:
     answer = users("PUT", "profile", PROFILE, user=user)
 
     assert (answer.status, answer.body["detail"]) == (422, "A user's id must be a UUID.")
 
 
-def test_same_user_id_in_two_tenants_names_two_people(
+def test_user_ids_are_separate_per_tenant(
     users: Users, admin: Connection, acme: UUID, make_tenant: Callable[..., UUID]
 ) -> None:
     theirs = {"groups": "[operator tenant:other]"}
@@ -190,7 +188,7 @@ def test_same_user_id_in_two_tenants_names_two_people(
     assert (created.status, created.body["user_id"], created.body["tenant"]) == (201, str(USER), "other")
     assert users("PUT", f"blocks/{other_id}", **theirs).status == 204
 
-    assert [one["user_id"] for one in users("GET", "blocks", **theirs).body["users"]] == [str(other_id)]
+    assert [item["user_id"] for item in users("GET", "blocks", **theirs).body["users"]] == [str(other_id)]
     assert users("GET", "blocks").body["users"] == []
     assert users("GET", "profile").body["reach_km"] == PROFILE["reach_km"]
     assert users("DELETE", "profile", **theirs).status == 204
@@ -199,21 +197,17 @@ def test_same_user_id_in_two_tenants_names_two_people(
     assert admin.execute("SELECT user_id, external_id FROM profile").fetchall() == [(internal_id(acme, USER), USER)]
 
 
-def test_user_id_of_another_tenant_is_answered_like_an_unknown_one(
-    users: Users, admin: Connection, make_tenant: Callable[..., UUID]
-) -> None:
+def test_user_of_another_tenant_is_not_found(users: Users, admin: Connection, make_tenant: Callable[..., UUID]) -> None:
     make_profile(admin, make_tenant("other"), external_id=USER)
     before = admin.execute("SELECT * FROM profile").fetchone()
 
-    for method, what in (("GET", "profile"), ("DELETE", "profile"), ("PUT", f"blocks/{uuid4()}"), ("GET", "offers")):
-        theirs, unknown = (users(method, what, user=user) for user in (USER, uuid4()))
+    for method, path in (("GET", "profile"), ("DELETE", "profile"), ("PUT", f"blocks/{uuid4()}"), ("GET", "offers")):
+        theirs, unknown = (users(method, path, user=user) for user in (USER, uuid4()))
         assert (theirs.status, theirs.body) == (404, unknown.body)
     assert admin.execute("SELECT * FROM profile").fetchone() == before
 
 
-def test_a_profile_that_is_deleted_takes_the_users_blocks_jobs_and_offers_along(
-    users: Users, admin: Connection, acme: UUID
-) -> None:
+def test_deleting_a_profile_removes_blocks_jobs_and_offers(users: Users, admin: Connection, acme: UUID) -> None:
     other = completed(admin, acme, USER)[0]
     users("PUT", f"blocks/{uuid4()}")
     users("PUT", f"blocks/{USER}", user=other)
@@ -228,15 +222,15 @@ def test_a_profile_that_is_deleted_takes_the_users_blocks_jobs_and_offers_along(
     assert users("DELETE", "profile").status == 404
 
 
-def test_a_block_is_made_once_and_taken_back_once(users: Users, admin: Connection, acme: UUID) -> None:
+def test_block_and_unblock_are_idempotent(users: Users, admin: Connection, acme: UUID) -> None:
     users("PUT", "profile", PROFILE)
-    whom = uuid4()
+    blocked = uuid4()
 
-    assert [users("PUT", f"blocks/{whom}").status for _ in range(2)] == [204, 204]
+    assert [users("PUT", f"blocks/{blocked}").status for _ in range(2)] == [204, 204]
     assert admin.execute("SELECT user_id, blocked_id, blocked_external_id FROM profile_block").fetchall() == [
-        (internal_id(acme, USER), internal_id(acme, whom), whom)
+        (internal_id(acme, USER), internal_id(acme, blocked), blocked)
     ]
-    assert [users("DELETE", f"blocks/{whom}").status for _ in range(2)] == [204, 204]
+    assert [users("DELETE", f"blocks/{blocked}").status for _ in range(2)] == [204, 204]
     assert admin.execute("SELECT count(*) FROM profile_block").fetchone() == (0,)
 
 
@@ -258,28 +252,30 @@ def test_changes_of_profiles_reach_the_audit_trail(users: Users, admin: Connecti
     ]
 
 
-def test_whom_a_user_blocks_is_listed_page_by_page_the_latest_first(users: Users, admin: Connection) -> None:
-    whom = [UUID(int=number) for number in (3, 1, 2)]
+def test_blocked_users_are_paged_newest_first(users: Users, admin: Connection) -> None:
+    blocked = [UUID(int=number) for number in (3, 1, 2)]
     assert users("GET", "blocks").status == 404
     users("PUT", "profile", PROFILE)
     other = uuid4()
     users("PUT", "profile", PROFILE, user=other)
-    users("PUT", f"blocks/{USER}", user=other)  # who is blocked is not told by whom
-    for one in whom:
-        users("PUT", f"blocks/{one}")
-    admin.execute("UPDATE profile_block SET created_at = '2026-01-05' WHERE blocked_external_id IN (%s, %s)", whom[1:])
-    admin.execute("UPDATE profile_block SET created_at = '2026-01-06' WHERE blocked_external_id = %s", whom[:1])
+    users("PUT", f"blocks/{USER}", user=other)  # users do not see who blocks them
+    for item in blocked:
+        users("PUT", f"blocks/{item}")
+    admin.execute(
+        "UPDATE profile_block SET created_at = '2026-01-05' WHERE blocked_external_id IN (%s, %s)", blocked[1:]
+    )
+    admin.execute("UPDATE profile_block SET created_at = '2026-01-06' WHERE blocked_external_id = %s", blocked[:1])
 
     first = users("GET", "blocks", groups=VIEWER, query={"limit": "2"})
     second = users("GET", "blocks", groups=VIEWER, query={"limit": "2", "cursor": first.body["next"]})
 
-    pages = [[one["user_id"] for one in page.body["users"]] for page in (first, second)]
+    pages = [[item["user_id"] for item in page.body["users"]] for page in (first, second)]
     assert pages == [[str(UUID(int=3)), str(UUID(int=2))], [str(UUID(int=1))]]
     assert first.body["users"][0]["since"] == "2026-01-06T00:00:00Z"
     assert second.body["next"] is None
 
 
-def test_nobody_blocks_themselves_or_without_a_profile(users: Users) -> None:
+def test_block_requires_a_profile_and_another_user(users: Users) -> None:
     assert users("PUT", f"blocks/{uuid4()}").status == 404
     users("PUT", "profile", PROFILE)
 
@@ -300,7 +296,7 @@ VALUES (%(date)s, %(user)s, %(candidate)s, %(tenant)s, %(id)s, %(rank)s, 9000, n
 
 
 def job(admin: Connection, tenant: UUID, user: UUID, day: date, **columns: Any) -> None:
-    """A job of a user, which has a profile in Berlin."""
+    """Create a user with a profile in Berlin, and a job."""
     user_id = make_profile(admin, tenant, external_id=user)
     pool = make_pool(admin, tenant, date=day, timezone=BERLIN)
     shard = make_shard(admin, tenant, [user_id], pool_id=pool)
@@ -316,16 +312,16 @@ def job(admin: Connection, tenant: UUID, user: UUID, day: date, **columns: Any) 
 
 
 def completed(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) -> list[UUID]:
-    """A user who is offered others today. Returns their external ids, the best first."""
+    """Create completed offers of a user for today. Returns the candidates, best first."""
     day = local_date(BERLIN, datetime.now(UTC))
     job(admin, tenant, user, day)
-    found = [uuid4() for _ in range(candidates)]
-    told = []
-    for rank, candidate in enumerate(found, 1):
+    external_ids = [uuid4() for _ in range(candidates)]
+    offers = []
+    for rank, candidate in enumerate(external_ids, 1):
         ids = {"user": internal_id(tenant, user), "candidate": make_profile(admin, tenant, external_id=candidate)}
         values = {**ids, "date": day, "tenant": tenant, "id": uuid4(), "rank": rank}
         admin.execute(OFFERED, values)
-        told.append(
+        offers.append(
             {
                 "id": str(values["id"]),
                 "userId": str(candidate),
@@ -334,13 +330,11 @@ def completed(admin: Connection, tenant: UUID, user: UUID, candidates: int = 3) 
                 "expiresAt": f"{day + timedelta(days=1)}T08:00:00.000Z",
             }
         )
-    admin.execute(MADE, [json.dumps(told), internal_id(tenant, user)])
-    return found
+    admin.execute(MADE, [json.dumps(offers), internal_id(tenant, user)])
+    return external_ids
 
 
-def test_completed_offers_are_told_as_they_were_stored_for_today_where_the_user_is(
-    users: Users, admin: Connection, acme: UUID
-) -> None:
+def test_completed_offers_are_returned_as_stored(users: Users, admin: Connection, acme: UUID) -> None:
     candidates = completed(admin, acme, USER)
     stored = admin.execute("SELECT offers FROM matchmaking_jobs").fetchone()
     assert stored is not None
@@ -348,57 +342,53 @@ def test_completed_offers_are_told_as_they_were_stored_for_today_where_the_user_
     answer = users("GET", "offers", groups=VIEWER)
 
     assert answer.status == 200
-    assert [one["userId"] for one in answer.body["offers"]] == list(map(str, candidates))
-    assert answer.body["offers"] == [{**one, "isWithdrawn": False} for one in stored[0]]
+    assert [item["userId"] for item in answer.body["offers"]] == list(map(str, candidates))
+    assert answer.body["offers"] == [{**item, "isWithdrawn": False} for item in stored[0]]
     assert (answer.body["status"], answer.body["timezone"]) == ("completed", BERLIN)
     assert answer.body["date"] == str(local_date(BERLIN, datetime.now(UTC)))
     again = users("GET", "offers", groups=VIEWER, headers={"if-none-match": answer.headers["ETag"]})
     assert again.status == 304
 
 
-def test_who_has_gone_is_inactive_or_blocked_by_either_is_withdrawn(
-    users: Users, admin: Connection, acme: UUID
-) -> None:
+def test_offers_of_unavailable_candidates_are_withdrawn(users: Users, admin: Connection, acme: UUID) -> None:
     gone, inactive, blocked, blocking, still, moved = completed(admin, acme, USER, 6)
     users("DELETE", "profile", user=gone)
     admin.execute("UPDATE profile SET is_active = false WHERE external_id = %s", [inactive])
     admin.execute("UPDATE profile SET timezone = 'Asia/Tokyo' WHERE external_id = %s", [moved])
     users("PUT", f"blocks/{blocked}")
     users("PUT", f"blocks/{USER}", user=blocking)
-    users("PUT", f"blocks/{still}", user=moved)  # what others have between them is nothing to this user
+    users("PUT", f"blocks/{still}", user=moved)  # blocks between other users do not matter
 
     offers = users("GET", "offers").body["offers"]
 
-    assert {UUID(one["userId"]): one["isWithdrawn"] for one in offers} == {
+    assert {UUID(item["userId"]): item["isWithdrawn"] for item in offers} == {
         **dict.fromkeys([gone, inactive, blocked, blocking], True),
         **dict.fromkeys([still, moved], False),
     }
 
 
 @pytest.mark.parametrize("status", ["pending", "running", "failed"])
-def test_how_far_offers_are_is_told_with_what_went_wrong(
-    users: Users, admin: Connection, acme: UUID, status: str
-) -> None:
-    job(admin, acme, USER, date(2026, 3, 1), status=status, error_message="A trait is no number")
+def test_unfinished_offers_have_status_and_error(users: Users, admin: Connection, acme: UUID, status: str) -> None:
+    job(admin, acme, USER, date(2026, 3, 1), status=status, error_message="A trait is not a number")
 
     answer = users("GET", "offers", query={"date": "2026-03-01"})
 
     assert (answer.status, answer.body["status"], answer.body["offers"]) == (200, status, [])
-    assert answer.body["error"] == "A trait is no number"
+    assert answer.body["error"] == "A trait is not a number"
 
 
-def test_a_date_without_a_job_has_no_offers_and_a_user_without_a_profile_is_not_known(users: Users) -> None:
+def test_offers_require_a_profile_and_a_job(users: Users) -> None:
     assert users("GET", "offers").status == 404
     users("PUT", "profile", PROFILE)
 
-    told = users("GET", "offers", query={"date": "2030-12-31"}).body
+    body = users("GET", "offers", query={"date": "2030-12-31"}).body
 
-    assert (told["status"], told["date"], told["timezone"]) == ("none", "2030-12-31", PROFILE["timezone"])
-    assert told["offers"] == []
+    assert (body["status"], body["date"], body["timezone"]) == ("none", "2030-12-31", PROFILE["timezone"])
+    assert body["offers"] == []
 
 
 @pytest.mark.parametrize("day", ["today", "1", "2026-13-01", "2026-01-01T00:00:00Z", "20260101"])
-def test_a_date_that_is_none_is_refused(users: Users, day: str) -> None:
+def test_invalid_date_is_rejected(users: Users, day: str) -> None:
     assert users("GET", "offers", query={"date": day}).status == 422
 
 
@@ -410,5 +400,5 @@ def test_a_date_that_is_none_is_refused(users: Users, day: str) -> None:
         ("Nowhere/Else", datetime(2026, 1, 1, 23, 59, tzinfo=UTC), date(2026, 1, 1)),
     ],
 )
-def test_today_is_the_date_where_the_user_is(timezone: str, now: datetime, expected: date) -> None:
+def test_today_is_the_local_date_of_the_user(timezone: str, now: datetime, expected: date) -> None:
     assert local_date(timezone, now) == expected

@@ -1,4 +1,4 @@
-"""The calls of Cognito that the API makes, on a user pool in memory."""
+"""Fake Cognito user pool with the calls that the API makes."""
 
 # ruff: noqa: N803  # names of boto3
 
@@ -12,7 +12,7 @@ POOL = "eu-central-1_people"
 
 
 class FakeUserPool:
-    """A user pool."""
+    """In-memory user pool."""
 
     def __init__(self) -> None:
         self.users: dict[str, dict[str, Any]] = {}
@@ -92,32 +92,32 @@ class FakeUserPool:
     def list_users_in_group(
         self, *, UserPoolId: str, GroupName: str, Limit: int, NextToken: str = "0"
     ) -> dict[str, Any]:
-        found = [user for id_, user in self.users.items() if id_ in self.groups[GroupName]]
-        return self._page(found, NextToken, Limit, "NextToken")
+        matching = [user for id_, user in self.users.items() if id_ in self.groups[GroupName]]
+        return self._page(matching, NextToken, Limit, "NextToken")
 
     def list_users(
         self, *, UserPoolId: str, Limit: int, Filter: str = "", PaginationToken: str = "0"
     ) -> dict[str, Any]:
-        found = [
+        matching = [
             user
             for user in self.users.values()
             if not Filter or Filter == f'email = "{user["Attributes"][1]["Value"]}"'
         ]
-        return self._page(found, PaginationToken, Limit, "PaginationToken")
+        return self._page(matching, PaginationToken, Limit, "PaginationToken")
 
-    def _page(self, found: list[dict[str, Any]], token: str, limit: int, name: str) -> dict[str, Any]:
+    def _page(self, matching: list[dict[str, Any]], token: str, limit: int, name: str) -> dict[str, Any]:
         if not token.isdecimal():
             raise failure("InvalidParameterException", "ListUsers")
         start = int(token)
         end = start + limit
-        return {"Users": found[start:end]} | ({name: str(end)} if end < len(found) else {})
+        return {"Users": matching[start:end]} | ({name: str(end)} if end < len(matching) else {})
 
 
 def failure(code: str, operation: str) -> ClientError:
     """Return an error of Cognito."""
     about = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": 400}}
-    return ClientError(about, operation)  # type: ignore[arg-type]  # as much of it as is read
+    return ClientError(about, operation)  # type: ignore[arg-type]  # only the fields that are read
 
 
 PEOPLE = FakeUserPool()
-"""The pool of tests that do not have their own."""
+"""Pool for tests without their own."""

@@ -1,1 +1,1 @@
-"""Conversations: order, once, whose they are, and what the model gets to see."""
+"""Tests of conversations."""

@@ -1,6 +1,6 @@
-"""Users who talk in many sessions at once, and workers that take their messages in any order, twice, and die at it.
+"""Simulation of concurrent chat sessions with workers that reorder, duplicate and crash.
 
-The queue is in memory, and its clock goes on where nothing is due; database, engine and archiver are real.
+The queue is in memory, and its clock advances when nothing is due. Database, engine and archiver are real.
 """
 
 import threading
@@ -43,8 +43,8 @@ ARN = "arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks"
 
 
 @dataclass
-class Chances:
-    """How often something goes wrong, of 1."""
+class FaultRates:
+    """Fault probabilities, 0 to 1."""
 
     model_fails: float = 0.2
     model_refuses: float = 0.05
@@ -55,14 +55,14 @@ class Chances:
     not_sent: float = 0.05
     cancelled: float = 0.05
     time_flies: float = 0.3
-    """How often time passes though somebody is at work: tries stall for longer than their lease."""
+    """Probability that time passes during work, so that attempts outlive their lease."""
 
 
-NEVER = Chances(*[0.0] * 9)
+NO_FAULTS = FaultRates(*[0.0] * 9)
 
 
 @dataclass
-class Lying:
+class QueuedMessage:
     """A message in the queue."""
 
     body: str
@@ -72,32 +72,32 @@ class Lying:
 
 
 class Queue(FakeSqs):
-    """Gives messages out in any order, hides them, and loses a call to send now and then."""
+    """In-memory SQS: random order, visibility timeouts and occasional send failures."""
 
     def __init__(self, clock: Clock, random: Random, not_sent: float) -> None:
         super().__init__()
         self.clock, self.random, self.not_sent = clock, random, not_sent
-        self.lying: dict[str, Lying] = {}
-        self.at_work = 0
+        self.messages: dict[str, QueuedMessage] = {}
+        self.busy_workers = 0
         self.lock = threading.Lock()
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
         if self.random.random() < self.not_sent:
-            raise ServiceUnavailableError("SQS is away")
+            raise ServiceUnavailableError("SQS is unavailable")
         with self.lock:
             for entry in Entries:
                 self.put(entry["MessageBody"], self.clock() + timedelta(seconds=entry["DelaySeconds"]))
         return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
 
     def put(self, body: str, visible_at: datetime) -> None:
-        one = Lying(body, visible_at)
-        self.lying[one.handle] = one
+        one = QueuedMessage(body, visible_at)
+        self.messages[one.handle] = one
 
-    def receive(self, random: Random, twice: float) -> list[Lying]:
+    def receive(self, random: Random, twice: float) -> list[QueuedMessage]:
         with self.lock:
-            due = [one for one in self.lying.values() if one.visible_at <= self.clock()]
+            due = [one for one in self.messages.values() if one.visible_at <= self.clock()]
             taken = random.sample(due, min(len(due), random.randint(1, 3)))
-            self.at_work += bool(taken)
+            self.busy_workers += bool(taken)
             for one in taken:
                 one.receives += 1
                 one.visible_at = self.clock() + HIDDEN
@@ -105,50 +105,50 @@ class Queue(FakeSqs):
                     self.put(one.body, self.clock())
         return taken
 
-    def conclude(self, taken: list[Lying], failed: set[str]) -> None:
-        """Delete what was acknowledged; the rest shows up when its visibility is over."""
+    def finish_batch(self, taken: list[QueuedMessage], failed: set[str]) -> None:
+        """Delete acknowledged messages. The others reappear after their visibility timeout."""
         with self.lock:
             for one in taken:
                 if one.handle not in failed:
-                    self.lying.pop(one.handle, None)
+                    self.messages.pop(one.handle, None)
                 elif one.handle in self.visibility:
                     one.visible_at = self.clock() + timedelta(seconds=self.visibility[one.handle])
 
     def next_due(self) -> datetime | None:
         with self.lock:
-            return min((one.visible_at for one in self.lying.values()), default=None)
+            return min((one.visible_at for one in self.messages.values()), default=None)
 
 
-class Bustle:
-    """All of it."""
+class Simulation:
+    """Users, workers, queue and clock of one simulation."""
 
     def __init__(
-        self, url: str, keeper_url: str, admin: Connection, tenant: UUID, queue: Queue, chances: Chances, seed: int
+        self, url: str, keeper_url: str, admin: Connection, tenant: UUID, queue: Queue, rates: FaultRates, seed: int
     ) -> None:
         self.url, self.admin, self.tenant, self.queue, self.clock = url, admin, tenant, queue, queue.clock
-        self.chances, self.seed, self.began = chances, seed, queue.clock()
+        self.rates, self.seed, self.started_at = rates, seed, queue.clock()
         self.keeper = Database(keeper_url)
         self.archiver_lock = threading.Lock()
-        self.saw: list[tuple[UUID, list[str]]] = []
-        """Of each call to the model: the job, and the answers that it was shown."""
-        self.seen: Counter[str] = Counter()
+        self.model_calls: list[tuple[UUID, list[str]]] = []
+        """Job and visible earlier replies of each call to the model."""
+        self.fault_counts: Counter[str] = Counter()
         self.idle_lock = threading.Lock()
-        self.said: dict[UUID, list[UUID]] = {}
-        self.talked, self.over = threading.Event(), threading.Event()
+        self.jobs_by_session: dict[UUID, list[UUID]] = {}
+        self.submitted, self.finished = threading.Event(), threading.Event()
         self.failures: list[BaseException] = []
 
     # -- users --------------------------------------------------------------------------------------------------------
 
-    def talk(self, sessions: int, messages: int) -> None:
-        """Hand all messages in, while the workers are at it."""
+    def submit_all(self, sessions: int, messages: int) -> None:
+        """Submit all messages while the workers run."""
         kind = CHAT_COMPLETION
         assert kind is not None
         database, random = Database(self.url), Random(self.seed)
         outbox = self.outbox(database)
         open_: dict[UUID | None, int] = {}
-        while open_ or len(self.said) < sessions:
+        while open_ or len(self.jobs_by_session) < sessions:
             session = random.choice(list(open_)) if open_ and random.random() < 0.7 else None
-            if session is None and len(self.said) == sessions:
+            if session is None and len(self.jobs_by_session) == sessions:
                 continue
             payload: dict[str, Any] = {"message": f"message {open_.get(session, 0) + 1}"}
             if session is not None:
@@ -158,11 +158,11 @@ class Bustle:
             job = done.task.job_id
             session = session or job
             open_[session] = open_.get(session, 0) + 1
-            self.said.setdefault(session, []).append(job)
+            self.jobs_by_session.setdefault(session, []).append(job)
             outbox.send(done.sends)
             if open_[session] >= messages:
                 del open_[session]
-            if random.random() < self.chances.cancelled:
+            if random.random() < self.rates.cancelled:
                 self.cancel(database, outbox, job)
         database.close()
 
@@ -182,7 +182,7 @@ class Bustle:
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def work(self, number: int) -> None:
-        """One worker, until all is over; each death is that of a process, whose connections are gone."""
+        """Run one worker until the simulation has finished."""
         random = Random(f"{self.seed}/{number}")
         database = Database(self.url, max_connections=4)
         services = Services(llm=lambda: Model(lambda question: self.reply(question, random)))  # type: ignore[arg-type, return-value]
@@ -195,8 +195,8 @@ class Bustle:
             queue_urls={"tasks": URL},
         )
         try:
-            while not self.over.is_set():
-                taken = self.queue.receive(random, self.chances.delivered_twice)
+            while not self.finished.is_set():
+                taken = self.queue.receive(random, self.rates.delivered_twice)
                 if not taken:
                     self.idle(database, random)
                     continue
@@ -207,32 +207,34 @@ class Bustle:
                 if live:
                     self.deliver(database, consumer, services, live, random)
                 with self.queue.lock:
-                    self.queue.at_work -= 1
-        except BaseException as error:  # noqa: BLE001  # told by the test
+                    self.queue.busy_workers -= 1
+        except BaseException as error:  # noqa: BLE001  # raised in `run`
             self.failures.append(error)
-            self.over.set()
+            self.finished.set()
         finally:
             database.close()
 
-    def deliver(self, database: Database, consumer: Any, services: Services, live: list[Lying], random: Random) -> None:
+    def deliver(
+        self, database: Database, consumer: Any, services: Services, live: list[QueuedMessage], random: Random
+    ) -> None:
         fate = random.random()
         for name in ("killed_after_claim", "killed_before_settling", "killed_before_acknowledging"):
-            fate -= getattr(self.chances, name)
+            fate -= getattr(self.rates, name)
             if fate < 0:
-                self.seen[name] += 1
+                self.fault_counts[name] += 1
                 break
         else:
             name = "well"
         if name in ("killed_after_claim", "killed_before_settling"):
-            self.die_at(database, services, live, then_work=name == "killed_before_settling")
+            self.crash(database, services, live, then_work=name == "killed_before_settling")
             return
         records = [record(one.body, receives=one.receives, handle=one.handle, arn=ARN) for one in live]
         response = consumer.handle(event(*records), Context())
         if name == "well":
             failed = {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
-            self.queue.conclude(live, {one["receiptHandle"] for one in records if one["messageId"] in failed})
+            self.queue.finish_batch(live, {one["receiptHandle"] for one in records if one["messageId"] in failed})
 
-    def die_at(self, database: Database, services: Services, live: list[Lying], *, then_work: bool) -> None:
+    def crash(self, database: Database, services: Services, live: list[QueuedMessage], *, then_work: bool) -> None:
         for one in live:
             (message,) = read_task_message(one.body).messages
             claim = retry_conflicts(partial(self.claim, database, message))
@@ -251,33 +253,33 @@ class Bustle:
 
     def reply(self, question: Question, random: Random) -> str:
         assert question.work_id is not None
-        self.saw.append((question.work_id, [turn.assistant for turn in question.history]))
+        self.model_calls.append((question.work_id, [turn.assistant for turn in question.history]))
         chance = random.random()
-        if chance < self.chances.model_fails:
-            raise ServiceUnavailableError("The model is away")
-        if chance < self.chances.model_fails + self.chances.model_refuses:
+        if chance < self.rates.model_fails:
+            raise ServiceUnavailableError("The model is unavailable")
+        if chance < self.rates.model_fails + self.rates.model_refuses:
             raise ContextWindowError("The prompt is longer than the model reads")
         return f"Re: {question.user}"
 
-    def archive(self, one: Lying) -> None:
+    def archive(self, one: QueuedMessage) -> None:
         body = record(one.body, receives=one.receives, handle=one.handle, arn=f"{ARN}-dlq")
         with self.archiver_lock:
-            self.seen["archived"] += 1
+            self.fault_counts["archived"] += 1
             archiver = Archiver(
                 self.keeper, self.outbox(self.keeper), RedeliverPolicy(), self.clock, {"tasks": RequeuePolicy()}
             )
             waiting = archiver.settle("tasks", SQSRecord(body))
         self.queue.visibility[one.handle] = 0 if waiting is None else int(waiting.visible_in) + 1
-        self.queue.conclude([one], set() if waiting is None else {one.handle})
+        self.queue.finish_batch([one], set() if waiting is None else {one.handle})
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def idle(self, database: Database, random: Random) -> None:
-        """Nothing is due: what was not sent is sent, or time passes until something is; or all is over."""
+        """Send unsent messages, advance the clock, or finish the simulation."""
         with self.idle_lock:
-            is_quiet = self.talked.is_set() and not self.queue.at_work
-            if not is_quiet and random.random() >= self.chances.time_flies:
-                self.over.wait(0.002)
+            is_quiet = self.submitted.is_set() and not self.queue.busy_workers
+            if not is_quiet and random.random() >= self.rates.time_flies:
+                self.finished.wait(0.002)
                 return
             now = self.clock()
             due = self.queue.next_due()
@@ -289,60 +291,62 @@ class Bustle:
                 "SELECT count(*) FILTER (WHERE status IN ('pending', 'in-progress')) FROM task"
             ).fetchone()
             if is_quiet and row == (0,) and due is None:
-                self.over.set()
+                self.finished.set()
                 return
-            owed = self.admin.execute("SELECT min(not_before) FROM outbox WHERE sent_at IS NULL").fetchone()
-            coming = [at for at in (due, owed[0] if owed else None) if at is not None]
+            unsent = self.admin.execute("SELECT min(not_before) FROM outbox WHERE sent_at IS NULL").fetchone()
+            coming = [at for at in (due, unsent[0] if unsent else None) if at is not None]
             if coming:
                 self.clock.now = max(now, min(coming))
             elif is_quiet:
-                raise AssertionError(f"{row} tasks are live, and no message will ever come for them")
+                raise AssertionError(f"{row} tasks are unfinished, and no message is scheduled for them")
 
     def run(self, *, sessions: int, messages: int, workers: int) -> None:
-        """Until every message has its answer, or has none for ever."""
+        """Run until every message is answered or has ended without a reply."""
         threads = [threading.Thread(target=self.work, args=(number,)) for number in range(workers)]
         for thread in threads:
             thread.start()
         try:
-            self.talk(sessions, messages)
+            self.submit_all(sessions, messages)
         finally:
-            self.talked.set()
+            self.submitted.set()
             for thread in threads:
                 thread.join(120)
         assert not any(thread.is_alive() for thread in threads)
         if self.failures:
             raise self.failures[0]
 
-    # -- what came of it ----------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     def faults(self) -> set[str]:
-        """What is wrong with the transcripts, in words."""
+        """Return descriptions of all inconsistencies in the transcripts."""
         states: dict[UUID, str] = dict(
             self.admin.execute("SELECT id, coalesce(status, 'cancelled') FROM task").fetchall()
         )
-        return {fault for session, jobs in self.said.items() for fault in self.faults_of(session, jobs, states)}
+        return {
+            fault for session, jobs in self.jobs_by_session.items() for fault in self.faults_of(session, jobs, states)
+        }
 
     def faults_of(self, session: UUID, jobs: list[UUID], states: dict[UUID, str]) -> Iterator[str]:
-        """What is wrong with one of them."""
+        """Yield the inconsistencies of one session."""
         rows = self.admin.execute(
             "SELECT number, role, job_id, content FROM chat_message WHERE session_id = %s ORDER BY number", [session]
         ).fetchall()
-        said = {row[2]: row[3] for row in rows if row[1] == "user"}
+        user_messages = {row[2]: row[3] for row in rows if row[1] == "user"}
         answered = [row[2] for row in rows if row[1] == "assistant"]
         if [row[0] for row in rows] != list(range(1, len(rows) + 1)):
-            yield "There is a gap in the places of a session"
-        if list(said) != jobs:
-            yield "The messages of a session are not in the order in which they were accepted"
+            yield "The message numbers of a session have a gap"
+        if list(user_messages) != jobs:
+            yield "Messages of a session are not in submission order"
         if len(set(answered)) < len(answered):
-            yield "A message has two answers"
+            yield "A message has two replies"
         if answered != sorted(answered, key=jobs.index):
-            yield "Answers are not in the order of their messages"
+            yield "Replies are not in the order of their messages"
         if set(answered) != {job for job in jobs if states[job] == "succeeded"}:
-            yield "A task has succeeded without an answer, or has one and has not succeeded"
-        if any(row[3] != f"Re: {said[row[2]]}" for row in rows if row[1] == "assistant"):
-            yield "A message has the answer of another one"
-        for job, shown in self.saw:
-            if job in said:
+            yield "Succeeded tasks and replies do not match"
+        if any(row[3] != f"Re: {user_messages[row[2]]}" for row in rows if row[1] == "assistant"):
+            yield "A message has the reply to another message"
+        for job, shown in self.model_calls:
+            if job in user_messages:
                 before = jobs[: jobs.index(job)]
-                if shown != [f"Re: {said[one]}" for one in before if states[one] == "succeeded"]:
-                    yield "The model was not shown what was answered before"
+                if shown != [f"Re: {user_messages[one]}" for one in before if states[one] == "succeeded"]:
+                    yield "The model did not see the earlier replies"

@@ -1,4 +1,4 @@
-"""A conversation's messages handed in as tasks, a model that says what it is told to, and tries without delivery."""
+"""Chat messages submitted as tasks, a scripted model, and attempts without delivery."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,19 +24,19 @@ USER = "ada"
 
 @dataclass
 class Model:
-    """Answers with `says`, or fails with it; remembers what it was asked."""
+    """Scripted model: `respond` returns the reply or raises. Records all questions."""
 
-    says: Callable[[Question], str] = lambda question: f"Re: {question.user}"
-    asked: list[Question] = field(default_factory=list)
+    respond: Callable[[Question], str] = lambda question: f"Re: {question.user}"
+    questions: list[Question] = field(default_factory=list)
 
     def chat(self, question: Question, _deadline: Deadline) -> Answered[str]:
-        self.asked.append(question)
-        return Answered(self.says(question))
+        self.questions.append(question)
+        return Answered(self.respond(question))
 
 
 @dataclass
 class Chat:
-    """What a user's program does, and what a worker does, one step at a time."""
+    """Chat operations of a client and of a worker, step by step."""
 
     database: Database
     tenant: UUID
@@ -44,13 +44,13 @@ class Chat:
     settings: Settings = field(default_factory=Settings)
 
     def say(self, text: str, session: UUID | None = None, user: str | None = USER, tenant: UUID | None = None) -> UUID:
-        """Hand a message in. Returns the id of its job."""
+        """Submit a message. Return its job id."""
         payload: dict[str, Any] = {"message": text} | ({} if session is None else {"session_id": str(session)})
         order = store.order(CHAT_COMPLETION, payload, user_id=user)
         return store.submit(self.database, tenant or self.tenant, order, NOW, bucket=None).task.job_id
 
     def run(self, job_id: UUID) -> TaskResult:
-        """One try, up to its effects."""
+        """Run one attempt without applying its effects."""
         attempt = TenantAttempt(job_id, self.tenant, 1, 1, 1, self.database, lambda: NOW)
         services = Services(lambda: self.model, settings=self.settings)  # type: ignore[arg-type, return-value]
         done = CHAT_COMPLETION.run(attempt, None, services)
@@ -58,22 +58,22 @@ class Chat:
         return done
 
     def settle(self, job_id: UUID, done: TaskResult) -> Sequence[Send]:
-        """The effects of a try, and its success."""
+        """Apply the effects of an attempt and mark it as succeeded."""
         with self.database.tenant(self.tenant) as connection:
             sends = done.effects(connection).messages
             connection.execute("UPDATE task SET status = 'succeeded' WHERE id = %s", [job_id])
         return sends
 
     def answer(self, job_id: UUID) -> Sequence[Send]:
-        """A try that succeeds."""
+        """Run and settle one attempt."""
         return self.settle(job_id, self.run(job_id))
 
     def transcript(self, session: UUID, user: str | None = USER) -> Sequence[ChatMessage]:
         with self.database.tenant(self.tenant) as connection:
             return transcript(connection, session, user).entries
 
-    def said(self, session: UUID) -> list[tuple[int, str, str]]:
-        return [(one.number, one.role, one.content) for one in self.transcript(session)]
+    def entries(self, session: UUID) -> list[tuple[int, str, str]]:
+        return [(entry.number, entry.role, entry.content) for entry in self.transcript(session)]
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def chat(database: Database, tenant: UUID) -> Chat:
 
 @pytest.fixture
 def ended(admin: Connection) -> Callable[[UUID, str | None], None]:
-    """`ended(job, status)` has the task of a message end, without an answer."""
+    """`ended(job, status)`: set the status of a message's task, without a reply."""
 
     def end(job_id: UUID, status: str | None) -> None:
         admin.execute("UPDATE task SET status = %s WHERE id = %s", [status, job_id])

@@ -1,4 +1,4 @@
-"""A deleted conversation leaves nothing of what was said, and whoever is still at it changes nothing any more."""
+"""Deleting a conversation erases its content and stops running attempts."""
 
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
@@ -20,7 +20,7 @@ from tests.tasks.conftest import BUCKET, FakeS3, rows
 SECRET = "My secret"
 
 
-def forget(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | None = None) -> None:
+def delete(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | None = None) -> None:
     def once() -> None:
         with chat.database.tenant(tenant or chat.tenant) as connection:
             delete_session(connection, session, user, NOW, by="ada")
@@ -29,12 +29,12 @@ def forget(chat: Chat, session: UUID, user: str | None = USER, tenant: UUID | No
 
 
 def everything(admin: Connection) -> str:
-    """All that the database holds, but for the schema."""
+    """Return the content of all tables."""
     tables = [name for (name,) in admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
     return str([rows(admin, table) for table in tables])
 
 
-def test_nothing_of_what_was_said_stays_anywhere(chat: Chat, admin: Connection) -> None:
+def test_deletion_erases_all_message_content(chat: Chat, admin: Connection) -> None:
     session = chat.say(SECRET)
     second, third = (chat.say(f"{SECRET}, again", session) for _ in range(2))
     done = chat.run(session)
@@ -45,7 +45,7 @@ def test_nothing_of_what_was_said_stays_anywhere(chat: Chat, admin: Connection) 
     admin.execute("UPDATE task SET status = 'failed', failed_at = %s WHERE id = %s", [NOW, second])
     assert SECRET in everything(admin)
 
-    forget(chat, session)
+    delete(chat, session)
 
     assert SECRET not in everything(admin)
     assert {row["id"]: (row["status"], row["reason"], row["result"]) for row in rows(admin, "task")} == {
@@ -57,27 +57,27 @@ def test_nothing_of_what_was_said_stays_anywhere(chat: Chat, admin: Connection) 
         chat.transcript(session)
 
 
-def test_a_long_message_goes_from_s3_too(chat: Chat, admin: Connection, s3: FakeS3) -> None:
+def test_deletion_removes_long_messages_from_s3(chat: Chat, admin: Connection, s3: FakeS3) -> None:
     kind = CHAT_COMPLETION
     assert kind is not None
     order = store.order(kind, {"message": "\u00e9" * 90_000}, user_id=USER)
     session = store.submit(chat.database, chat.tenant, order, NOW, bucket=BUCKET).task.job_id
     (key,) = s3.objects
 
-    forget(chat, session)
+    delete(chat, session)
 
     assert admin.execute("SELECT key, due_at <= now() FROM payload_removal").fetchall() == [(key, True)]
     (task,) = rows(admin, "task")
     assert (task["payload"], task["payload_key"]) == ({"message": "(deleted)"}, None)
 
 
-def test_a_try_that_is_under_way_changes_nothing_any_more(chat: Chat, admin: Connection) -> None:
+def test_running_attempt_cannot_settle_after_deletion(chat: Chat, admin: Connection) -> None:
     session = chat.say("Hello")
     admin.execute("UPDATE task SET status = 'in-progress', attempts = 1, claim_token = 9 WHERE id = %s", [session])
     claim = Claim(Answer.MINE, Message(work_id=session, revision=1, send_number=0), chat.tenant, 1, 9)
     done = chat.run(session)
 
-    forget(chat, session)
+    delete(chat, session)
 
     with pytest.raises(StaleClaimError, match=r"session of the job .* has been deleted"):
         chat.settle(session, done)
@@ -86,39 +86,39 @@ def test_a_try_that_is_under_way_changes_nothing_any_more(chat: Chat, admin: Con
     assert (rows(admin, "chat_message"), rows(admin, "task")[0]["status"]) == ([], None)
 
 
-def test_nobody_s_turn_comes_in_a_conversation_that_is_gone(chat: Chat, admin: Connection) -> None:
+def test_deletion_wakes_no_message(chat: Chat, admin: Connection) -> None:
     session = chat.say("One")
     for text in ("Two", "Three"):
         chat.say(text, session)
-    owed = len(rows(admin, "outbox"))
+    before = len(rows(admin, "outbox"))
 
-    forget(chat, session)
+    delete(chat, session)
 
-    assert len(rows(admin, "outbox")) == owed
+    assert len(rows(admin, "outbox")) == before
 
 
-def test_a_dead_letter_of_it_that_is_sent_again_says_that_the_message_is_gone(chat: Chat) -> None:
+def test_retry_after_deletion_fails_permanently(chat: Chat) -> None:
     session = chat.say("Hello")
-    forget(chat, session)
+    delete(chat, session)
     kind = CHAT_COMPLETION
     assert kind is not None
 
     with chat.database.tenant(chat.tenant) as connection:
-        given = store.given(connection, session)
-    assert given is not None
-    assert given.payload is not None
-    kind.read(given.payload)
+        task_input = store.given(connection, session)
+    assert task_input is not None
+    assert task_input.payload is not None
+    kind.read(task_input.payload)
     with pytest.raises(PermanentError, match="no longer exists"):
         chat.run(session)
 
 
-def test_the_same_request_under_its_key_does_not_begin_it_anew(chat: Chat, admin: Connection) -> None:
+def test_idempotent_request_does_not_recreate_the_session(chat: Chat, admin: Connection) -> None:
     kind = CHAT_COMPLETION
     assert kind is not None
     order = store.order(kind, {"message": "Hello"}, idempotency_key="k", user_id=USER)
     first = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
 
-    forget(chat, first.task.job_id)
+    delete(chat, first.task.job_id)
     again = store.submit(chat.database, chat.tenant, order, NOW, bucket=None)
 
     assert (again.is_new, again.task.job_id, again.task.status) == (False, first.task.job_id, "cancelled")
@@ -126,30 +126,28 @@ def test_the_same_request_under_its_key_does_not_begin_it_anew(chat: Chat, admin
 
 
 @pytest.mark.parametrize("stranger", ["eve", None, ""])
-def test_nobody_else_can_delete_it(chat: Chat, stranger: str | None) -> None:
+def test_only_the_owner_can_delete_a_session(chat: Chat, stranger: str | None) -> None:
     session = chat.say("Mine")
 
     with pytest.raises(SessionNotFoundError):
-        forget(chat, session, stranger)
+        delete(chat, session, stranger)
     with pytest.raises(SessionNotFoundError):
-        forget(chat, session, USER, uuid4())
+        delete(chat, session, USER, uuid4())
     with pytest.raises(SessionNotFoundError):
-        forget(chat, uuid4())
-    assert chat.said(session) == [(1, "user", "Mine")]
+        delete(chat, uuid4())
+    assert chat.entries(session) == [(1, "user", "Mine")]
 
 
-def test_other_conversations_stay(chat: Chat, admin: Connection) -> None:
+def test_deletion_keeps_other_sessions(chat: Chat, admin: Connection) -> None:
     session, other = chat.say("One"), chat.say("Other")
 
-    forget(chat, session)
+    delete(chat, session)
 
-    assert chat.said(other) == [(1, "user", "Other")]
+    assert chat.entries(other) == [(1, "user", "Other")]
     assert {row["id"]: row["status"] for row in rows(admin, "task")} == {session: None, other: "pending"}
 
 
-def test_who_adds_to_it_at_the_same_time_is_cancelled_or_refused(
-    chat: Chat, admin: Connection, database: Database
-) -> None:
+def test_concurrent_messages_are_canceled_or_rejected(chat: Chat, admin: Connection, database: Database) -> None:
     for _ in range(5):
         session = chat.say("Hello")
 
@@ -161,11 +159,11 @@ def test_who_adds_to_it_at_the_same_time_is_cancelled_or_refused(
             return True
 
         with ThreadPoolExecutor(4) as pool:
-            said = [pool.submit(say, number) for number in range(6)]
-            gone = pool.submit(forget, chat, session)
-        gone.result()
+            submissions = [pool.submit(say, number) for number in range(6)]
+            deletion = pool.submit(delete, chat, session)
+        deletion.result()
 
-        accepted = sum(one.result() for one in said)
+        accepted = sum(submission.result() for submission in submissions)
         jobs = admin.execute("SELECT status, payload FROM task").fetchall()
         assert jobs == [(None, {"message": "(deleted)"})] * (1 + accepted)
         assert (rows(admin, "chat_session"), rows(admin, "chat_message")) == ([], [])

@@ -1,10 +1,10 @@
-"""An estimate of tokens is never far below what a tokenizer counts."""
+"""Token estimates compared with counts of real tokenizers."""
 
 import pytest
 
 from counterfoil.tasks.chat import OVERHEAD, estimate_tokens
 
-# The largest count of OpenAI's cl100k_base and o200k_base and of Anthropic's public tokenizer.
+# Largest count among OpenAI's cl100k_base and o200k_base and Anthropic's public tokenizer.
 COUNTED = [
     ("Please pay within fourteen days to the account below.", 10),
     ("Bitte überweisen Sie den Betrag innerhalb von vierzehn Tagen.", 19),
@@ -16,11 +16,11 @@ COUNTED = [
 
 
 @pytest.mark.parametrize(("text", "tokens"), COUNTED)
-def test_the_estimate_is_above_what_tokenizers_count_and_not_by_far(text: str, tokens: int) -> None:
+def test_estimate_is_at_most_triple_the_count(text: str, tokens: int) -> None:
     assert tokens <= estimate_tokens(text) - OVERHEAD <= 3 * tokens
 
 
-def test_every_message_takes_something() -> None:
+def test_every_message_has_overhead() -> None:
     assert estimate_tokens("") == OVERHEAD
     assert estimate_tokens("a") == OVERHEAD + 1
     assert estimate_tokens("aaaaa") == OVERHEAD + 2

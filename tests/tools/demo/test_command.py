@@ -1,4 +1,4 @@
-"""The demo leaves nothing behind that waits, and names what to look at next."""
+"""The demo leaves no active webhook behind and prints the next steps."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +19,8 @@ from counterfoil.db import Connection, Database
 from counterfoil.webhooks.destinations import NewDestination
 from tests.cli.clouds import CloudOf
 from tests.delivery.harness import rows
-from tools.demo import cases_run, command
-from tools.demo.cases_run import CasesRun
+from tools.demo import command, demo_cases
+from tools.demo.demo_cases import DemoCases
 from tools.demo.sample_run import Run
 
 
@@ -37,7 +37,7 @@ def test_ended_run_leaves_no_destination(
     add_tenant(cloud, "acme", new_destinations=theirs)
     receiver: Any = SimpleNamespace()
 
-    CasesRun(cloud, SimpleNamespace(), tenant, receiver, set()).end()  # type: ignore[arg-type]  # not read
+    DemoCases(cloud, SimpleNamespace(), tenant, receiver, set()).end()  # type: ignore[arg-type]  # not read
 
     assert [row["url"] for row in rows(admin, "destination") if row["disabled_at"] is None] == [
         "https://erp.example.com/hook"
@@ -45,7 +45,7 @@ def test_ended_run_leaves_no_destination(
 
 
 class FakeRun:
-    """A run of the sample, or of the cases, that is done at once."""
+    """A finished run of the sample or the cases."""
 
     tenant = SimpleNamespace(slug="cases-1")
     cases = None
@@ -68,7 +68,7 @@ class FakeRun:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
-    """Run the demo with `cases`, in a cloud that is up afterwards or not."""
+    """Run the demo with `cases`, in a cloud that keeps running or stops."""
 
     @contextmanager
     def nothing(*_: Any, **__: Any) -> Iterator[Any]:
@@ -80,7 +80,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
                 raise CloudError("There is no local cloud.")
 
         monkeypatch.setattr(Cloud, "at", at)
-        monkeypatch.setattr(CasesRun, "begun", lambda *_: cases)
+        monkeypatch.setattr(DemoCases, "start", lambda *_: cases)
         result = CliRunner().invoke(app, ["demo"])
         if isinstance(result.exception, CommandError):
             raise result.exception
@@ -95,8 +95,8 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
         monkeypatch.setattr(command, name, lambda *_: {})
     monkeypatch.setattr(command, "OUTPUT", tmp_path)
     monkeypatch.setattr(command, "generate", lambda _seed: SimpleNamespace(files=[]))
-    monkeypatch.setattr(command, "deviations", lambda *_: [])
-    monkeypatch.setattr(cases_run, "deviations", lambda *_: [])
+    monkeypatch.setattr(command, "mismatches", lambda *_: [])
+    monkeypatch.setattr(demo_cases, "mismatches", lambda *_: [])
     monkeypatch.setattr(Run, "prepared", lambda *_: FakeRun())
     return run
 

@@ -1,4 +1,4 @@
-"""`counterfoil evaluate`: what it writes, what it measures, and what it says about a set that is none."""
+"""`counterfoil evaluate`: output files, figures, and errors of invalid sets."""
 
 import csv
 import json
@@ -9,7 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from tests.documents.matching.papers import Paper, contract, delivery, invoice, line, order
+from tests.documents.matching.papers import SampleDocument as Paper
+from tests.documents.matching.papers import contract, delivery, invoice, line, order
 from tools.evaluation.command import evaluate
 from tools.evaluation.labeled_set import InvalidSetError, read_set
 
@@ -21,7 +22,7 @@ UBL = Path(__file__).parents[3].parent / "shared" / "data" / "ubl-oasis-chain"
 
 
 def write_set(folder: Path, papers: list[Paper], tenant: str = "Brede", **files: str) -> Path:
-    """A set of papers with the ids p0, p1, ... Further files by name, `_csv` for the dot."""
+    """Write a set with the document ids p0, p1, ... `files` are named with `_csv` instead of `.csv`."""
     folder.mkdir(exist_ok=True)
     with (folder / "documents.jsonl").open("w", encoding="utf-8") as file:
         for position, paper in enumerate(papers):
@@ -49,7 +50,7 @@ def rows(path: Path) -> list[list[str]]:
 
 @pytest.fixture
 def small_set(tmp_path: Path) -> Path:
-    """An order with its delivery and invoice under a contract, and an invoice about something else."""
+    """An order with delivery, invoice and contract, and an unrelated invoice."""
     return write_set(
         tmp_path / "small",
         [
@@ -64,8 +65,8 @@ def small_set(tmp_path: Path) -> Path:
     )
 
 
-def test_what_was_found_is_written_and_measured(small_set: Path, tmp_path: Path) -> None:
-    result = run(small_set, "--out", tmp_path / "out", "--json")
+def test_results_are_written_and_measured(small_set: Path, tmp_path: Path) -> None:
+    result = run(small_set, "--output-dir", tmp_path / "out", "--json")
     assert result.exit_code == 0
     figures: dict[str, Any] = json.loads(result.stdout)
     assert rows(tmp_path / "out" / "edges.csv") == [["a", "b"], ["p0", "p1"], ["p1", "p2"], ["p1", "p3"], ["p2", "p3"]]
@@ -86,23 +87,23 @@ def test_what_was_found_is_written_and_measured(small_set: Path, tmp_path: Path)
     assert figures["documents_per_second"] > 0
 
 
-def test_order_and_concurrency_change_nothing(small_set: Path, tmp_path: Path) -> None:
-    run(small_set, "--out", tmp_path / "one")
-    result = run(small_set, "--out", tmp_path / "other", "--shuffle", 7, "--concurrency", 4)
+def test_order_and_concurrency_do_not_change_results(small_set: Path, tmp_path: Path) -> None:
+    run(small_set, "--output-dir", tmp_path / "one")
+    result = run(small_set, "--output-dir", tmp_path / "other", "--shuffle", 7, "--concurrency", 4)
     assert result.exit_code == 0
     for name in ("edges.csv", "predicted.csv"):
         assert (tmp_path / "one" / name).read_text() == (tmp_path / "other" / name).read_text()
 
 
-def test_a_set_without_labels_is_matched_and_not_measured(tmp_path: Path) -> None:
+def test_set_without_labels_is_matched_but_not_measured(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "bare", [order(), invoice(po_reference="4711")])
-    figures = json.loads(run(folder, "--out", tmp_path / "out", "--json").stdout)
+    figures = json.loads(run(folder, "--output-dir", tmp_path / "out", "--json").stdout)
     assert figures["edges"] == 1
     assert "edge_agreement" not in figures
     assert "cluster_pair_agreement" not in figures
 
 
-def test_variances_are_found_in_the_clusters_found_and_in_the_true_ones(tmp_path: Path) -> None:
+def test_variances_are_measured_in_found_and_true_clusters(tmp_path: Path) -> None:
     folder = write_set(
         tmp_path / "wrong",
         [
@@ -114,7 +115,7 @@ def test_variances_are_found_in_the_clusters_found_and_in_the_true_ones(tmp_path
         clusters_csv="document,cluster\np0,k\np1,k\np2,m\n",
         variances_csv="cluster,code,document,detail\nk,over_billed_quantity,p2,\nm,missing_purchase_order,p2,\n",
     )
-    figures = json.loads(run(folder, "--out", tmp_path / "out", "--json").stdout)
+    figures = json.loads(run(folder, "--output-dir", tmp_path / "out", "--json").stdout)
     found, in_true = figures["variance_agreement"], figures["variance_agreement_in_true_clusters"]
     assert (found["found"], found["true"], found["both"]) == (2, 2, 1)
     assert (in_true["found"], in_true["true"], in_true["both"]) == (1, 2, 1)
@@ -130,15 +131,15 @@ def test_variances_are_found_in_the_clusters_found_and_in_the_true_ones(tmp_path
 
 
 def test_without_json_standard_output_stays_empty(small_set: Path, tmp_path: Path) -> None:
-    result = run(small_set, "--out", tmp_path / "out")
+    result = run(small_set, "--output-dir", tmp_path / "out")
     assert result.stdout == ""
     assert "edge agreement" in result.stderr
 
 
-@pytest.mark.skipif(not UBL.exists(), reason="the sibling folder with the data is not there")
+@pytest.mark.skipif(not UBL.exists(), reason="the sibling folder with the data is missing")
 @pytest.mark.parametrize("arguments", [(), ("--shuffle", 3, "--concurrency", 8)])
-def test_every_document_of_the_ubl_chain_is_in_its_true_cluster(tmp_path: Path, arguments: tuple[object, ...]) -> None:
-    figures = json.loads(run(UBL, "--out", tmp_path / "out", "--json", *arguments).stdout)
+def test_ubl_chain_documents_are_in_their_true_clusters(tmp_path: Path, arguments: tuple[object, ...]) -> None:
+    figures = json.loads(run(UBL, "--output-dir", tmp_path / "out", "--json", *arguments).stdout)
     assert figures["cluster_pair_agreement"]["f1"] == 1.0
     assert figures["edge_agreement_copies_as_one"]["f1"] == 1.0
 
@@ -149,17 +150,15 @@ def test_every_document_of_the_ubl_chain_is_in_its_true_cluster(tmp_path: Path, 
         ("documents.jsonl", "{", "line 2: not JSON"),
         ("documents.jsonl", "[]", "line 2: not a JSON object"),
         ("documents.jsonl", '{"id": "p0"}', "line 2: tenant is missing"),
-        ("edges.csv", "p0,p9", "line 2: there is no document p9"),
+        ("edges.csv", "p0,p9", "line 2: unknown document p9"),
         ("edges.csv", "p0,p0", "line 2: links a document to itself"),
         ("edges.csv", "p0", "line 2: a or b is missing"),
-        ("clusters.csv", "p9,c", "line 2: there is no document p9"),
-        ("variances.csv", "p9,tax_mismatch", "line 2: there is no document p9"),
-        ("variances.csv", "p0,odd", "line 2: odd is no code of a variance"),
+        ("clusters.csv", "p9,c", "line 2: unknown document p9"),
+        ("variances.csv", "p9,tax_mismatch", "line 2: unknown document p9"),
+        ("variances.csv", "p0,odd", "line 2: odd is not a variance code"),
     ],
 )
-def test_what_is_wrong_with_a_set_is_said_with_file_and_line(
-    tmp_path: Path, name: str, line: str, complaint: str
-) -> None:
+def test_invalid_set_error_has_file_and_line(tmp_path: Path, name: str, line: str, complaint: str) -> None:
     folder = write_set(tmp_path / "broken", [order()])
     headers = {"edges.csv": "a,b\n", "clusters.csv": "document,cluster\n", "variances.csv": "document,code\n"}
     header = headers.get(name, "")
@@ -172,13 +171,13 @@ def test_what_is_wrong_with_a_set_is_said_with_file_and_line(
 @pytest.mark.parametrize(
     ("field", "value", "complaint"),
     [
-        ("type", "postcard", "is no type of document"),
-        ("received_at", "yesterday", "no time in ISO 8601"),
-        ("structured_data", None, "structured_data is no JSON object"),
-        ("id", 7, "id is no text"),
+        ("type", "postcard", "is not a document type"),
+        ("received_at", "yesterday", "is not an ISO 8601 time"),
+        ("structured_data", None, "structured_data is not a JSON object"),
+        ("id", 7, "id is not a non-empty string"),
     ],
 )
-def test_a_document_with_a_wrong_field_is_named(tmp_path: Path, field: str, value: object, complaint: str) -> None:
+def test_invalid_document_field_is_reported(tmp_path: Path, field: str, value: object, complaint: str) -> None:
     folder = write_set(tmp_path / "broken", [order()])
     row = json.loads((folder / "documents.jsonl").read_text()) | {field: value}
     (folder / "documents.jsonl").write_text(json.dumps(row))
@@ -186,13 +185,13 @@ def test_a_document_with_a_wrong_field_is_named(tmp_path: Path, field: str, valu
         read_set(folder)
 
 
-def test_an_id_twice_a_missing_cluster_and_a_missing_set_are_refused(tmp_path: Path) -> None:
+def test_duplicates_and_missing_entries_are_rejected(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "broken", [order()], clusters_csv="document,cluster\n")
-    with pytest.raises(InvalidSetError, match="leaves out 1"):
+    with pytest.raises(InvalidSetError, match="lacks 1"):
         read_set(folder)
     text = (folder / "documents.jsonl").read_text()
     (folder / "documents.jsonl").write_text(text + text)
-    with pytest.raises(InvalidSetError, match="line 2: the id p0 is there twice"):
+    with pytest.raises(InvalidSetError, match="line 2: duplicate id p0"):
         read_set(folder)
-    with pytest.raises(InvalidSetError, match="is no folder"):
+    with pytest.raises(InvalidSetError, match="is not a folder"):
         read_set(tmp_path / "nowhere")

@@ -1,4 +1,4 @@
-"""Samples of many seeds, made once for all tests here."""
+"""Samples of many seeds, generated once for all tests of this folder."""
 
 from functools import cache
 
@@ -11,7 +11,7 @@ SEEDS = tuple(range(20))
 
 @cache
 def sample_of(seed: int) -> Sample:
-    """The sample of a seed, from memory where a test has asked for it before."""
+    """Return the cached sample of a seed."""
     return generate(seed)
 
 
@@ -23,5 +23,5 @@ def sample(request: pytest.FixtureRequest) -> Sample:
 
 @pytest.fixture
 def one_sample() -> Sample:
-    """The sample of one seed, where one is enough."""
+    """The sample of one seed."""
     return sample_of(7)

@@ -1,4 +1,4 @@
-"""What the documents state is right: arithmetic, check digits, and bytes that a reader reads as the truth says."""
+"""Generated documents are valid: arithmetic, check digits, and files that can be extracted."""
 
 import io
 from dataclasses import replace
@@ -15,13 +15,13 @@ from stdnum.ch import vat as swiss_vat
 
 from counterfoil.documents.extraction import extract
 from counterfoil.errors import InvalidDocumentError
-from tools.sample_generator import Sample, SampleFile, strays
-from tools.sample_generator.firms import FirmRegistry
+from tools.sample_generator import Sample, SampleFile, unreadable_files
+from tools.sample_generator.catalog import PRODUCT_LINES
+from tools.sample_generator.companies import CompanyRegistry
 from tools.sample_generator.model import Document, Kind
 from tools.sample_generator.numbers import Numbers
 from tools.sample_generator.pdf import write_page
-from tools.sample_generator.trades import TRADES
-from tools.sample_generator.trading import Buying, all_of, bill, place_order, price_list
+from tools.sample_generator.trading import PurchaseContext, all_of, bill, place_order, price_list
 
 CENT = Decimal("0.01")
 
@@ -36,18 +36,18 @@ def _parties(sample: Sample) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def paper() -> Document:
-    """An invoice of a German supplier to a German buyer."""
+def invoice() -> Document:
+    """An invoice from a German supplier to a German buyer."""
     rng = Random(1)
-    registry = FirmRegistry(rng)
-    trade = TRADES[0]
-    supplier = price_list(rng, registry.supplier(trade), trade, buyer_numbers=True)
-    buying = Buying(rng, Numbers(rng), registry.buyer("DE"), supplier)
-    order = place_order(buying, date(2025, 3, 3), 5)
-    return bill(buying, order, all_of(order), date(2025, 3, 20), {"po_reference": order.number})
+    registry = CompanyRegistry(rng)
+    product_line = PRODUCT_LINES[0]
+    supplier = price_list(rng, registry.supplier(product_line), product_line, buyer_numbers=True)
+    context = PurchaseContext(rng, Numbers(rng), registry.buyer("DE"), supplier)
+    order = place_order(context, date(2025, 3, 3), 5)
+    return bill(context, order, all_of(order), date(2025, 3, 20), {"po_reference": order.number})
 
 
-def test_lines_multiply_out_and_sum_to_net_tax_and_gross(sample: Sample) -> None:
+def test_line_amounts_and_totals_are_consistent(sample: Sample) -> None:
     priced = 0
     for file, data in _succeeded(sample):
         if file.truth.type in {"delivery_note", "goods_receipt"}:
@@ -67,7 +67,7 @@ def test_lines_multiply_out_and_sum_to_net_tax_and_gross(sample: Sample) -> None
     assert priced > 20
 
 
-def test_vat_ids_are_valid_in_the_country_of_their_firm(sample: Sample) -> None:
+def test_vat_ids_are_valid_in_their_country(sample: Sample) -> None:
     checked = 0
     for party in _parties(sample):
         if "vat_id" not in party:
@@ -84,13 +84,13 @@ def test_vat_ids_are_valid_in_the_country_of_their_firm(sample: Sample) -> None:
     assert checked > 40
 
 
-def test_ibans_are_valid_and_of_the_country_of_their_firm(sample: Sample) -> None:
+def test_ibans_are_valid_in_their_country(sample: Sample) -> None:
     stated = [(party["iban"], party["country"]) for party in _parties(sample) if "iban" in party]
     assert stated
     assert all(number.startswith(country) and iban.is_valid(number) for number, country in stated)
 
 
-def test_domestic_sales_are_taxed_and_others_are_not(sample: Sample) -> None:
+def test_only_domestic_sales_are_taxed(sample: Sample) -> None:
     for file, data in _succeeded(sample):
         if file.truth.type == "invoice":
             domestic = data["issuer"]["country"] == data["recipient"]["country"]
@@ -99,7 +99,7 @@ def test_domestic_sales_are_taxed_and_others_are_not(sample: Sample) -> None:
             assert not domestic or data["issuer"]["country"] == "GB" or min(rates) > 0
 
 
-def test_documents_follow_one_another_in_time(sample: Sample) -> None:
+def test_documents_are_in_chronological_order(sample: Sample) -> None:
     dates = {"purchase_order": "order_date", "delivery_note": "delivery_date", "invoice": "invoice_date"}
     ordered = {
         file.truth.cluster: data["order_date"]
@@ -114,7 +114,7 @@ def test_documents_follow_one_another_in_time(sample: Sample) -> None:
         assert file.truth.received_at.date().isoformat() >= min(v for k, v in data.items() if k.endswith("_date"))
 
 
-def test_extraction_reads_every_readable_file_as_the_truth_says(sample: Sample) -> None:
+def test_extraction_equals_ground_truth(sample: Sample) -> None:
     for file, data in _succeeded(sample):
         extraction = extract(file.content)
         assert extraction.type == file.truth.type
@@ -123,7 +123,7 @@ def test_extraction_reads_every_readable_file_as_the_truth_says(sample: Sample) 
         assert extraction.method == ("embedded-xml" if file.name.endswith(".pdf") else "xml")
 
 
-def test_extraction_refuses_every_file_that_fails_and_keeps_every_file_that_is_skipped(sample: Sample) -> None:
+def test_extraction_rejects_failed_and_accepts_skipped_files(sample: Sample) -> None:
     for file in sample.files:
         if file.truth.state == "failed":
             with pytest.raises(InvalidDocumentError):
@@ -135,7 +135,7 @@ def test_extraction_refuses_every_file_that_fails_and_keeps_every_file_that_is_s
             assert extraction.reason
 
 
-def test_a_hybrid_has_its_xml_as_an_alternative_and_a_page_for_people(sample: Sample) -> None:
+def test_hybrid_has_xml_alternative_and_readable_page(sample: Sample) -> None:
     hybrids = [(file, data) for file, data in _succeeded(sample) if file.name.endswith(".pdf")]
     assert len(hybrids) >= 4
     for file, data in hybrids:
@@ -151,35 +151,35 @@ def test_a_hybrid_has_its_xml_as_an_alternative_and_a_page_for_people(sample: Sa
         assert ("€" if data["currency"] == "EUR" else {"GBP": "£", "CHF": "CHF"}[data["currency"]]) in text
 
 
-def test_a_page_shows_umlauts_accents_and_the_euro_sign(paper: Document) -> None:
-    line = replace(paper.lines[0], description="Größe Ø 12, für Élysée, ½ €")
-    text = pypdfium2.PdfDocument(write_page(replace(paper, lines=(line,))))[0].get_textpage().get_text_range()
+def test_page_shows_umlauts_accents_and_euro_sign(invoice: Document) -> None:
+    line = replace(invoice.lines[0], description="Größe Ø 12, für Élysée, ½ €")
+    text = pypdfium2.PdfDocument(write_page(replace(invoice, lines=(line,))))[0].get_textpage().get_text_range()
     assert "Größe Ø 12, für Élysée, ½ €" in text
 
 
-def test_a_long_invoice_goes_on_to_a_second_page_with_its_table_head(paper: Document) -> None:
-    pages = pypdfium2.PdfDocument(write_page(replace(paper, lines=paper.lines * 8)))
+def test_long_invoice_continues_with_repeated_table_header(invoice: Document) -> None:
+    pages = pypdfium2.PdfDocument(write_page(replace(invoice, lines=invoice.lines * 8)))
     texts = [page.get_textpage().get_text_range() for page in pages]
     assert len(texts) == 2
     assert all("Bezeichnung" in text for text in texts)
     assert "Gesamtbetrag" in texts[1]
 
 
-def test_a_locked_page_opens_with_its_password_only(paper: Document) -> None:
-    content = write_page(paper, password="geheim")
+def test_encrypted_pdf_opens_only_with_password(invoice: Document) -> None:
+    content = write_page(invoice, password="geheim")
     with pytest.raises(pypdfium2.PdfiumError):
         pypdfium2.PdfDocument(content)
     assert len(pypdfium2.PdfDocument(content, password="geheim")) == 1
 
 
-def test_a_file_in_the_wrong_encoding_is_an_invoice_but_for_its_encoding(paper: Document) -> None:
-    content = strays.xml_in_wrong_encoding(paper)
+def test_only_the_encoding_of_misencoded_file_is_wrong(invoice: Document) -> None:
+    content = unreadable_files.xml_in_wrong_encoding(invoice)
     with pytest.raises(UnicodeDecodeError):
         content.decode()
     assert extract(content.decode("latin-1").encode()).structured_data is not None
 
 
-def test_a_document_without_prices_has_no_totals(paper: Document) -> None:
-    bare = tuple(replace(line, unit_price=None, tax=None) for line in paper.lines)
+def test_totals_require_prices(invoice: Document) -> None:
+    bare = tuple(replace(line, unit_price=None, tax=None) for line in invoice.lines)
     with pytest.raises(ValueError, match="delivery_note states no prices"):
-        _ = replace(paper, kind=Kind.DELIVERY_NOTE, lines=bare).totals
+        _ = replace(invoice, kind=Kind.DELIVERY_NOTE, lines=bare).totals

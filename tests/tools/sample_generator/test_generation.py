@@ -1,4 +1,4 @@
-"""The generator is pure, its samples differ by seed, and each of them holds every situation."""
+"""The generator is deterministic, samples differ by seed, and each contains every scenario."""
 
 import csv
 import hashlib
@@ -15,9 +15,12 @@ from tools.sample_generator import Sample
 COUNT_DIGESTS = """
 import hashlib, json
 from tools.sample_generator import generate
+
 sample = generate(3)
 content = hashlib.sha256(b"".join(file.content for file in sample.files)).hexdigest()
+
 truth = json.dumps(sample.truth, sort_keys=True)
+
 print(content, hashlib.sha256(truth.encode()).hexdigest(), len(sample.files))
 """
 
@@ -40,7 +43,7 @@ SITUATIONS = {
 }
 
 
-def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
+def test_same_seed_generates_same_bytes_in_every_process() -> None:
     outputs = set()
     for hash_seed in ("0", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "TZ": f"Etc/GMT-{len(hash_seed)}"}
@@ -53,7 +56,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
     assert outputs == {f"{content} {truth} {len(sample.files)}\n"}
 
 
-def test_another_seed_gives_other_firms_numbers_and_files() -> None:
+def test_other_seed_generates_other_companies_and_files() -> None:
     one, other = sample_of(1), sample_of(2)
     assert not {file.sha256 for file in one.files if file.truth.state == "succeeded"} & {
         file.sha256 for file in other.files if file.truth.state == "succeeded"
@@ -65,12 +68,12 @@ def test_counts_differ_between_seeds() -> None:
     assert len({len(sample_of(seed).files) for seed in range(6)}) > 1
 
 
-def test_there_are_at_least_forty_documents_of_two_tenants(sample: Sample) -> None:
+def test_sample_has_forty_documents_of_two_tenants(sample: Sample) -> None:
     assert sum(file.truth.state == "succeeded" for file in sample.files) >= 40
     assert len(sample.tenants) == 2
 
 
-def test_each_tenant_has_several_suppliers_and_there_are_three_currencies(sample: Sample) -> None:
+def test_sample_has_several_suppliers_countries_and_currencies(sample: Sample) -> None:
     suppliers: dict[str, set[str]] = {}
     currencies, countries = set(), set()
     for file in sample.files:
@@ -86,11 +89,11 @@ def test_each_tenant_has_several_suppliers_and_there_are_three_currencies(sample
     assert len(countries) >= 3
 
 
-def test_every_situation_occurs(sample: Sample) -> None:
+def test_every_scenario_occurs(sample: Sample) -> None:
     assert {file.truth.situation for file in sample.files} == SITUATIONS
 
 
-def test_every_type_and_every_form_of_invoice_occurs(sample: Sample) -> None:
+def test_every_type_and_invoice_form_occurs(sample: Sample) -> None:
     types = {file.truth.type for file in sample.files}
     assert {"purchase_order", "order_confirmation", "delivery_note", "goods_receipt", "invoice", "credit_note"} <= types
     invoices = [file.content for file in sample.files if file.truth.type == "invoice"]
@@ -99,18 +102,18 @@ def test_every_type_and_every_form_of_invoice_occurs(sample: Sample) -> None:
     assert any(b"schema:xsd:Invoice-2" in content for content in invoices)
 
 
-def test_file_names_are_unique_in_a_tenant_whatever_their_case(sample: Sample) -> None:
+def test_file_names_are_unique_per_tenant_ignoring_case(sample: Sample) -> None:
     names = Counter((file.tenant, file.name.casefold()) for file in sample.files)
     assert max(names.values()) == 1
     assert all("/" not in file.name and "\\" not in file.name for file in sample.files)
 
 
-def test_file_names_have_blanks_umlauts_accents_and_signs_that_addresses_escape(sample: Sample) -> None:
+def test_file_names_contain_characters_escaped_in_urls(sample: Sample) -> None:
     letters = set("".join(file.name for file in sample.files))
     assert set(" üé€+%()") <= letters
 
 
-def test_a_sample_is_written_with_its_truth(one_sample: Sample, tmp_path: Path) -> None:
+def test_sample_is_written_with_ground_truth(one_sample: Sample, tmp_path: Path) -> None:
     one_sample.write(tmp_path)
     truth = json.loads((tmp_path / "truth.json").read_text(encoding="utf-8"))
     assert truth == json.loads(json.dumps(one_sample.truth))
@@ -120,8 +123,8 @@ def test_a_sample_is_written_with_its_truth(one_sample: Sample, tmp_path: Path) 
         assert hashlib.sha256(content).hexdigest() == record["sha256"]
 
 
-def test_a_labelled_set_lists_every_kept_document_once(one_sample: Sample, tmp_path: Path) -> None:
-    one_sample.write_labelled_set(tmp_path)
+def test_labeled_set_contains_every_document_once(one_sample: Sample, tmp_path: Path) -> None:
+    one_sample.write_labeled_set(tmp_path)
     documents = [json.loads(line) for line in (tmp_path / "documents.jsonl").read_text(encoding="utf-8").splitlines()]
     kept = [file for file in one_sample.files if file.truth.state in {"succeeded", "skipped"}]
     ids = [document["id"] for document in documents]

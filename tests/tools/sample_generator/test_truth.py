@@ -1,4 +1,4 @@
-"""The truth of a sample is consistent, and says of every file one thing that can be told from the files."""
+"""The ground truth of a sample is consistent with its files."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def _data(file: SampleFile) -> Any:
     return file.truth.structured_data
 
 
-def test_only_documents_that_succeed_have_a_cluster_a_number_and_data(sample: Sample) -> None:
+def test_only_succeeded_documents_have_cluster_and_data(sample: Sample) -> None:
     for file in sample.files:
         succeeds = file.truth.state == "succeeded"
         assert (file.truth.cluster is not None) is succeeds
@@ -29,7 +29,7 @@ def test_only_documents_that_succeed_have_a_cluster_a_number_and_data(sample: Sa
         assert file.truth.reason
 
 
-def test_counts_add_up_to_the_files(sample: Sample) -> None:
+def test_state_counts_sum_to_number_of_files(sample: Sample) -> None:
     assert sum(sample.truth["counts"].values()) == len(sample.files)
     assert set(sample.truth["counts"]) == {"succeeded", "skipped", "failed", "seen-again"}
 
@@ -42,30 +42,30 @@ def test_every_document_is_in_exactly_one_cluster(sample: Sample) -> None:
         assert set(members.values()) == {1}
 
 
-def test_clusters_are_the_connected_components_of_the_links(sample: Sample) -> None:
+def test_clusters_are_connected_components_of_links(sample: Sample) -> None:
     for tenant in sample.tenants:
-        neighbours: dict[str, set[str]] = {name: set() for cluster in sample.clusters(tenant) for name in cluster}
+        neighbors: dict[str, set[str]] = {name: set() for cluster in sample.clusters(tenant) for name in cluster}
         for link in sample.links:
             if link.tenant == tenant:
-                neighbours[link.a].add(link.b)
-                neighbours[link.b].add(link.a)
-        assert sorted(_components(neighbours)) == sample.clusters(tenant)
+                neighbors[link.a].add(link.b)
+                neighbors[link.b].add(link.a)
+        assert sorted(_components(neighbors)) == sample.clusters(tenant)
 
 
-def _components(neighbours: dict[str, set[str]]) -> Iterator[list[str]]:
-    left = set(neighbours)
+def _components(neighbors: dict[str, set[str]]) -> Iterator[list[str]]:
+    left = set(neighbors)
     while left:
         component, frontier = set(), [min(left)]
         while frontier:
             name = frontier.pop()
             if name not in component:
                 component.add(name)
-                frontier += neighbours[name]
+                frontier += neighbors[name]
         left -= component
         yield sorted(component)
 
 
-def test_a_stated_link_is_a_number_that_one_document_names_and_the_other_bears(sample: Sample) -> None:
+def test_stated_link_has_a_reference_number(sample: Sample) -> None:
     files = _by_name(sample)
     for link in sample.links:
         a, b = files[link.tenant, link.a], files[link.tenant, link.b]
@@ -76,7 +76,7 @@ def test_a_stated_link_is_a_number_that_one_document_names_and_the_other_bears(s
             assert (b.truth.number in names) is link.stated
 
 
-def test_links_join_the_types_that_they_say(sample: Sample) -> None:
+def test_link_kind_matches_document_types(sample: Sample) -> None:
     files = _by_name(sample)
     short = {"receipt": "goods_receipt", "order": "purchase_order", "delivery": "delivery_note",
              "confirmation": "order_confirmation", "duplicate": "invoice", "original": "invoice"}  # fmt: skip
@@ -85,7 +85,7 @@ def test_links_join_the_types_that_they_say(sample: Sample) -> None:
         assert types == [short.get(word, word) for word in link.kind.split("-")]
 
 
-def test_every_reference_is_answered_in_its_cluster_or_nowhere_in_the_tenant(sample: Sample) -> None:
+def test_references_resolve_only_within_their_cluster(sample: Sample) -> None:
     kinds = {
         "po_reference": "purchase_order",
         "delivery_note_reference": "delivery_note",
@@ -104,7 +104,7 @@ def test_every_reference_is_answered_in_its_cluster_or_nowhere_in_the_tenant(sam
             assert number is None or bearers <= {file.truth.cluster}
 
 
-def test_an_invoice_for_an_order_not_in_the_set_is_alone(sample: Sample) -> None:
+def test_invoice_for_unknown_order_has_own_cluster(sample: Sample) -> None:
     numbers = {(file.tenant, file.truth.number) for file in sample.files if file.truth.type == "purchase_order"}
     for invoice in _in_situation(sample, "order not in the set", "invoice"):
         if invoice.truth.state == "succeeded":
@@ -112,7 +112,7 @@ def test_an_invoice_for_an_order_not_in_the_set_is_alone(sample: Sample) -> None
             assert [invoice.name] in sample.clusters(invoice.tenant)
 
 
-def test_an_invoice_without_reference_fits_one_order_alone(sample: Sample) -> None:
+def test_invoice_without_reference_fits_exactly_one_order(sample: Sample) -> None:
     found = [f for f in _in_situation(sample, "no reference at all", "invoice") if f.truth.state == "succeeded"]
     assert found
     for invoice in found:
@@ -129,13 +129,13 @@ def test_an_invoice_without_reference_fits_one_order_alone(sample: Sample) -> No
         (order,) = sharing
         for field in ("total_net", "total_gross", "currency"):
             assert _data(order)[field] == _data(invoice)[field]
-        told = ("article_number", "quantity", "unit_price", "net_amount")
-        assert [[line[field] for field in told] for line in _data(order)["line_items"]] == [
-            [line[field] for field in told] for line in _data(invoice)["line_items"]
+        fields = ("article_number", "quantity", "unit_price", "net_amount")
+        assert [[line[field] for field in fields] for line in _data(order)["line_items"]] == [
+            [line[field] for field in fields] for line in _data(invoice)["line_items"]
         ]
 
 
-def test_an_invoice_may_name_its_delivery_note_alone(sample: Sample) -> None:
+def test_invoice_may_refer_only_to_delivery_note(sample: Sample) -> None:
     found = _in_situation(sample, "no order reference, names its delivery note", "invoice")
     assert any("po_reference" not in _data(f) for f in found if f.truth.state == "succeeded")
     for file in found:
@@ -143,24 +143,26 @@ def test_an_invoice_may_name_its_delivery_note_alone(sample: Sample) -> None:
             assert {field for field in _data(file) if field.endswith("_reference")} == {"delivery_note_reference"}
 
 
-def test_partial_deliveries_add_up_to_what_was_ordered_and_billed(sample: Sample) -> None:
+def test_partial_deliveries_sum_to_ordered_and_billed_quantities(sample: Sample) -> None:
     for situation in ("partial deliveries, several invoices", "partial deliveries, one invoice"):
         orders = [o for o in _in_situation(sample, situation, "purchase_order") if o.truth.state == "succeeded"]
         assert orders
         for order in orders:
             ordered = {line["position"]: float(line["quantity"]) for line in _data(order)["line_items"]}
             for kind in ("delivery_note", "invoice"):
-                papers = [f for f in _in_situation(sample, situation, kind) if f.truth.cluster == order.truth.cluster]
+                documents = [
+                    f for f in _in_situation(sample, situation, kind) if f.truth.cluster == order.truth.cluster
+                ]
                 total: Counter[str] = Counter()
-                for paper in papers:
-                    for line in _data(paper)["line_items"]:
+                for document in documents:
+                    for line in _data(document)["line_items"]:
                         if "po_line" in line:
                             total[line["po_line"]] += float(line["quantity"])  # type: ignore[assignment]
                 assert dict(total) == ordered
-                assert kind == "invoice" or len(papers) >= 2
+                assert kind == "invoice" or len(documents) >= 2
 
 
-def test_a_file_seen_again_has_the_bytes_of_an_earlier_document_of_the_tenant(sample: Sample) -> None:
+def test_seen_again_file_copies_an_earlier_document(sample: Sample) -> None:
     files = _by_name(sample)
     places = {key: place for place, key in enumerate(files)}
     again = [file for file in sample.files if file.truth.state == "seen-again"]
@@ -173,12 +175,12 @@ def test_a_file_seen_again_has_the_bytes_of_an_earlier_document_of_the_tenant(sa
         assert places[file.tenant, original.name] < places[file.tenant, file.name]
 
 
-def test_no_other_bytes_occur_twice_in_a_tenant(sample: Sample) -> None:
+def test_other_files_are_unique_per_tenant(sample: Sample) -> None:
     kept = Counter((file.tenant, file.sha256) for file in sample.files if file.truth.state != "seen-again")
     assert max(kept.values()) == 1
 
 
-def test_a_duplicate_invoice_states_the_same_in_other_bytes_and_is_linked_to_its_original_alone(sample: Sample) -> None:
+def test_duplicate_invoice_is_linked_only_to_its_original(sample: Sample) -> None:
     files = _by_name(sample)
     places = {key: place for place, key in enumerate(files)}
     duplicates = [link for link in sample.links if link.kind == "duplicate-original"]
@@ -193,7 +195,7 @@ def test_a_duplicate_invoice_states_the_same_in_other_bytes_and_is_linked_to_its
         assert others == [link]
 
 
-def test_two_suppliers_share_an_invoice_number_and_are_not_linked(sample: Sample) -> None:
+def test_shared_invoice_number_links_no_suppliers(sample: Sample) -> None:
     found = [f for f in _in_situation(sample, "same invoice number, two suppliers", "invoice")
              if f.truth.state == "succeeded"]  # fmt: skip
     assert len({file.truth.number for file in found}) == 1
@@ -204,15 +206,15 @@ def test_two_suppliers_share_an_invoice_number_and_are_not_linked(sample: Sample
     assert _data(note)["issuer"]["vat_id"] == _data(credited)["issuer"]["vat_id"]
 
 
-def test_both_tenants_hold_identical_files_in_clusters_of_their_own(sample: Sample) -> None:
+def test_identical_files_of_tenants_have_separate_clusters(sample: Sample) -> None:
     for situation in ("identical in both tenants", "partner only in the other tenant"):
         copies = [f for f in sample.files if f.truth.situation == situation and f.truth.state == "succeeded"]
         assert copies
         for copy in copies:
-            (twin,) = [f for f in sample.files if f.sha256 == copy.sha256 and f.tenant != copy.tenant
+            (other,) = [f for f in sample.files if f.sha256 == copy.sha256 and f.tenant != copy.tenant
                        and f.truth.state == "succeeded"]  # fmt: skip
-            assert twin.truth.cluster != copy.truth.cluster
-            assert twin.truth.structured_data == copy.truth.structured_data
+            assert other.truth.cluster != copy.truth.cluster
+            assert other.truth.structured_data == copy.truth.structured_data
 
 
 def test_rejected_goods_are_credited(sample: Sample) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the simulation share: one PostgreSQL for all the histories that they run themselves."""
+"""Shared PostgreSQL for the histories of the simulation tests."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Each invariant of the simulation can be broken: a world at rest is changed in one place, and the check says so."""
+"""Each invariant of the simulation can be violated: a change to a finished world is reported."""
 
 from collections.abc import Callable
 
@@ -12,10 +12,10 @@ from tools.simulation.scheduler import ViolationError
 from tools.simulation.world import World
 
 SEEDS = range(1, 200)
-"""Among so many histories there is one that a change can be made to."""
+"""One of these seeds has a history that can be changed."""
 
 Change = Callable[[World], bool]
-"""Changes a world, where it holds what is to be changed. Returns whether it did."""
+"""Changes a world if it contains something to change. Returns whether it did."""
 
 
 def statement(sql: str) -> Change:
@@ -25,46 +25,52 @@ def statement(sql: str) -> Change:
     return change
 
 
-def a_failure_has_lost_its_dead_letter(world: World) -> bool:
+def delete_a_dead_letter(world: World) -> bool:
     last = {(entry.worker, entry.id): entry for entry in ledger(world)}.values()
     failed = [entry.id for entry in last if entry.new["status"] == "failed"]
     return world.store.admin.execute("DELETE FROM dead_letter WHERE work_id = ANY(%s)", [failed]).rowcount > 0
 
 
-def a_try_that_was_made_again_failed_for_good(world: World) -> bool:
-    again = [
-        one
-        for one in world.tries
+def make_a_retried_error_permanent(world: World) -> bool:
+    retried = [
+        simulated
+        for simulated in world.attempts
         for entry in ledger(world)
-        if entry.task == one.task and entry.id == one.attempt.work_id and entry.became("pending")
-        if entry.worker == one.worker and one.raised is not None and not isinstance(one.raised, DeferredError)
+        if entry.task == simulated.task and entry.id == simulated.attempt.work_id and entry.became("pending")
+        if entry.worker == simulated.worker
+        and simulated.raised is not None
+        and not isinstance(simulated.raised, DeferredError)
     ]
-    for one in again[:1]:
-        one.raised = InvalidDocumentError("It is damaged", code="damaged_pdf")
-    return bool(again)
+    for simulated in retried[:1]:
+        simulated.raised = InvalidDocumentError("It is damaged", code="damaged_pdf")
+    return bool(retried)
 
 
-def a_try_began_long_after_its_claim(world: World) -> bool:
-    if world.stalls or not world.tries:
+def delay_the_first_attempt(world: World) -> bool:
+    if world.stalls or not world.attempts:
         return False
-    world.tries[0].at += 100
+    world.attempts[0].at += 100
     return True
 
 
-def a_task_asked_for_fewer_tries(world: World) -> bool:
-    again = [entry.id for entry in ledger(world) if entry.worker == "tasks" and entry.new["attempts"] == 2]
-    world.bounds |= dict.fromkeys(again, 1)
-    return bool(again)
+def lower_a_limit(world: World) -> bool:
+    retried = [entry.id for entry in ledger(world) if entry.worker == "tasks" and entry.new["attempts"] == 2]
+    world.bounds |= dict.fromkeys(retried, 1)
+    return bool(retried)
 
 
-def a_lost_connection_ended_its_first_run(world: World) -> bool:
-    again = [one for one in world.tries if isinstance(one.raised, DatabaseUnavailableError) and one.runs > 1]
-    for one in again:
-        one.runs, one.could_run = 1, True
-    return bool(again)
+def forget_second_runs(world: World) -> bool:
+    rerun = [
+        simulated
+        for simulated in world.attempts
+        if isinstance(simulated.raised, DatabaseUnavailableError) and simulated.runs > 1
+    ]
+    for simulated in rerun:
+        simulated.runs, simulated.could_run = 1, True
+    return bool(rerun)
 
 
-def claims_were_made_with_no_message_in_hand(world: World) -> bool:
+def forget_the_messages_in_hand(world: World) -> bool:
     world.transactions.handles.clear()
     return any(entry.claims for entry in ledger(world))
 
@@ -101,9 +107,9 @@ CHANGES: dict[str, tuple[Change, str]] = {
         ),
         "counts 4 attempts",
     ),
-    "a failure without its dead letter": (a_failure_has_lost_its_dead_letter, "has no dead letter of its revision"),
-    "a failure that nobody is told of": (statement("DELETE FROM notification"), "0 notifications of 1 failures"),
-    "a failure told of twice": (
+    "a failure without its dead letter": (delete_a_dead_letter, "has no dead letter for its revision"),
+    "a failure without a notification": (statement("DELETE FROM notification"), "0 notifications of 1 failures"),
+    "a failure notified twice": (
         statement(
             "INSERT INTO notification (tenant_id, worker, job_id, revision, fingerprint, payload, created_at) "
             "SELECT tenant_id, worker, job_id, revision + 1, fingerprint, payload, created_at FROM notification LIMIT 1"
@@ -114,80 +120,80 @@ CHANGES: dict[str, tuple[Change, str]] = {
         statement("UPDATE outbox SET sent_at = NULL WHERE id = (SELECT id FROM outbox ORDER BY id LIMIT 1)"),
         "are never sent",
     ),
-    "work that never ends": (
+    "an unfinished work item": (
         statement(
             "UPDATE document SET matching_status = 'pending' "
             "WHERE id = (SELECT id FROM document WHERE matching_status = 'succeeded' ORDER BY id LIMIT 1)"
         ),
-        "never ends",
+        "is unfinished",
     ),
-    "dead with attempts left": (
+    "a dead letter with attempts left": (
         statement(
             "UPDATE dead_letter SET dlq_reason = 'max_retries_exceeded' "
             "WHERE work_id IS NOT NULL AND dlq_reason = 'non_retriable_error' AND attempts = 1"
         ),
-        "is dead with 1 attempts",
+        "was dead-lettered after 1 attempts",
     ),
     "a settled attempt reported as lost": (
         statement(
             "UPDATE dead_letter SET metadata = jsonb_set(metadata, '{last_error,type}', '\"WorkerLost\"') "
             "WHERE dlq_reason = 'non_retriable_error' AND work_id IS NOT NULL"
         ),
-        "blames a lost worker",
+        "reports a lost worker",
     ),
-    "a retry without a number of its own": (
+    "a retry without a new send number": (
         statement(
             "UPDATE simulation_ledger SET new = jsonb_set(new, '{send_number}', old -> 'send_number') "
             "WHERE worker = 'tasks' AND old ->> 'status' = 'in-progress' AND new ->> 'status' = 'pending'"
         ),
-        "does not rise",
+        "does not increase",
     ),
-    "a send number that falls": (
+    "a decreasing send number": (
         statement(
             "UPDATE simulation_ledger SET new = jsonb_set(new, '{send_number}', '-1') "
             "WHERE number = (SELECT max(number) FROM simulation_ledger WHERE old IS NOT NULL)"
         ),
-        "does not rise",
+        "does not increase",
     ),
-    "a claim for nobody's message": (claims_were_made_with_no_message_in_hand, "taken for another message"),
-    "a retry that comes too late": (
+    "a claim without a message": (forget_the_messages_in_hand, "claimed without its latest message"),
+    "a late retry": (
         statement(
             "UPDATE work_attempt SET next_attempt_at = next_attempt_at + interval '9 s' "
             "WHERE outcome = 'retry' AND number = 1 AND worker = 'tasks'"
         ),
-        "and not from 2 to 3",
+        "instead of 2 to 3",
     ),
-    "a retry that comes too soon": (
+    "an early retry": (
         statement("UPDATE work_attempt SET next_attempt_at = ended_at WHERE outcome = 'retry' AND worker = 'tasks'"),
         "waits 0.0 s",
     ),
-    "a try that is not written down": (statement("DELETE FROM work_attempt WHERE outcome <> 'deferred'"), "0 times"),
-    "a try written down twice": (
+    "an unrecorded attempt": (statement("DELETE FROM work_attempt WHERE outcome <> 'deferred'"), "0 times"),
+    "an attempt recorded twice": (
         statement(
             "INSERT INTO work_attempt (worker, work_id, revision, number, began_at, ended_at, outcome) "
             "SELECT worker, work_id, revision, number, began_at, ended_at, 'lost' FROM work_attempt "
             "WHERE outcome <> 'deferred' LIMIT 1"
         ),
-        "is written down 2 times",
+        "is recorded 2 times",
     ),
-    "a try written down that never began": (
+    "a recorded attempt that never started": (
         statement(
             "INSERT INTO work_attempt (worker, work_id, revision, number, began_at, ended_at, outcome) "
             "SELECT worker, work_id, revision, 9, began_at, ended_at, 'lost' FROM work_attempt LIMIT 1"
         ),
-        "try 9 of .* never began",
+        "attempt 9 of .* never started",
     ),
-    "a task tried more often than it asked for": (a_task_asked_for_fewer_tries, "was tried 2 times"),
-    "a message taken for a stray": (
+    "a task with too many attempts": (lower_a_limit, "had 2 attempts"),
+    "a message recorded as unknown": (
         statement(
             "INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, recorded_at) "
             "SELECT tenant_id, id, 'unknown-work', 'tasks', now() FROM task LIMIT 1"
         ),
-        "was taken for one of work that does not exist",
+        "was recorded as one of an unknown work item",
     ),
-    "a permanent failure retried": (a_try_that_was_made_again_failed_for_good, "a permanent failure of"),
-    "an attempt charged without a second run": (a_lost_connection_ended_its_first_run, "without a second run"),
-    "a lease by a wrong clock": (
+    "a permanent failure retried": (make_a_retried_error_permanent, "a permanent failure of"),
+    "an attempt counted without a second run": (forget_second_runs, "without a second run"),
+    "a lease from a wrong clock": (
         statement(
             "UPDATE simulation_ledger SET new = jsonb_set(new, '{lease_expires_at}', "
             "to_jsonb((new ->> 'lease_expires_at')::timestamptz + interval '1 hour')) WHERE new ->> 'status' = "
@@ -196,19 +202,19 @@ CHANGES: dict[str, tuple[Change, str]] = {
         ),
         "lasts 3",
     ),
-    "a claim that waits": (a_try_began_long_after_its_claim, "waited 100.0 s"),
+    "a claim without an immediate attempt": (delay_the_first_attempt, "waited 100.0 s"),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_world_that_was_changed_breaks_an_invariant(store: Store, name: str) -> None:
-    change, finding = CHANGES[name]
+def test_changed_world_violates_invariant(store: Store, name: str) -> None:
+    change, violation = CHANGES[name]
     for seed in SEEDS:
-        world = history.begun(seed, store)
+        world = history.prepare_world(seed, store)
         world.run()
         invariants.check(world)
         if change(world):
-            with pytest.raises(ViolationError, match=finding):
+            with pytest.raises(ViolationError, match=violation):
                 invariants.check(world)
             return
-    pytest.fail(f"No history of {len(SEEDS)} has what is to be changed")
+    pytest.fail(f"None of {len(SEEDS)} histories has anything to change")

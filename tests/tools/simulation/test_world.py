@@ -1,4 +1,4 @@
-"""The simulated world behaves as AWS says, and a killed process leaves nothing behind but what was committed."""
+"""The simulated world behaves as AWS documents, and a killed process leaves only committed changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tools.simulation.faults import Faults
-from tools.simulation.scheduler import DeadError, Greenlets, Life, Process, Scheduler, ViolationError
+from tools.simulation.scheduler import Greenlets, Process, ProcessKilledError, ProcessState, Scheduler, ViolationError
 from tools.simulation.sqs import Message, Queue, Sqs
 
 
@@ -17,7 +17,7 @@ def scheduler() -> Scheduler:
 
 @pytest.fixture
 def sqs(scheduler: Scheduler) -> Sqs:
-    """SQS with one queue, matching, in a world without faults."""
+    """SQS with the queue of matching, without faults."""
     faults = Faults(scheduler)
     faults.end()
     return Sqs(scheduler, faults, {"matching": Queue(scheduler, "matching", 60, Queue(scheduler, "matching", 60))})
@@ -30,7 +30,7 @@ def queue(sqs: Sqs) -> Queue:
 
 @pytest.fixture
 def change(sqs: Sqs, queue: Queue) -> Callable[[str, int], Any]:
-    """`change(handle, seconds)` changes a visibility, and returns what was refused."""
+    """Return a function that changes a visibility timeout and returns the error codes."""
 
     def change_it(handle: str, seconds: int) -> Any:
         entry = {"Id": "0", "ReceiptHandle": handle, "VisibilityTimeout": seconds}
@@ -45,7 +45,7 @@ def receive(sqs: Sqs, queue: Queue) -> Message:
     return message
 
 
-def test_a_received_message_is_hidden_until_its_visibility_ends(sqs: Sqs, queue: Queue, scheduler: Scheduler) -> None:
+def test_received_message_is_hidden_until_visibility_timeout(sqs: Sqs, queue: Queue, scheduler: Scheduler) -> None:
     sqs.put(queue, "{}")
     receive(sqs, queue)
 
@@ -54,20 +54,18 @@ def test_a_received_message_is_hidden_until_its_visibility_ends(sqs: Sqs, queue:
     assert len(receive(sqs, queue).receives) == 2
 
 
-def test_a_message_moves_to_the_dead_letter_queue_at_the_receive_after_the_third(
-    sqs: Sqs, queue: Queue, scheduler: Scheduler
-) -> None:
+def test_fourth_receive_moves_message_to_dead_letter_queue(sqs: Sqs, queue: Queue, scheduler: Scheduler) -> None:
     sqs.put(queue, "{}")
     for _ in range(3):
         receive(sqs, queue)
         scheduler.now += 60
 
     assert sqs.receive(queue, 10) == []
-    assert queue.dead is not None
-    assert [len(message.history) for message in queue.dead.messages] == [3]
+    assert queue.dlq is not None
+    assert [len(message.history) for message in queue.dlq.messages] == [3]
 
 
-def test_the_handle_of_an_earlier_receive_may_do_nothing(
+def test_outdated_receipt_handle_may_have_no_effect(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -78,7 +76,7 @@ def test_the_handle_of_an_earlier_receive_may_do_nothing(
     assert {tuple(change(stale, 60)) for _ in range(50)} == {(), ("ReceiptHandleIsInvalid",)}
 
 
-def test_the_visibility_of_a_message_that_shows_cannot_be_changed(
+def test_visibility_of_visible_message_cannot_change(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -88,7 +86,7 @@ def test_the_visibility_of_a_message_that_shows_cannot_be_changed(
     assert change(handle, 60) == ["MessageNotInflight"]
 
 
-def test_nothing_is_hidden_past_twelve_hours_from_its_receipt(
+def test_visibility_timeout_is_limited_to_twelve_hours(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -99,7 +97,7 @@ def test_nothing_is_hidden_past_twelve_hours_from_its_receipt(
     assert change(handle, 43_170) == []
 
 
-def test_asking_for_what_sqs_refuses_ends_the_history(
+def test_invalid_sqs_call_fails_the_history(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -110,7 +108,7 @@ def test_asking_for_what_sqs_refuses_ends_the_history(
         scheduler.run()
 
 
-def test_waiting_costs_no_time_but_virtual_time(scheduler: Scheduler) -> None:
+def test_waiting_uses_virtual_time(scheduler: Scheduler) -> None:
     woken = []
 
     def wait() -> None:
@@ -123,7 +121,7 @@ def test_waiting_costs_no_time_but_virtual_time(scheduler: Scheduler) -> None:
     assert woken == [1800]
 
 
-def test_what_unwinds_in_a_killed_process_has_no_effect(scheduler: Scheduler) -> None:
+def test_unwinding_of_killed_process_commits_nothing(scheduler: Scheduler) -> None:
     process, effects, ended = Process("victim"), [], []
 
     def work() -> None:
@@ -132,7 +130,7 @@ def test_what_unwinds_in_a_killed_process_has_no_effect(scheduler: Scheduler) ->
             effects.append("done")
         finally:
             ended.append("unwound")
-            with pytest.raises(DeadError):
+            with pytest.raises(ProcessKilledError):
                 scheduler.point("an effect while unwinding")
 
     def kill() -> None:
@@ -147,7 +145,7 @@ def test_what_unwinds_in_a_killed_process_has_no_effect(scheduler: Scheduler) ->
     assert (effects, ended) == ([], ["unwound"])
 
 
-def test_a_frozen_process_goes_on_where_it_was_when_it_is_thawed(scheduler: Scheduler) -> None:
+def test_frozen_process_resumes_after_thaw(scheduler: Scheduler) -> None:
     process, done = Process("frozen"), []
     concurrency = Greenlets(scheduler, process)
 
@@ -156,9 +154,9 @@ def test_a_frozen_process_goes_on_where_it_was_when_it_is_thawed(scheduler: Sche
         done.append(scheduler.now)
 
     def freeze_and_thaw() -> None:
-        process.life = Life.FROZEN
+        process.state = ProcessState.FROZEN
         scheduler.sleep(500)
-        process.life = Life.RUNNING
+        process.state = ProcessState.RUNNING
 
     concurrency.begin("work", work)
     scheduler.spawn("lambda", freeze_and_thaw)

@@ -1,4 +1,4 @@
-"""`counterfoil train`: what it writes and says, and that `evaluate` weighs with it."""
+"""`counterfoil train`: its output, and its weights in `evaluate`."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from cli.failures import UsageError
 from tests.documents.matching.papers import contract, invoice, order
 from tests.tools.evaluation.test_evaluate import write_set
-from tests.tools.training.sets import orders_and_invoices
+from tests.tools.training.labeled_sets import orders_and_invoices
 from tools.evaluation.command import evaluate
 from tools.training.command import NothingToLearnError, train
-from tools.training.file import InvalidWeightsError, read_weights
+from tools.training.weights_file import InvalidWeightsError, read_weights
 
 app = typer.Typer()
 app.command()(train)
@@ -34,14 +34,22 @@ def learned(tmp_path: Path) -> Path:
     return out
 
 
-def test_evaluate_weighs_with_what_was_learned(learned: Path, tmp_path: Path) -> None:
-    arguments = ["evaluate", str(tmp_path / "A"), "--out", str(tmp_path / "out"), "--weights", str(learned), "--json"]
+def test_evaluate_uses_learned_weights(learned: Path, tmp_path: Path) -> None:
+    arguments = [
+        "evaluate",
+        str(tmp_path / "A"),
+        "--output-dir",
+        str(tmp_path / "out"),
+        "--weights",
+        str(learned),
+        "--json",
+    ]
     found = CliRunner().invoke(app, arguments)
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["edge_agreement"]["precision"] == 1.0
 
 
-def test_a_set_without_labels_teaches_nothing(tmp_path: Path) -> None:
+def test_set_without_labels_is_rejected(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "bare", [order(), invoice()])
     found = CliRunner().invoke(app, ["train", str(folder), "--out", str(tmp_path / "w.json")])
     assert isinstance(found.exception, NothingToLearnError)
@@ -50,20 +58,20 @@ def test_a_set_without_labels_teaches_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def apart(tmp_path: Path) -> Path:
-    """A set of two documents of which no key leads to the other."""
+    """A set of two documents without a common blocking key."""
     other = {"name": "Vossberg Papier KG"}
     papers = [contract("A", 0), order("B", 3, seller=other, buyer={"name": "Omega"}, lines=[])]
     return write_set(tmp_path / "apart", papers, edges_csv="a,b\np0,p1\n")
 
 
-def test_documents_of_which_none_leads_to_another_teach_nothing(apart: Path, tmp_path: Path) -> None:
+def test_set_without_candidate_pairs_is_rejected(apart: Path, tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["train", str(apart), "--out", str(tmp_path / "w.json")])
     assert isinstance(found.exception, NothingToLearnError)
-    assert "leads from one of their documents to another" in str(found.exception)
+    assert "no candidate pairs" in str(found.exception)
 
 
-def test_a_tenant_that_teaches_nothing_does_not_stop_the_others(apart: Path, tmp_path: Path) -> None:
-    """The one set is measured with weights that were learned from the other, which are what is thought without any."""
+def test_tenant_without_pairs_does_not_stop_others(apart: Path, tmp_path: Path) -> None:
+    """This set is measured with weights from the other set, and the other with the priors."""
     orders_and_invoices(tmp_path / "A", 12, "A")
     arguments = ["train", str(apart), str(tmp_path / "A"), "--out", str(tmp_path / "w.json"), "--json"]
     found = CliRunner().invoke(app, arguments)
@@ -71,14 +79,14 @@ def test_a_tenant_that_teaches_nothing_does_not_stop_the_others(apart: Path, tmp
     assert json.loads(found.stdout)["decisions"] == 12
 
 
-def test_it_is_known_beforehand_that_the_weights_cannot_be_written(tmp_path: Path) -> None:
+def test_missing_output_folder_is_rejected_before_learning(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["train", str(tmp_path), "--out", str(tmp_path / "no" / "w.json")])
     assert isinstance(found.exception, UsageError)
-    assert "There is no folder" in str(found.exception)
+    assert "does not exist" in str(found.exception)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1, "by_number": 3}'])
-def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_weights_file_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "w.json").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidWeightsError, match="counterfoil train"):
         read_weights(tmp_path / "w.json")

@@ -1,7 +1,8 @@
-"""Papers of firms that share no layout with one another, drawn by hand, with what each states.
+"""Hand-drawn documents with different layouts, each with its expected data.
 
-They stand for what no sample holds: labels over values and beside them, rows of labels, seven languages, every way to
-write numbers and dates. All firms are made up; their VAT ids and IBANs have right check digits.
+They cover layouts that the sample generator does not produce: labels above or beside values, rows of labels, seven
+languages, and every notation of numbers and dates. All companies are fictitious. Their VAT ids and IBANs have valid
+check digits.
 """
 
 from tests.documents.text.strangers.alpine import ALPINE
@@ -13,9 +14,9 @@ from tests.documents.text.strangers.programs_north import PROGRAMS_NORTH
 from tests.documents.text.strangers.programs_south import PROGRAMS_SOUTH
 from tests.documents.text.strangers.programs_trades import PROGRAMS_TRADES
 from tests.documents.text.strangers.romance import ROMANCE
-from tests.documents.text.strangers.sheet import Stranger
+from tests.documents.text.strangers.sheet import DrawnDocument
 
-STRANGERS = (
+DRAWN_DOCUMENTS = (
     *GERMAN,
     *ALPINE,
     *ROMANCE,
@@ -27,4 +28,4 @@ STRANGERS = (
     *PROGRAMS_TRADES,
 )
 
-__all__ = ["STRANGERS", "Stranger"]
+__all__ = ["DRAWN_DOCUMENTS", "DrawnDocument"]

@@ -1,9 +1,9 @@
-"""Papers from Austria and Switzerland."""
+"""Documents from Austria and Switzerland."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def swiss() -> Stranger:
+def swiss() -> DrawnDocument:
     """A Swiss invoice: apostrophes in numbers, francs, prices per hundred in their own column."""
     sheet = Sheet()
     sheet.rows(20, 22, "Zürichsee Papier AG", "Seestrasse 101", "8002 Zürich", "CHE-100.155.212 MWST")
@@ -32,8 +32,8 @@ def swiss() -> Stranger:
     })  # fmt: skip
 
 
-def austrian_fee() -> Stranger:
-    """An Austrian architect's fee: words with an amount each, no table, the date after the town."""
+def austrian_fee() -> DrawnDocument:
+    """An Austrian architect's fee: services with an amount each, no table, the date after the city."""
     sheet = Sheet("times")
     sheet.at(25, 25, "Architekturbüro Dipl.-Ing. Eva Steinlechner", 12, bold=True)
     sheet.rows(25, 30, "Maria-Theresien-Straße 31", "6020 Innsbruck", "UID: ATU13585627")

@@ -1,10 +1,10 @@
-"""Papers in German."""
+"""Documents in German."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def labels_over_values() -> Stranger:
-    """A German invoice of today: a strip of small labels over their values, a wide table, the sum in large print."""
+def labels_over_values() -> DrawnDocument:
+    """A modern German invoice: small labels above their values, a wide table, the total in large print."""
     sheet = Sheet()
     sheet.at(20, 22, "Nordwerk Beleuchtung GmbH", 16, bold=True)
     sheet.at(20, 50, "Nordwerk Beleuchtung GmbH · Kaistraße 14 · 24103 Kiel", 6.5)
@@ -44,8 +44,11 @@ def labels_over_values() -> Stranger:
     })  # fmt: skip
 
 
-def carried_over() -> Stranger:
-    """A German wholesaler's invoice over two pages: discounts in lines, prices per hundred, sums carried over."""
+def carried_over() -> DrawnDocument:
+    """A German wholesaler's invoice over two pages.
+
+    Discounts in lines, prices per hundred, sums carried over.
+    """
     sheet = Sheet("times")
     columns = "18 28 52 122r 126 150r 168r 192r"
     head = "Pos|Art.-Nr.|Bezeichnung|Menge|ME|Preis/100|Rab. %|Betrag EUR"
@@ -105,7 +108,7 @@ def carried_over() -> Stranger:
     })  # fmt: skip
 
 
-def credited() -> Stranger:
+def credited() -> DrawnDocument:
     """A German credit note with negative amounts, its number and the invoice's in a column of labels."""
     sheet = Sheet()
     sheet.at(20, 20, "Oberland Textil AG", 13, bold=True)
@@ -133,8 +136,11 @@ def credited() -> Stranger:
     })  # fmt: skip
 
 
-def final_invoice() -> Stranger:
-    """A German builder's final invoice: titles between lines, positions such as 01.02, an instalment taken off."""
+def final_invoice() -> DrawnDocument:
+    """A German builder's final invoice.
+
+    Titles between lines, positions such as 01.02, an installment deducted.
+    """
     sheet = Sheet()
     sheet.at(20, 18, "Zimmerei Hölzl", 15, bold=True)
     sheet.rows(20, 23, "Inh. Max Hölzl", "Bergweg 5", "83646 Bad Tölz")
@@ -173,8 +179,8 @@ def final_invoice() -> Stranger:
     })  # fmt: skip
 
 
-def german_order() -> Stranger:
-    """A German order: the buyer writes, the supplier stands in the window."""
+def german_order() -> DrawnDocument:
+    """A German order: the buyer is the sender, the supplier is in the address window."""
     sheet = Sheet()
     sheet.at(20, 20, "Maschinenbau Lindner GmbH & Co. KG", 13, bold=True)
     sheet.at(20, 46, "Maschinenbau Lindner GmbH & Co. KG - Industriestraße 5-7 - 58638 Iserlohn", 6.5)
@@ -202,8 +208,11 @@ def german_order() -> Stranger:
     })  # fmt: skip
 
 
-def boxed_german() -> Stranger:
-    """A German invoice of a software house: a box of labels at the right, lines with periods and remarks below."""
+def boxed_german() -> DrawnDocument:
+    """A German invoice of a software house.
+
+    A box of labels at the right, lines with periods and remarks below.
+    """
     sheet = Sheet()
     sheet.at(190, 16, "datenwerk systemhaus gmbh", 16, bold=True, right=True)
     sheet.at(25, 44, "datenwerk systemhaus gmbh • Am Technologiepark 12 • 45307 Essen", 6)
@@ -255,8 +264,8 @@ def boxed_german() -> Stranger:
     })  # fmt: skip
 
 
-def utility_bill() -> Stranger:
-    """A German energy bill: gross amount in a sentence's place, number in a line of text, a table of periods."""
+def utility_bill() -> DrawnDocument:
+    """A German energy invoice: gross amount in a sentence, number in running text, a table of periods."""
     sheet = Sheet()
     sheet.at(20, 20, "Energie Sauerland eG", 15, bold=True)
     sheet.at(20, 46, "Energie Sauerland eG, Postfach 11 20, 57392 Schmallenberg", 7)
@@ -287,7 +296,7 @@ def utility_bill() -> Stranger:
     })  # fmt: skip
 
 
-def german_confirmation() -> Stranger:
+def german_confirmation() -> DrawnDocument:
     """A German order confirmation: number and date in a line below the title, delivery dates in lines."""
     sheet = Sheet()
     sheet.at(20, 20, "Hydraulik Neumann GmbH & Co. KG", 13, bold=True)
@@ -321,8 +330,11 @@ def german_confirmation() -> Stranger:
     })  # fmt: skip
 
 
-def long_list() -> Stranger:
-    """A German invoice over three pages: headings again on each, footers, titles of deliveries between the lines."""
+def long_list() -> DrawnDocument:
+    """A German invoice over three pages.
+
+    Headings again on each, footers, titles of deliveries between the lines.
+    """
     sheet = Sheet()
     columns = "18 28 55 125r 128 160r 192r"
     head = "Pos.|Artikelnr.|Artikelbezeichnung|Menge|Einh.|E-Preis|Gesamt"
@@ -365,7 +377,7 @@ def long_list() -> Stranger:
     })  # fmt: skip
 
 
-def gross_prices() -> Stranger:
+def gross_prices() -> DrawnDocument:
     """A German shop's invoice to a consumer: prices with tax, the tax contained in the sum."""
     sheet = Sheet()
     sheet.at(20, 20, "Fahrradladen Speiche", 15, bold=True)
@@ -399,7 +411,7 @@ def gross_prices() -> Stranger:
 
 
 def _german(cents: int) -> str:
-    """An amount as Germans write it."""
+    """Format an amount in German notation."""
     return f"{cents / 100:,.2f}".translate(str.maketrans(",.", ".,"))
 
 

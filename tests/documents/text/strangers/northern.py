@@ -1,9 +1,9 @@
-"""Papers in English, Dutch and Danish."""
+"""Documents in English, Dutch and Danish."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def english() -> Stranger:
+def english() -> DrawnDocument:
     """A British invoice: labels at the right edge, quantities first, a part already paid."""
     sheet = Sheet()
     sheet.at(20, 24, "INVOICE", 22, bold=True)
@@ -39,7 +39,7 @@ def english() -> Stranger:
     })  # fmt: skip
 
 
-def consultancy() -> Stranger:
+def consultancy() -> DrawnDocument:
     """An invoice of an American program: number behind a hash, month first, dollars, sums at the left."""
     sheet = Sheet()
     sheet.at(20, 25, "Blue Heron Consulting LLC", 14, bold=True)
@@ -69,8 +69,8 @@ def consultancy() -> Stranger:
     })  # fmt: skip
 
 
-def english_order() -> Stranger:
-    """An English order: vendor and ship-to beside one another, the number in a row of labels."""
+def english_order() -> DrawnDocument:
+    """An English order: vendor and ship-to next to each other, the number in a row of labels."""
     sheet = Sheet()
     sheet.at(20, 22, "Copper Kettle Catering Ltd", 13, bold=True)
     sheet.rows(20, 27, "1 Canal Wharf", "Leeds LS1 4BR", size=8)
@@ -98,7 +98,7 @@ def english_order() -> Stranger:
     })  # fmt: skip
 
 
-def dutch() -> Stranger:
+def dutch() -> DrawnDocument:
     """A Dutch invoice: labels without colons, tax rates with and without, the sum to be paid below."""
     sheet = Sheet()
     sheet.at(190, 20, "Bloemenveiling Westland B.V.", 12, bold=True, right=True)
@@ -133,7 +133,7 @@ def dutch() -> Stranger:
     })  # fmt: skip
 
 
-def danish() -> Stranger:
+def danish() -> DrawnDocument:
     """A Danish invoice in crowns, dates with hyphens."""
     sheet = Sheet()
     sheet.rows(20, 30, "Café Nyhavn ApS", "Havnegade 21", "1058 København K", size=10)
@@ -162,8 +162,8 @@ def danish() -> Stranger:
     })  # fmt: skip
 
 
-def belgian() -> Stranger:
-    """A Belgian invoice in French and Dutch at once."""
+def belgian() -> DrawnDocument:
+    """A bilingual Belgian invoice in French and Dutch."""
     sheet = Sheet()
     sheet.rows(15, 20, "Imprimerie Meuse SRL", "Rue de la Station 45", "B-5000 Namur", "TVA BE 0428.759.497")
     sheet.at(195, 20, "FACTURE / FACTUUR", 15, bold=True, right=True)
@@ -206,8 +206,11 @@ def belgian() -> Stranger:
     })  # fmt: skip
 
 
-def two_column_totals() -> Stranger:
-    """An English invoice of a Dutch exporter: article above description, sums left, terms right, VAT reversed."""
+def two_column_totals() -> DrawnDocument:
+    """An English invoice of a Dutch exporter.
+
+    Article above description, sums left, terms right, VAT reversed.
+    """
     sheet = Sheet("times")
     sheet.at(105, 18, "VAN DIJK PUMPS & VALVES B.V.", 14, bold=True)
     sheet.at(105, 23, "Havenkade 40, 3011 AB Rotterdam, The Netherlands", 8)
@@ -247,8 +250,8 @@ def two_column_totals() -> Stranger:
     })  # fmt: skip
 
 
-def numbers_below() -> Stranger:
-    """An English order confirmation whose lines have their words above and their numbers in a row below."""
+def numbers_below() -> DrawnDocument:
+    """An English order confirmation: each line has its description above a row of numbers."""
     sheet = Sheet()
     sheet.rows(20, 20, "Northgate Steel Supplies Ltd", "14 Foundry Lane", "Sheffield S9 2XY", "VAT Reg No GB980780684")
     sheet.at(190, 24, "Order Acknowledgement", 15, bold=True, right=True)
@@ -284,8 +287,11 @@ def numbers_below() -> Stranger:
     })  # fmt: skip
 
 
-def without_heading() -> Stranger:
-    """A Dutch craftsman's invoice without a heading over its lines: '3 x 45,00' and amounts at the right."""
+def without_heading() -> DrawnDocument:
+    """A Dutch craftsman's invoice without a heading over its lines.
+
+    '3 x 45,00' and amounts at the right.
+    """
     sheet = Sheet("times")
     sheet.rows(
         20, 20, "Schildersbedrijf Jansen", "Kerkstraat 12", "1017 GM Amsterdam", "BTW-nr NL004495445B01", size=10

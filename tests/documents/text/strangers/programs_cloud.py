@@ -1,10 +1,13 @@
-"""Papers of small firms, as free, cloud and desktop programs print them."""
+"""Documents of small companies, in the style of free, cloud and desktop programs."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def free_german_program() -> Stranger:
-    """A free German program's invoice: quantities before articles, the sums labelled far from the amounts."""
+def free_german_program() -> DrawnDocument:
+    """A free German program's invoice.
+
+    Quantities before articles, totals labeled far from their amounts.
+    """
     sheet = Sheet()
     sheet.rows(20, 18, "Imkerei Waldhonig", "Rolf Diekmann", "Heideweg 3", "29614 Soltau", size=9)
     sheet.rows(130, 18, "Tel. 05191 44 20", "honig@diekmann.example", "Steuernummer 41/112/00834", size=8.5, pitch=4)
@@ -36,8 +39,11 @@ def free_german_program() -> Stranger:
     })  # fmt: skip
 
 
-def merchandise_system() -> Stranger:
-    """A German merchandise system's invoice: two columns of labels, order and delivery named, shipping as a line."""
+def merchandise_system() -> DrawnDocument:
+    """A German merchandise system's invoice.
+
+    Two columns of labels, order and delivery named, shipping as a line.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "Outdoor-Versand Tannert GmbH & Co. KG", 13, bold=True)
     sheet.at(20, 46, "Outdoor-Versand Tannert GmbH & Co. KG | Gewerbepark 11 | 01640 Coswig", 6.5)
@@ -74,7 +80,7 @@ def merchandise_system() -> Stranger:
     })  # fmt: skip
 
 
-def french_start_up() -> Stranger:
+def french_start_up() -> DrawnDocument:
     """A French cloud program's invoice: labels over bold values, details of the VAT beside the sums."""
     sheet = Sheet()
     sheet.at(15, 22, "Facture", 20, bold=True)
@@ -115,8 +121,11 @@ def french_start_up() -> Stranger:
     })  # fmt: skip
 
 
-def subscription() -> Stranger:
-    """A payment provider's English invoice: American dates in words, the amount due in large print, tax by country."""
+def subscription() -> DrawnDocument:
+    """A payment provider's English invoice.
+
+    American dates in words, the amount due in large print, tax by country.
+    """
     sheet = Sheet()
     sheet.at(20, 22, "Invoice", 20, bold=True)
     sheet.table(
@@ -154,8 +163,11 @@ def subscription() -> Stranger:
     })  # fmt: skip
 
 
-def dutch_freelancer() -> Stranger:
-    """A Dutch freelancer's invoice: the buyer first, labels and values with colons at the right, BTW per line."""
+def dutch_freelancer() -> DrawnDocument:
+    """A Dutch freelancer's invoice.
+
+    The buyer first, labels and values with colons at the right, BTW per line.
+    """
     sheet = Sheet("times")
     sheet.rows(20, 30, "Gemeente Zutphen", "T.a.v. mevrouw De Wit", "'s Gravenhof 2", "7201 DN Zutphen", size=10)
     sheet.rows(140, 30, "Studio Veldkamp", "Lange Hofstraat 31", "7201 HV Zutphen", "06 2288 4410",
@@ -184,8 +196,11 @@ def dutch_freelancer() -> Stranger:
     })  # fmt: skip
 
 
-def italian_cloud() -> Stranger:
-    """An Italian cloud program's invoice: 'Destinatario', number and date in the title, stamp duty and no discount."""
+def italian_cloud() -> DrawnDocument:
+    """An Italian cloud program's invoice.
+
+    'Destinatario', number and date in the title, stamp duty and no discount.
+    """
     sheet = Sheet()
     sheet.rows(15, 20, "Serramenti Valle d'Itria S.r.l.", "Contrada Figazzano 9 - 72014 Cisternino (BR)",
                "P.IVA 01893560159 - C.F. 01893560159", "info@serramentitria.example", size=8.5, pitch=4)  # fmt: skip
@@ -221,8 +236,11 @@ def italian_cloud() -> Stranger:
     })  # fmt: skip
 
 
-def spanish_desktop() -> Stranger:
-    """A Spanish desktop program's invoice: document, number, page and date in a strip, bases in a strip at the foot."""
+def spanish_desktop() -> DrawnDocument:
+    """A Spanish desktop program's invoice.
+
+    Document, number, page and date in a strip, tax bases in a strip in the footer.
+    """
     sheet = Sheet()
     sheet.rows(15, 18, "SUMINISTROS ELÉCTRICOS TAJO, S.L.", "C/ Río Jarama, 14 - Pol. Ind. Santa María", "45007 TOLEDO",
                "Tlf: 925 230 118", "C.I.F.: ESB46886727", size=8.5, pitch=4)  # fmt: skip
@@ -253,8 +271,8 @@ def spanish_desktop() -> Stranger:
     })  # fmt: skip
 
 
-def danish_cloud() -> Stranger:
-    """A Danish cloud program's invoice: everything of the issuer at the foot, the due date in the terms."""
+def danish_cloud() -> DrawnDocument:
+    """A Danish cloud program's invoice: all issuer details in the footer, the due date in the terms."""
     sheet = Sheet()
     sheet.at(20, 22, "Gartneriet Solbakken", 16, bold=True)
     sheet.rows(20, 45, "Ejerforeningen Parkhusene", "Att. formand Lise Holm", "Parkvej 8", "8000 Aarhus C", size=10)
@@ -282,8 +300,11 @@ def danish_cloud() -> Stranger:
     })  # fmt: skip
 
 
-def french_rebate() -> Stranger:
-    """A French program's credit note: blue title with its number, reason in words, the invoice named in a sentence."""
+def french_rebate() -> DrawnDocument:
+    """A French program's credit note.
+
+    Blue title with its number, reason in words, the invoice named in a sentence.
+    """
     sheet = Sheet()
     sheet.rows(
         15, 18, "Papeterie Bastide SARL", "6 cours Julien", "13006 MARSEILLE", "RCS Marseille 065 898 934", size=8.5

@@ -1,10 +1,13 @@
-"""Papers of seven kinds and as many countries, as still other business programs print them."""
+"""Documents of seven kinds and countries, in the style of other business programs."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def german_office() -> Stranger:
-    """A German office program's invoice: number in the title, optional discount row, small-print remarks in lines."""
+def german_office() -> DrawnDocument:
+    """A German office program's invoice.
+
+    Number in the title, optional discount row, small-print remarks in lines.
+    """
     sheet = Sheet()
     sheet.rows(190, 18, "Kälte-Klima Südharz GmbH", "Bahnhofstraße 51", "37431 Bad Lauterberg", "Telefon: 05524 9200-0",
                "rechnung@kks.example", size=8, pitch=3.8, right=True)  # fmt: skip
@@ -46,8 +49,11 @@ def german_office() -> Stranger:
     })  # fmt: skip
 
 
-def french_public() -> Stranger:
-    """A French invoice to a public body: engagement and service numbers, two addresses, a discount on the sum."""
+def french_public() -> DrawnDocument:
+    """A French invoice to a public body.
+
+    Engagement and service numbers, two addresses, a discount on the sum.
+    """
     sheet = Sheet("times")
     sheet.rows(15, 18, "NETTOYAGE BRETAGNE SUD", "SARL au capital de 20 000 €", "3 rue des Frères Lumière",
         "56000 VANNES",
@@ -89,7 +95,7 @@ def french_public() -> Stranger:
     })  # fmt: skip
 
 
-def american_suite() -> Stranger:
+def american_suite() -> DrawnDocument:
     """An American suite's invoice in euros: three parties in a row, terms in a strip, the sums in a box."""
     sheet = Sheet()
     sheet.at(20, 22, "Larkspur Instruments, Inc.", 13, bold=True)
@@ -132,8 +138,11 @@ def american_suite() -> Stranger:
     })  # fmt: skip
 
 
-def danish_confirmation() -> Stranger:
-    """A Danish order confirmation of a large program: labels in two columns, discounts, freight after the lines."""
+def danish_confirmation() -> DrawnDocument:
+    """A Danish order confirmation of a large program.
+
+    Labels in two columns, discounts, freight after the lines.
+    """
     sheet = Sheet()
     sheet.rows(20, 30, "Møbelsnedkeriet Fuglsang", "Att.: Indkøb", "Håndværkervej 19", "9000 Aalborg")
     sheet.rows(145, 20, "Nordjysk Træhandel A/S", "Havnekajen 3", "9400 Nørresundby", "Telefon 98 17 40 00",
@@ -165,8 +174,11 @@ def danish_confirmation() -> Stranger:
     })  # fmt: skip
 
 
-def dutch_packing_slip() -> Stranger:
-    """A Dutch packing slip: order's number and date in one line, quantities in the first column, no prices."""
+def dutch_packing_slip() -> DrawnDocument:
+    """A Dutch packing slip.
+
+    Order's number and date in one line, quantities in the first column, no prices.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "PAKBON", 18, bold=True)
     sheet.rows(
@@ -194,8 +206,11 @@ def dutch_packing_slip() -> Stranger:
     })  # fmt: skip
 
 
-def spanish_correction() -> Stranger:
-    """A Spanish correcting invoice: it names the invoice it corrects, all amounts below nought, a strip of sums."""
+def spanish_correction() -> DrawnDocument:
+    """A Spanish correcting invoice.
+
+    Reference to the corrected invoice, negative amounts, a strip of totals.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "FRUTAS Y VERDURAS LA HUERTA, S.A.", 12, bold=True)
     sheet.rows(20, 25, "Mercamurcia, módulo 14 - 30120 Murcia", "C.I.F. A13585625 - Tel. 968 340 112", size=8)
@@ -222,8 +237,11 @@ def spanish_correction() -> Stranger:
     })  # fmt: skip
 
 
-def italian_order() -> Stranger:
-    """An Italian purchase order: 'Spett.le' over the supplier, number and date in one row, delivery date by line."""
+def italian_order() -> DrawnDocument:
+    """An Italian purchase order.
+
+    'Spett.le' over the supplier, number and date in one row, delivery date by line.
+    """
     sheet = Sheet("times")
     sheet.at(15, 18, "MECCANICA VALSUGANA S.P.A.", 14, bold=True)
     sheet.rows(15, 23, "Via dell'Industria 55 - 38051 Borgo Valsugana (TN)", "Partita IVA IT00959240151",

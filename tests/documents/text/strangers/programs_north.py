@@ -1,10 +1,13 @@
-"""Papers as the business programs of German, Belgian, British, Dutch, Danish and Swedish firms print them."""
+"""Documents in the style of business programs from northern Europe."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def online_bookkeeping() -> Stranger:
-    """A German online bookkeeping's invoice: labels and values at the right edge, units apart, a foot of three."""
+def online_bookkeeping() -> DrawnDocument:
+    """A German online program's invoice.
+
+    Labels and values at the right, separate units, a three-column footer.
+    """
     sheet = Sheet()
     sheet.at(190, 22, "Holzmanufaktur Brandt e.K.", 15, bold=True, right=True)
     sheet.at(25, 50, "Holzmanufaktur Brandt e.K. · Dorfstr. 12 · 29439 Lüchow", 6.5)
@@ -41,8 +44,11 @@ def online_bookkeeping() -> Stranger:
     })  # fmt: skip
 
 
-def enterprise_billing() -> Stranger:
-    """A billing document of a large system: 'Nummer/Datum', conditions under lines, minus signs behind, two pages."""
+def enterprise_billing() -> DrawnDocument:
+    """A billing document of a large system.
+
+    'Nummer/Datum', conditions under lines, minus signs behind, two pages.
+    """
     sheet = Sheet()
     sheet.rows(150, 16, "Rheintal Antriebstechnik AG", "Werkstraße 1-9", "68169 Mannheim", "DEUTSCHLAND", size=8)
     sheet.at(20, 46, "Rheintal Antriebstechnik AG, Postfach 10 03 21, 68003 Mannheim", 6)
@@ -86,8 +92,11 @@ def enterprise_billing() -> Stranger:
     })  # fmt: skip
 
 
-def open_source_suite() -> Stranger:
-    """An open-source suite's English invoice: the customer right, codes in brackets, dates in a strip, '2.00 Units'."""
+def open_source_suite() -> DrawnDocument:
+    """An open-source suite's English invoice.
+
+    The customer right, codes in brackets, dates in a strip, '2.00 Units'.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "Meridian Office Supply NV", 14, bold=True)
     sheet.rows(20, 25, "Kempische Steenweg 311", "3500 Hasselt", "Belgium", size=8)
@@ -124,8 +133,11 @@ def open_source_suite() -> Stranger:
     })  # fmt: skip
 
 
-def cloud_credit() -> Stranger:
-    """A credit note of a British cloud program: labels over values in a middle column, the issuer in the right one."""
+def cloud_credit() -> DrawnDocument:
+    """A credit note of a British cloud program.
+
+    Labels over values in a middle column, the issuer in the right one.
+    """
     sheet = Sheet()
     sheet.at(20, 34, "CREDIT NOTE", 22)
     sheet.rows(20, 46, "Thistle & Rye Bakery Ltd", "Attention: Fiona Baird", "88 Leith Walk", "EDINBURGH", "EH6 5HB",
@@ -161,8 +173,11 @@ def cloud_credit() -> Stranger:
     })  # fmt: skip
 
 
-def small_business() -> Stranger:
-    """A small-business program's invoice: services with their days, capitals as labels, a summary of the VAT."""
+def small_business() -> DrawnDocument:
+    """A small-business program's invoice.
+
+    Services with their days, capitals as labels, a summary of the VAT.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "Oakfield Garden Services", 12, bold=True)
     sheet.rows(20, 25, "3 Barn Close", "Cirencester GL7 2NN", "+44 1285 640112", "hello@oakfield.example",
@@ -198,8 +213,11 @@ def small_business() -> Stranger:
     })  # fmt: skip
 
 
-def dutch_accounting() -> Stranger:
-    """A Dutch accounting program's invoice: labels with colons apart, a discount column, the VAT in a table."""
+def dutch_accounting() -> DrawnDocument:
+    """A Dutch accounting program's invoice.
+
+    Labels with colons apart, a discount column, the VAT in a table.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "Technische Groothandel Van Berkel B.V.", 13, bold=True)
     sheet.rows(145, 16, "Ambachtsweg 27", "5627 BZ Eindhoven", "T 040 241 88 00", "administratie@vanberkel.example",
@@ -233,8 +251,8 @@ def dutch_accounting() -> Stranger:
     })  # fmt: skip
 
 
-def danish_credit() -> Stranger:
-    """A Danish online program's credit note: the issuer at the foot alone, negative amounts in crowns."""
+def danish_credit() -> DrawnDocument:
+    """A Danish online program's credit note: the issuer only in the footer, negative amounts in crowns."""
     sheet = Sheet()
     sheet.rows(20, 48, "Restaurant Havblik A/S", "Strandvejen 210", "3070 Snekkersten", "CVR-nr.: 94191629", size=10)
     sheet.at(20, 85, "Kreditnota", 16, bold=True)
@@ -260,8 +278,11 @@ def danish_credit() -> Stranger:
     })  # fmt: skip
 
 
-def enterprise_order() -> Stranger:
-    """A large system's English purchase order: the vendor left, ship-to below, 'per' in a row under each line."""
+def enterprise_order() -> DrawnDocument:
+    """A large system's English purchase order.
+
+    The vendor left, ship-to below, 'per' in a row under each line.
+    """
     sheet = Sheet()
     sheet.at(20, 18, "Halden Process Equipment AB", 13, bold=True)
     sheet.rows(20, 40, "Vendor address", size=7.5)
@@ -301,8 +322,11 @@ def enterprise_order() -> Stranger:
     })  # fmt: skip
 
 
-def german_delivery() -> Stranger:
-    """A German delivery note: ordered, delivered and still open beside one another, batches below the lines."""
+def german_delivery() -> DrawnDocument:
+    """A German delivery note.
+
+    Ordered, delivered and open quantities next to each other, batches below the lines.
+    """
     sheet = Sheet("times")
     sheet.at(20, 20, "Farben-Großhandel Lohmann oHG", 14, bold=True)
     sheet.at(20, 46, "Farben-Großhandel Lohmann oHG - Am Güterbahnhof 8 - 32756 Detmold", 6.5)

@@ -1,10 +1,13 @@
-"""Papers as the business programs of Italian, Spanish, French and Swiss firms print them."""
+"""Documents in the style of business programs from southern Europe and Switzerland."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def italian_courtesy_copy() -> Stranger:
-    """The courtesy copy of an Italian electronic invoice: two boxes of labelled parties, all in rows of headings."""
+def italian_courtesy_copy() -> DrawnDocument:
+    """The courtesy copy of an Italian electronic invoice.
+
+    Two boxes of labeled parties, all in rows of headings.
+    """
     sheet = Sheet()
     sheet.at(12, 14, "Cedente/prestatore (fornitore)", 8, bold=True)
     sheet.rows(12, 19, "Identificativo fiscale ai fini IVA: IT01572670154", "Codice fiscale: 01572670154",
@@ -49,8 +52,11 @@ def italian_courtesy_copy() -> Stranger:
     })  # fmt: skip
 
 
-def spanish_cloud() -> Stranger:
-    """A Spanish cloud program's invoice: price before units, the line's total with tax last, date in words."""
+def spanish_cloud() -> DrawnDocument:
+    """A Spanish cloud program's invoice.
+
+    Price before units, the line's total with tax last, date in words.
+    """
     sheet = Sheet()
     sheet.at(20, 24, "Factura", 20, bold=True)
     sheet.table(33, "20 50", "Número #|F240086", "Fecha|9 de abril de 2024", "Vencimiento|9 de mayo de 2024")
@@ -82,7 +88,7 @@ def spanish_cloud() -> Stranger:
     })  # fmt: skip
 
 
-def french_trade() -> Stranger:
+def french_trade() -> DrawnDocument:
     """A French trade program's invoice over two pages: codes for the VAT, sums in a strip, 'A reporter'."""
     sheet = Sheet()
     sheet.at(12, 18, "ÉTABLISSEMENTS MOREL", 14, bold=True)
@@ -126,8 +132,11 @@ def french_trade() -> Stranger:
     })  # fmt: skip
 
 
-def swiss_french() -> Stranger:
-    """An invoice from French Switzerland: apostrophes and dots in numbers, the town before the date, a rounding."""
+def swiss_french() -> DrawnDocument:
+    """An invoice from French Switzerland.
+
+    Apostrophes and dots in numbers, the town before the date, a rounding.
+    """
     sheet = Sheet()
     sheet.rows(20, 20, "Atelier Mécanique Lavaux Sàrl", "Route de la Corniche 14", "1096 Cully",
         "TVA: CHE-876.782.899 TVA",

@@ -1,9 +1,9 @@
-"""Papers of single trades: a tax adviser's, a dealer's in parts, builders', exporters' and wholesalers'."""
+"""Documents of particular trades, such as tax advisers, builders and exporters."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def tax_adviser() -> Stranger:
+def tax_adviser() -> DrawnDocument:
     """A German tax adviser's fee note: items of a fee scale, expenses, the number in the subject line."""
     sheet = Sheet("times")
     sheet.at(105, 18, "Kanzlei Dr. Behrendt & Kollegen PartG mbB", 12, bold=True)
@@ -37,8 +37,11 @@ def tax_adviser() -> Stranger:
     })  # fmt: skip
 
 
-def parts_dealer() -> Stranger:
-    """A German dealer's invoice: lines of two rows with the article below, a discount in percent on the sum."""
+def parts_dealer() -> DrawnDocument:
+    """A German dealer's invoice.
+
+    Lines of two rows with the article below, a discount in percent on the sum.
+    """
     sheet = Sheet()
     sheet.at(20, 18, "KFZ-TEILE HAGEMANN", 16, bold=True)
     sheet.rows(20, 24, "Inhaber: Dirk Hagemann", "Werler Straße 190 - 59069 Hamm", size=8, pitch=3.6)
@@ -80,8 +83,11 @@ def parts_dealer() -> Stranger:
     })  # fmt: skip
 
 
-def french_works() -> Stranger:
-    """A French building firm's invoice on work done: sections in capitals, VAT by column, a retention at the end."""
+def french_works() -> DrawnDocument:
+    """A French building firm's invoice on work done.
+
+    Sections in capitals, VAT by column, a retention at the end.
+    """
     sheet = Sheet()
     sheet.at(15, 18, "CHARPENTE DU VERCORS", 13, bold=True)
     sheet.rows(15, 23, "Entreprise générale du bâtiment", "320 route de Lans", "38250 VILLARD-DE-LANS",
@@ -126,8 +132,11 @@ def french_works() -> Stranger:
     })  # fmt: skip
 
 
-def export_invoice() -> Stranger:
-    """An Italian firm's English invoice in dollars: boxes of labels, weights and origin, 'say' the sum in words."""
+def export_invoice() -> DrawnDocument:
+    """An Italian firm's English invoice in dollars.
+
+    Boxes of labels, weights and origin, the total in words after 'say'.
+    """
     sheet = Sheet()
     sheet.at(105, 16, "TESSITURA BRIANZA S.P.A.", 14, bold=True)
     sheet.rows(
@@ -167,8 +176,11 @@ def export_invoice() -> Stranger:
     })  # fmt: skip
 
 
-def dutch_order() -> Stranger:
-    """A Dutch purchase order: 'Leverancier' over the supplier, delivery address apart, delivery dates as a column."""
+def dutch_order() -> DrawnDocument:
+    """A Dutch purchase order.
+
+    'Leverancier' over the supplier, delivery address apart, delivery dates as a column.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "INKOOPORDER", 17, bold=True)
     sheet.rows(
@@ -207,7 +219,7 @@ def dutch_order() -> Stranger:
     })  # fmt: skip
 
 
-def danish_wholesaler() -> Stranger:
+def danish_wholesaler() -> DrawnDocument:
     """A Danish wholesaler's invoice: labels in capitals over values, discounts, an environmental fee."""
     sheet = Sheet()
     sheet.at(20, 20, "FAKTURA", 18, bold=True)

@@ -1,9 +1,9 @@
-"""Papers in French, Italian and Spanish."""
+"""Documents in French, Italian and Spanish."""
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def french_title() -> Stranger:
+def french_title() -> DrawnDocument:
     """A French craftsman's invoice: number in the title, blanks in numbers, SIRET at the foot."""
     sheet = Sheet()
     sheet.at(15, 20, "SARL Menuiserie Garonne", 13, bold=True)
@@ -40,8 +40,11 @@ def french_title() -> Stranger:
     })  # fmt: skip
 
 
-def french_row_of_labels() -> Stranger:
-    """A French supplier's invoice: a ruled row of labels with the values beneath, and its taxes in a table."""
+def french_row_of_labels() -> DrawnDocument:
+    """A French supplier's invoice.
+
+    A ruled row of labels with the values beneath, and its taxes in a table.
+    """
     sheet = Sheet()
     sheet.at(15, 18, "Distribution Atlantique SAS", 14, bold=True)
     sheet.rows(15, 23, "Zone artisanale du Port, 12 rue des Docks", "44600 Saint-Nazaire", "France", size=8)
@@ -83,7 +86,7 @@ def french_row_of_labels() -> Stranger:
     })  # fmt: skip
 
 
-def italian() -> Stranger:
+def italian() -> DrawnDocument:
     """An Italian invoice: number and date in one line of the heading, sums in a strip at the foot."""
     sheet = Sheet("times")
     sheet.at(15, 20, "Ceramiche Valtaro S.r.l.", 15, bold=True)
@@ -120,7 +123,7 @@ def italian() -> Stranger:
     })  # fmt: skip
 
 
-def spanish() -> Stranger:
+def spanish() -> DrawnDocument:
     """A Spanish freelancer's invoice: years of two digits, income tax withheld below the VAT."""
     sheet = Sheet()
     sheet.at(20, 22, "FACTURA", 20, bold=True)
@@ -150,8 +153,8 @@ def spanish() -> Stranger:
     })  # fmt: skip
 
 
-def french_delivery() -> Stranger:
-    """A French delivery note: ordered and delivered quantities beside one another, no prices."""
+def french_delivery() -> DrawnDocument:
+    """A French delivery note: ordered and delivered quantities next to each other, no prices."""
     sheet = Sheet()
     sheet.at(15, 20, "Distribution Atlantique SAS", 13, bold=True)
     sheet.rows(15, 25, "12 rue des Docks", "44600 Saint-Nazaire", size=8)
@@ -177,7 +180,7 @@ def french_delivery() -> Stranger:
     })  # fmt: skip
 
 
-def italian_transport() -> Stranger:
+def italian_transport() -> DrawnDocument:
     """An Italian transport document: D.D.T. with number and date in a row of labels."""
     sheet = Sheet("times")
     sheet.at(15, 20, "Ceramiche Valtaro S.r.l.", 14, bold=True)
@@ -205,7 +208,7 @@ def italian_transport() -> Stranger:
     })  # fmt: skip
 
 
-def french_credit() -> Stranger:
+def french_credit() -> DrawnDocument:
     """A French credit note: 'Avoir' with the invoice it corrects, thin blanks, amounts without a sign."""
     sheet = Sheet()
     sheet.at(15, 20, "ÉLECTRO CENTRE", 14, bold=True)
@@ -243,7 +246,7 @@ def french_credit() -> Stranger:
     })  # fmt: skip
 
 
-def spanish_delivery() -> Stranger:
+def spanish_delivery() -> DrawnDocument:
     """A Spanish delivery note with batches, and no prices."""
     sheet = Sheet()
     sheet.rows(
@@ -275,7 +278,7 @@ def spanish_delivery() -> Stranger:
     })  # fmt: skip
 
 
-def italian_freelancer() -> Stranger:
+def italian_freelancer() -> DrawnDocument:
     """An Italian freelancer's invoice: withholding and pension fund, labels and values in one cell."""
     sheet = Sheet()
     sheet.rows(
@@ -314,7 +317,7 @@ def italian_freelancer() -> Stranger:
     })  # fmt: skip
 
 
-def rebates_between() -> Stranger:
+def rebates_between() -> DrawnDocument:
     """A French invoice with a rebate in a row below its line, and freight at the end."""
     sheet = Sheet()
     sheet.at(15, 18, "PAPETERIE DU CENTRE", 13, bold=True)

@@ -1,7 +1,7 @@
-"""Sheets of paper to draw on, and the form in which is told what they state.
+"""Draw documents for tests, together with their expected data.
 
-What is drawn side by side is written with bars between: `"Menge|Preis"`; where, is a list of places in millimetres from
-the left edge: `"20 120r"`, with an `r` where the text ends at its place.
+Bars separate the cells of a row: `"Menge|Preis"`. Places are column positions in millimeters from the left edge:
+`"20 120r"`. An `r` aligns the text to the right.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from fpdf import FPDF
 
 
 @dataclass(frozen=True)
-class Stranger:
-    """A paper: its pages as a PDF, its type, and what it states in the form of structured data."""
+class DrawnDocument:
+    """Drawn document: PDF content, type and expected structured data."""
 
     content: bytes
     type: str
@@ -21,7 +21,7 @@ class Stranger:
 
 
 class Sheet:
-    """Pages to write on: places are millimetres from the top left corner, text stands on the line that ends at `y`."""
+    """Pages to draw on. Positions are millimeters from the top left; `y` is the baseline."""
 
     def __init__(self, font: str = "helvetica") -> None:
         self._pdf = FPDF(unit="mm", format="A4")
@@ -35,7 +35,7 @@ class Sheet:
         self._pdf.add_page()
 
     def at(self, x: float, y: float, text: str, size: float = 9, *, bold: bool = False, right: bool = False) -> None:
-        """Write a text, from `x` on or up to `x`."""
+        """Write a text that starts at `x`, or ends there if `right` is set."""
         self._pdf.set_font(self._font, "B" if bold else "", size)
         width = self._pdf.get_string_width(text)
         self._pdf.text(x - width if right else x, y, text)
@@ -44,7 +44,7 @@ class Sheet:
         self, x: float, y: float, *texts: str, size: float = 9, pitch: float = 4.4, bold: bool = False,
         right: bool = False,
     ) -> float:  # fmt: skip
-        """Write texts below one another; returns the place of the next."""
+        """Write texts below each other and return the next `y`."""
         for text in texts:
             self.at(x, y, text, size, bold=bold, right=right)
             y += pitch
@@ -54,7 +54,7 @@ class Sheet:
         self, y: float, places: str, *rows: str, head: str | None = None, size: float = 9, pitch: float = 5,
         bold: bool = False,
     ) -> float:  # fmt: skip
-        """Write rows of cells, below a bold row of headings if any. Returns the place of the next row."""
+        """Write rows of cells below an optional bold heading, and return the next `y`."""
         if head is not None:
             y = self.table(y, places, head, size=size, bold=True) + 2
         for row in rows:
@@ -68,27 +68,27 @@ class Sheet:
         """Draw a line across."""
         self._pdf.line(left, y, right, y)
 
-    def states(self, kind: str, data: Mapping[str, Any]) -> Stranger:
-        """The drawn paper, and what it states."""
-        return Stranger(bytes(self._pdf.output()), kind, dict(data))
+    def states(self, kind: str, data: Mapping[str, Any]) -> DrawnDocument:
+        """Return the drawn document with its expected data."""
+        return DrawnDocument(bytes(self._pdf.output()), kind, dict(data))
 
 
 def line(text: str, names: str) -> dict[str, str]:
-    """A line of goods from values with bars between, `-` for none."""
+    """Line item from values separated by bars, `-` for none."""
     values = (value.strip() for value in text.split("|"))
     return {name: value for name, value in zip(names.split(), values, strict=True) if value != "-"}
 
 
 def lines(names: str, *texts: str) -> list[dict[str, str]]:
-    """Lines of goods, all with the same fields."""
+    """Line items with the same fields."""
     return [line(text, names) for text in texts]
 
 
 def party(written: str, **more: str) -> dict[str, str]:
-    """A firm from its name, street, postal code and town with bars between."""
+    """Party from its name, street, postal code and city, separated by bars."""
     return line(written, "name street postal_code city") | more
 
 
 def totals(written: str) -> dict[str, str]:
-    """The sums from a currency, the net, the tax and the gross amount."""
+    """Totals from a currency and the net, tax and gross amounts."""
     return dict(zip(("currency", "total_net", "total_tax", "total_gross"), written.split(), strict=True))

@@ -1,13 +1,17 @@
-"""Papers that no rule was made or mended on: what is read of them tells how a paper from anywhere will be read.
+"""Holdout documents: no rule was written or changed for them.
 
-Whoever mends a rule on one of them moves it to the others, and draws another in its place.
+Their score estimates how well an unknown document is read. If you change a rule for one of them, move it to the other
+documents and draw a new one.
 """
 
-from tests.documents.text.strangers.sheet import Sheet, Stranger, lines, party, totals
+from tests.documents.text.strangers.sheet import DrawnDocument, Sheet, lines, party, totals
 
 
-def nursery() -> Stranger:
-    """A German nursery's invoice: Latin names, sizes, a subtotal before the freight, reduced and full tax."""
+def nursery() -> DrawnDocument:
+    """A German nursery's invoice.
+
+    Latin names, sizes, a subtotal before the freight, reduced and full tax.
+    """
     sheet = Sheet()
     sheet.rows(20, 18, "Baumschule Harms", "Inhaberin Elke Harms", "Moorweg 44", "26655 Westerstede", size=9)
     sheet.rows(190, 18, "Tel. 04488 7710", "Fax 04488 7711", "www.baumschule-harms.example", size=8, right=True)
@@ -41,7 +45,7 @@ def nursery() -> Stranger:
     })  # fmt: skip
 
 
-def translator() -> Stranger:
+def translator() -> DrawnDocument:
     """A Spanish translator's invoice to France: words and rate, no VAT, tax withheld, date in words."""
     sheet = Sheet("times")
     sheet.rows(20, 20, "Carmen Iglesias Prado", "Traductora jurada", "Calle Mayor 71, 3º B", "28013 Madrid", "España",
@@ -69,8 +73,11 @@ def translator() -> Stranger:
     })  # fmt: skip
 
 
-def machine_shop() -> Stranger:
-    """An Austrian machine shop's order confirmation: alternatives of terms, prices per hundred, gross weight."""
+def machine_shop() -> DrawnDocument:
+    """An Austrian machine shop's order confirmation.
+
+    Alternatives of terms, prices per hundred, gross weight.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "Metallbau Ennstal GmbH", 14, bold=True)
     sheet.at(20, 46, "Metallbau Ennstal GmbH, Industriezeile 30, A-4400 Steyr", 6.5)
@@ -115,8 +122,11 @@ def machine_shop() -> Stranger:
     })  # fmt: skip
 
 
-def wine_merchant() -> Stranger:
-    """A French wine merchant's invoice: bottles and cases, duties as lines, VAT on payments, three rates of nothing."""
+def wine_merchant() -> DrawnDocument:
+    """A French wine merchant's invoice.
+
+    Bottles and cases, duties as lines, a tax code column, tax-exempt export.
+    """
     sheet = Sheet()
     sheet.at(105, 18, "CAVES DE LA TOUR", 15, bold=True)
     sheet.rows(
@@ -160,7 +170,7 @@ def wine_merchant() -> Stranger:
     })  # fmt: skip
 
 
-WITHHELD = (
+HOLDOUT = (
     nursery,
     translator,
     machine_shop,

@@ -1,4 +1,4 @@
-// As much of a browser as the session of the console uses.
+// The parts of a browser that the console's session uses.
 
 export const CONSOLE = "https://api.example.com/console";
 
@@ -11,20 +11,20 @@ const storage = () => ({
 });
 
 export const browser = {
-  went: null,
+  navigatedTo: null,
   begin(href, answer) {
     stored = new Map();
-    browser.went = null;
+    browser.navigatedTo = null;
     const url = new URL(href);
-    globalThis.location = { href, pathname: url.pathname, search: url.search, assign: (to) => (browser.went = to) };
-    globalThis.fetch = async (asked, options) => answer(String(asked.href ?? asked), options);
+    globalThis.location = { href, pathname: url.pathname, search: url.search, assign: (to) => (browser.navigatedTo = to) };
+    globalThis.fetch = async (request, options) => answer(String(request.href ?? request), options);
   },
-  kept: () => [...stored.keys()],
+  storedKeys: () => [...stored.keys()],
 };
 
 globalThis.sessionStorage = storage();
 globalThis.localStorage = storage();
 globalThis.addEventListener = () => {};
-// What a timer would do later, no test waits for.
+// Timers never fire in tests.
 globalThis.setTimeout = () => 0;
 globalThis.clearTimeout = () => {};

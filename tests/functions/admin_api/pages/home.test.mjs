@@ -6,12 +6,12 @@ import { browser, CONSOLE } from "./browser.mjs";
 
 const { homeOf } = await import(process.env.ROLES_MODULE);
 
-beforeEach(() => browser.begin(CONSOLE, () => assert.fail("nothing is asked")));
+beforeEach(() => browser.begin(CONSOLE, () => assert.fail("unexpected request")));
 
 for (const groups of [["viewer", "tenant:acme"], ["operator", "tenant:acme", "tenant:beta"]]) {
-  test(`${groups} begin with the clusters`, () => assert.equal(homeOf({ groups }), "clusters"));
+  test(`${groups} start with the clusters`, () => assert.equal(homeOf({ groups }), "clusters"));
 }
 
 for (const groups of [["admin", "tenant:acme"], ["viewer", "tenant:*"]]) {
-  test(`${groups} begin with the overview`, () => assert.equal(homeOf({ groups }), "overview"));
+  test(`${groups} start with the overview`, () => assert.equal(homeOf({ groups }), "overview"));
 }

@@ -1,16 +1,16 @@
-// Where a cluster's documents are drawn, and how its links run. Run by test_page_layout.py.
+// Layout of a cluster's documents and links. Run by test_page_layout.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 const { arranged, BOX, paths } = await import(process.env.LAYOUT_MODULE);
 
-const paper = (id, type) => ({ id, type });
+const doc = (id, type) => ({ id, type });
 const link = (a, b) => ({ a, b });
-const TRADE = [paper("i1", "invoice"), paper("d1", "delivery_note"), paper("o", "purchase_order"), paper("d2", "delivery_note"), paper("i2", "invoice")];
+const TRADE = [doc("i1", "invoice"), doc("d1", "delivery_note"), doc("o", "purchase_order"), doc("d2", "delivery_note"), doc("i2", "invoice")];
 const LINKS = [link("o", "d1"), link("o", "d2"), link("d1", "i2"), link("d2", "i1"), link("i1", "o")];
 
-// The points that a path names, of its curves the ends alone.
+// Points of a path. Of curves, only the end points.
 function points(path) {
   const found = [];
   for (const [, command, numbers] of path.matchAll(/([MCH])([^MCH]*)/g)) {
@@ -22,12 +22,12 @@ function points(path) {
 
 const isInside = ([x, y], { x: left, y: top }) => x > left && x < left + BOX.width && y > top && y < top + BOX.height;
 
-test("kinds stand in the order of a trade, and what nobody knows comes last", () => {
-  const { columns } = arranged([...TRADE, paper("x", "other")], []);
+test("document types follow the order of a trade, unknown types last", () => {
+  const { columns } = arranged([...TRADE, doc("x", "other")], []);
   assert.deepEqual(columns.map((column) => column.type), ["purchase_order", "delivery_note", "invoice", "other"]);
 });
 
-test("no two documents stand on one another, and none beyond the edge", () => {
+test("documents neither overlap nor exceed the drawing", () => {
   const { place, width, height } = arranged(TRADE, LINKS);
   const boxes = [...place.values()];
   boxes.forEach((one, number) => {
@@ -37,17 +37,17 @@ test("no two documents stand on one another, and none beyond the edge", () => {
   });
 });
 
-test("documents stand beside those that they are linked to", () => {
+test("documents are placed next to their matches", () => {
   const { place } = arranged(TRADE, LINKS);
   const isAbove = (one, other) => place.get(one).y < place.get(other).y;
   assert.equal(isAbove("d1", "d2"), isAbove("i2", "i1"));
 });
 
-test("the same cluster is always drawn the same", () => {
+test("layout is deterministic", () => {
   assert.deepEqual([...arranged(TRADE, LINKS).place], [...arranged(TRADE, LINKS).place]);
 });
 
-test("a link begins and ends at its documents, and goes around those between", () => {
+test("a link connects its documents and avoids the others", () => {
   const found = arranged(TRADE, LINKS);
   const run = paths(LINKS, found);
   LINKS.forEach(({ a, b }, number) => {
@@ -61,27 +61,27 @@ test("a link begins and ends at its documents, and goes around those between", (
   });
 });
 
-test("links that pass at one place do not lie on one another", () => {
-  const papers = [paper("o1", "purchase_order"), paper("d", "delivery_note"), paper("i1", "invoice"), paper("i2", "invoice")];
+test("links through the same gap do not overlap", () => {
+  const docs = [doc("o1", "purchase_order"), doc("d", "delivery_note"), doc("i1", "invoice"), doc("i2", "invoice")];
   const links = [link("o1", "i1"), link("o1", "i2"), link("o1", "d")];
-  const run = paths(links, arranged(papers, links));
+  const run = paths(links, arranged(docs, links));
   assert.notEqual(run[0], run[1]);
 });
 
-test("documents of one kind are linked around their side", () => {
-  const papers = [paper("i1", "invoice"), paper("i2", "invoice")];
+test("a link between documents of one type goes around their side", () => {
+  const docs = [doc("i1", "invoice"), doc("i2", "invoice")];
   const links = [link("i1", "i2")];
-  const { place, width } = arranged(papers, links);
-  const [path] = paths(links, { ...arranged(papers, links), place });
+  const { place, width } = arranged(docs, links);
+  const [path] = paths(links, { ...arranged(docs, links), place });
   const furthest = Math.max(...path.match(/-?\d+(\.\d+)?/g).map(Number));
   assert.ok(furthest > place.get("i1").x + BOX.width && furthest <= width);
 });
 
-test("a link to what is not drawn is left out", () => {
+test("a link to a document that is not drawn is skipped", () => {
   assert.deepEqual(paths([link("i1", "elsewhere")], arranged(TRADE, [link("i1", "elsewhere")])), [null]);
 });
 
-test("a document alone, and none at all, can be drawn", () => {
-  assert.equal(arranged([paper("i1", "invoice")], []).place.size, 1);
+test("one or no document can be drawn", () => {
+  assert.equal(arranged([doc("i1", "invoice")], []).place.size, 1);
   assert.equal(arranged([], []).place.size, 0);
 });

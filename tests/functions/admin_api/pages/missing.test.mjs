@@ -1,4 +1,4 @@
-// Facts that were not read, in rows of lists. Run by test_page_missing.py.
+// Missing facts in rows of lists. Run by test_page_missing.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -25,11 +25,11 @@ function textOf(node) {
 
 const paper = { id: "0190-1", type: "invoice", number: "R-81", file: "a.pdf", seller: null, missing: ["supplier", "total"] };
 
-test("missing facts follow the seller", () =>
+test("missing facts follow the supplier", () =>
   assert.equal(textOf(Seller({ paper: { ...paper, seller: "Tarnow" } })), "TarnowNot read: supplier, total"));
 
 for (const whole of [{ missing: [] }, { missing: undefined }]) {
-  test(`nothing follows the seller if missing is ${whole.missing && "empty"}`, () =>
+  test(`nothing follows the supplier if missing is ${whole.missing && "empty"}`, () =>
     assert.equal(textOf(Seller({ paper: { ...paper, seller: "Tarnow", ...whole } })), "Tarnow"));
 }
 

@@ -1,4 +1,4 @@
-// The view that an address names. Run by test_page_place.py.
+// View named by an address. Run by test_page_place.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { browser, CONSOLE } from "./browser.mjs";
 const { here } = await import(process.env.PLACE_MODULE);
 
 const wordsAt = (path) => {
-  browser.begin(`${CONSOLE}${path}`, () => assert.fail("nothing is asked"));
+  browser.begin(`${CONSOLE}${path}`, () => assert.fail("unexpected request"));
   return here().words;
 };
 

@@ -1,4 +1,4 @@
-// Signing in to the console, against an issuer made up here: what is believed, what is refused, and what is kept.
+// Sign-in to the console with a fake issuer: validation, renewal, storage and sign-out.
 // Run by test_session.py, which bundles the module under test as it is bundled for browsers.
 
 import assert from "node:assert/strict";
@@ -27,9 +27,9 @@ function answer(body, status = 200) {
   return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
 }
 
-// What the issuer answers to a form that is posted to its token endpoint.
-function granted(form) {
-  issuer.asked.push(form.get("grant_type"));
+// Response of the issuer's token endpoint.
+function grant(form) {
+  issuer.grants.push(form.get("grant_type"));
   if (form.get("grant_type") === "refresh_token") {
     return issuer.renews ? tokens(issuer.renewed) : answer({ error: "invalid_grant" }, 400);
   }
@@ -43,7 +43,7 @@ function tokens(claims) {
 }
 
 beforeEach(() => {
-  issuer = { asked: [], claims: {}, renewed: {}, renews: true, description: {}, described: 0, reached: true };
+  issuer = { grants: [], claims: {}, renewed: {}, renews: true, description: {}, described: 0, reached: true };
   browser.begin(`${CONSOLE}/dead-letters?status=all`, (url, options) => {
     if (url === `${CONSOLE}/config.json`) {
       return answer({ sign_in: { issuer: ISSUER, client: "console", discovery: `${ISSUER}/.well-known/x` } });
@@ -57,38 +57,38 @@ beforeEach(() => {
       return answer({ issuer: ISSUER, ...at, ...issuer.description });
     }
     assert.equal(url, `${ISSUER}/token`);
-    return granted(new URLSearchParams(options.body));
+    return grant(new URLSearchParams(options.body));
   });
 });
 
-// Begins to sign in; returns what the browser asks the issuer for.
-async function begun(session) {
+// Starts a sign-in. Returns the parameters of the authorization request.
+async function startSignIn(session) {
   await session.signIn();
-  const asked = new URL(browser.went).searchParams;
-  issuer.challenge = asked.get("code_challenge");
-  issuer.nonce = asked.get("nonce");
-  return asked;
+  const parameters = new URL(browser.navigatedTo).searchParams;
+  issuer.challenge = parameters.get("code_challenge");
+  issuer.nonce = parameters.get("nonce");
+  return parameters;
 }
 
-function back(asked, more = { code: "c" }) {
-  return new URL(`${CONSOLE}/signed-in?${new URLSearchParams({ state: asked.get("state"), ...more })}`);
+function callback(parameters, more = { code: "c" }) {
+  return new URL(`${CONSOLE}/signed-in?${new URLSearchParams({ state: parameters.get("state"), ...more })}`);
 }
 
-test("a user is sent to the issuer with PKCE, state and nonce, and comes back to where he was", async () => {
+test("sign-in uses PKCE, state and nonce, and returns to the original page", async () => {
   const session = await open();
-  const asked = await begun(session);
-  assert.equal(asked.get("response_type"), "code");
-  assert.equal(asked.get("code_challenge_method"), "S256");
-  assert.equal(asked.get("redirect_uri"), `${CONSOLE}/signed-in`);
-  assert.equal(asked.get("scope"), "openid email");
-  assert.equal(await finish(session, back(asked)), `${CONSOLE}/dead-letters?status=all`);
+  const parameters = await startSignIn(session);
+  assert.equal(parameters.get("response_type"), "code");
+  assert.equal(parameters.get("code_challenge_method"), "S256");
+  assert.equal(parameters.get("redirect_uri"), `${CONSOLE}/signed-in`);
+  assert.equal(parameters.get("scope"), "openid email");
+  assert.equal(await finish(session, callback(parameters)), `${CONSOLE}/dead-letters?status=all`);
   assert.equal(session.state, "signed-in");
   assert.equal((await session.token()).split(".").length, 3);
 });
 
-test("an issuer that has them is asked for refresh tokens", async () => {
+test("refresh tokens are requested if the issuer supports them", async () => {
   issuer.description = { scopes_supported: ["openid", "offline_access"] };
-  assert.equal((await begun(await open())).get("scope"), "openid email offline_access");
+  assert.equal((await startSignIn(await open())).get("scope"), "openid email offline_access");
 });
 
 for (const [what, claims] of Object.entries({
@@ -96,86 +96,86 @@ for (const [what, claims] of Object.entries({
   "no nonce": { nonce: undefined },
   "another audience": { aud: "other" },
   "another issuer": { iss: "https://login.example.com/other" },
-  "a token that is over": { exp: Math.floor(Date.now() / 1000) - 600 },
+  "an expired token": { exp: Math.floor(Date.now() / 1000) - 600 },
 })) {
-  test(`an answer with ${what} signs nobody in`, async () => {
+  test(`a response with ${what} is rejected`, async () => {
     issuer.claims = claims;
     const session = await open();
-    await assert.rejects(finish(session, back(await begun(session))), /did not sign you in/);
+    await assert.rejects(finish(session, callback(await startSignIn(session))), /did not sign you in/);
     assert.equal(session.state, "signed-out");
     assert.equal(await session.token(), null);
   });
 }
 
-test("an answer that belongs to no sign-in of this tab is refused before the issuer is asked", async () => {
+test("a response with another state is rejected without calling the issuer", async () => {
   const session = await open();
-  await begun(session);
+  await startSignIn(session);
   await assert.rejects(finish(session, new URL(`${CONSOLE}/signed-in?code=c&state=other`)), /belongs to no sign-in/);
-  assert.deepEqual(issuer.asked, []);
+  assert.deepEqual(issuer.grants, []);
 });
 
-test("an answer is taken once", async () => {
+test("a response is accepted once", async () => {
   const session = await open();
-  const asked = await begun(session);
-  await finish(session, back(asked));
-  assert.match(await finish(session, back(asked)), /\/console$/);
-  assert.deepEqual(issuer.asked, ["authorization_code"]);
+  const parameters = await startSignIn(session);
+  await finish(session, callback(parameters));
+  assert.match(await finish(session, callback(parameters)), /\/console$/);
+  assert.deepEqual(issuer.grants, ["authorization_code"]);
 });
 
-test("what the issuer says of a failure is told", async () => {
+test("the issuer's error description is shown", async () => {
   const session = await open();
-  const refused = back(await begun(session), { error: "access_denied", error_description: "Not you" });
+  const refused = callback(await startSignIn(session), { error: "access_denied", error_description: "Not you" });
   await assert.rejects(finish(session, refused), /Not you/);
 });
 
-test("an issuer that describes another one is not believed", async () => {
+test("a description of another issuer is rejected", async () => {
   issuer.description = { issuer: "https://login.example.com/other" };
   await assert.rejects(open(), /cannot be reached/);
 });
 
-test("a token is renewed before it is over, once for all who ask", async () => {
+test("concurrent callers renew an expiring token once", async () => {
   issuer.claims = { exp: Math.floor(Date.now() / 1000) + 100 };
   const session = await open();
-  await finish(session, back(await begun(session)));
+  await finish(session, callback(await startSignIn(session)));
   const [one, other] = await Promise.all([session.token(), session.token()]);
   assert.equal(one, other);
-  assert.deepEqual(issuer.asked, ["authorization_code", "refresh_token"]);
+  assert.deepEqual(issuer.grants, ["authorization_code", "refresh_token"]);
 });
 
-test("a token of somebody else does not take the place of the first", async () => {
+test("a renewed token of another user ends the session", async () => {
   issuer.renewed = { sub: "eve" };
   const session = await open();
-  await finish(session, back(await begun(session)));
+  await finish(session, callback(await startSignIn(session)));
   await session.renew();
   assert.equal(session.state, "ended");
   assert.equal(await session.token(), null);
 });
 
-test("whoever's session is not renewed any more is told, and nothing of it is kept", async () => {
+test("a failed renewal ends the session and clears storage", async () => {
   issuer.renews = false;
   const session = await open();
-  await finish(session, back(await begun(session)));
-  const heard = [];
-  session.watch((state) => heard.push(state));
+  await finish(session, callback(await startSignIn(session)));
+  const states = [];
+  session.watch((state) => states.push(state));
   await session.renew();
-  assert.deepEqual(heard, ["signed-in", "ended"]);
-  assert.deepEqual(browser.kept(), []);
+  assert.deepEqual(states, ["signed-in", "ended"]);
+  assert.deepEqual(browser.storedKeys(), []);
 });
 
-test("a page that is loaded again is still signed in, and after signing out it is not", async () => {
+test("a reload keeps the session until sign-out", async () => {
   const session = await open();
-  await finish(session, back(await begun(session)));
+  await finish(session, callback(await startSignIn(session)));
   assert.equal((await open()).state, "signed-in");
   issuer.description = { end_session_endpoint: `${ISSUER}/logout` };
   const again = await open();
   await again.signOut();
-  assert.equal(new URL(browser.went).searchParams.get("logout_uri"), `${CONSOLE}/signed-out`);
+  assert.equal(new URL(browser.navigatedTo).searchParams.get("logout_uri"), `${CONSOLE}/signed-out`);
   assert.equal((await open()).state, "signed-out");
 });
 
-test("who is signed in does not wait for the issuer, and is told when it is needed and cannot be reached", async () => {
+test("an unreachable issuer fails only when it is needed", async () => {
   const session = await open();
-  await finish(session, back(await begun(session)));
+  await finish(session, callback(await startSignIn(session)));
   issuer.reached = false;
   issuer.described = 0;
   const again = await open();
@@ -186,15 +186,15 @@ test("who is signed in does not wait for the issuer, and is told when it is need
   await assert.rejects(again.signIn(), /cannot be reached/);
   issuer.reached = true;
   await again.signIn();
-  assert.match(browser.went, /authorize/);
+  assert.match(browser.navigatedTo, /authorize/);
 });
 
-test("who signs out is signed out here, even while the issuer cannot be reached", async () => {
+test("sign-out works while the issuer is unreachable", async () => {
   const session = await open();
-  await finish(session, back(await begun(session)));
+  await finish(session, callback(await startSignIn(session)));
   const again = await open();
   issuer.reached = false;
   await again.signOut();
-  assert.match(browser.went, /signed-out$/);
-  assert.deepEqual(browser.kept(), []);
+  assert.match(browser.navigatedTo, /signed-out$/);
+  assert.deepEqual(browser.storedKeys(), []);
 });

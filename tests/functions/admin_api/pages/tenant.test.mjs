@@ -1,4 +1,4 @@
-// Whose things the console shows. Run by test_page_tenant.py.
+// Tenant that the console shows. Run by test_page_tenant.py.
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
@@ -10,22 +10,22 @@ const EVERY = { groups: ["admin", "tenant:*"] };
 const TWO = { groups: ["viewer", "tenant:beta", "tenant:acme"] };
 const at = (view, tenant) => ({ words: [view], query: new URLSearchParams(tenant ? { tenant } : {}) });
 
-beforeEach(() => browser.begin(CONSOLE, () => assert.fail("nothing is asked")));
+beforeEach(() => browser.begin(CONSOLE, () => assert.fail("unexpected request")));
 
-test("who sees every tenant has none until one is named, and it is kept", () => {
+test("users of all tenants start without a tenant and keep their choice", () => {
   assert.equal(tenantOf(at("documents"), EVERY), null);
   assert.equal(tenantOf(at("documents", "acme"), EVERY), "acme");
   assert.equal(tenantOf(at("tasks"), EVERY), "acme");
 });
 
-test("who sees some of them begins with the first, and keeps the last", () => {
+test("users of some tenants start with the first and keep the last", () => {
   assert.equal(tenantOf(at("documents"), TWO), "acme");
   tenantOf(at("documents", "beta"), TWO);
   assert.equal(tenantOf(at("tasks"), TWO), "beta");
 });
 
 for (const view of ["dead-letters", "audit"]) {
-  test(`${view} of nobody are shown, and not kept for other views`, () => {
+  test(`unassigned ${view} are shown but not remembered for other views`, () => {
     tenantOf(at("documents", "acme"), EVERY);
     assert.equal(tenantOf(at(view, NOBODY), EVERY), NOBODY);
     for (const other of ["documents", "tasks", "reviews", "offers", "dead-letters"]) {
@@ -36,7 +36,7 @@ for (const view of ["dead-letters", "audit"]) {
 }
 
 for (const view of ["overview", "documents", "tasks", "reviews", "offers", "operations", "purges"]) {
-  test(`${view} have nothing of nobody's: the last tenant's are shown`, () => {
+  test(`${view} cannot be unassigned, so the last tenant is shown`, () => {
     assert.equal(tenantOf(at(view, NOBODY), EVERY), null);
     tenantOf(at(view, "acme"), EVERY);
     assert.equal(tenantOf(at(view, NOBODY), EVERY), "acme");

@@ -1,4 +1,4 @@
-// Payloads as text: where they are no JSON, and what differs between two of them.
+// Payloads as text: JSON errors and differences. Log commands.
 // Run by test_page_text.py.
 
 import assert from "node:assert/strict";
@@ -16,7 +16,7 @@ test("direction control characters are escaped", () => {
   assert.deepEqual(JSON.parse(shownJson({ name, other: "\u2066ä\u2069" }, 2)), { name, other: "\u2066ä\u2069" });
 });
 
-test("the log of a try is told as a command that a shell leaves as it is", () => {
+test("the log command of an attempt is quoted for the shell", () => {
   const log = {
     group: "/aws/lambda/counterfoil-tasks",
     filter: '{ $.work_id = "7" && $.revision = 1 }',
@@ -30,7 +30,7 @@ test("the log of a try is told as a command that a shell leaves as it is", () =>
   );
 });
 
-test("the trace of a try is told as a command, too", () => {
+test("the trace of an attempt is shown as a command", () => {
   const id = "1-67891233-abcdef012345678912345678";
   assert.equal(traceCommand(id), `aws xray batch-get-traces --trace-ids ${id}`);
 });
@@ -74,20 +74,20 @@ for (const [text, at, says] of [
   });
 }
 
-test("a name that is there twice is told, however it is written: one of its values would be lost", () => {
+test("duplicate names are errors, even if escaped differently", () => {
   assert.match(wrongWith('{"a": 1, "\\u0061": 2}').message, /twice/);
 });
 
-test("nesting that would end in a full stack is refused", () => {
+test("nesting that would overflow the stack is rejected", () => {
   assert.match(wrongWith(`{"a": ${"[".repeat(100_000)}`).message, /too deeply/);
 });
 
-test("the field that the API names is found in the text", () => {
+test("the field of an API error is found in the text", () => {
   const text = '{\n  "url": "x",\n  "headers": {\n    "url": 1\n  }\n}';
   assert.equal(lineAt(text, placeOfField(text, "The task is wrong at payload.url: no.")), 2);
   assert.equal(lineAt(text, placeOfField(text, "The task is wrong at payload.headers.url: no.")), 4);
   assert.equal(placeOfField(text, "The task is wrong at payload.method: it is missing."), null);
-  assert.equal(placeOfField(text, "The payload is what it was."), null);
+  assert.equal(placeOfField(text, "The payload is unchanged."), null);
 });
 
 const applied = (lines, kinds) => lines.filter(([kind]) => kinds.includes(kind)).map(([, line]) => line).join("\n");
@@ -100,18 +100,18 @@ for (const [before, after] of [
   ["a\na\na", "a"],
   ["", "a\nb"],
 ]) {
-  test(`the difference of ${JSON.stringify(before)} and ${JSON.stringify(after)} makes one of the other`, () => {
+  test(`the difference of ${JSON.stringify(before)} and ${JSON.stringify(after)} contains both`, () => {
     const lines = diff(before, after);
     assert.equal(applied(lines, " -"), before);
     assert.equal(applied(lines, " +"), after);
   });
 }
 
-test("what is the same stays, and one line that differs is two", () => {
+test("a changed line is removed and added", () => {
   assert.deepEqual(diff("{\na\n}", "{\nb\n}"), [[" ", "{"], ["-", "a"], ["+", "b"], [" ", "}"]]);
 });
 
-test("what is far from any difference is left out", () => {
+test("lines far from any difference are omitted", () => {
   const many = Array.from({ length: 20 }, (_, at) => `line ${at}`);
   const shown = around(diff(many.join("\n"), many.with(10, "other").join("\n")));
   assert.equal(shown.filter((one) => one === null).length, 2);
@@ -119,7 +119,7 @@ test("what is far from any difference is left out", () => {
   assert.equal(shown.length, 2 + 3 + 2 + 3);
 });
 
-test("numbers stay as they were written: 1.0 is none of 1's, and none is rounded", () => {
+test("numbers keep their notation and precision", () => {
   for (const number of ["1.0", "12345678901234567890", "1e400", "-0", "0.1", "7"]) {
     assert.equal(JSON.stringify(exactly(`{"n":[${number}]}`)), `{"n":[${number}]}`);
   }

@@ -1,4 +1,4 @@
-"""What people decided about pairs is learned from, once it is enough."""
+"""Reviewers' decisions are labels, once there are enough of them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,12 @@ from counterfoil.documents.matching.score import parse
 from tests.cli.clouds import CloudOf
 from tests.documents.matching.office import Office
 from tests.documents.matching.papers import confirmation, invoice, order
-from tests.tools.training.sets import orders_and_invoices
+from tests.tools.training.labeled_sets import orders_and_invoices
 from tools.training import learning
 from tools.training.command import train
-from tools.training.file import read_weights, shipped
-from tools.training.learning import LEAST, Question, asked, left_out
-from tools.training.reviewed import Reviewed, TooFewDecisionsError, read_decided
+from tools.training.learning import MIN_CASES, CalibrationCase, calibration_cases, cross_validate
+from tools.training.review_labels import ReviewedTenant, TooFewDecisionsError, read_decided
+from tools.training.weights_file import read_weights, shipped
 
 app = typer.Typer()
 app.command()(train)
@@ -38,14 +38,14 @@ def office(
 
 
 def decide(office: Office, confirmed: int, rejected: int) -> None:
-    """Invoices that name nothing: some belong to their order, some do not."""
+    """File invoices without references, some confirmed and some rejected as matches of their order."""
     for number in range(confirmed + rejected):
         made = office.file(order(f"PO-{number:04}", number))
         billed = office.file(invoice(f"R-{number:04}", number + 9))
         office.decide(billed, made, "confirmed" if number < confirmed else "rejected")
 
 
-def read(office: Office) -> Reviewed:
+def read(office: Office) -> ReviewedTenant:
     with office.database.tenant(office.tenant_id) as connection:
         return read_decided(connection, office.tenant_id, "acme")
 
@@ -58,27 +58,27 @@ def run(*arguments: object) -> dict[str, object]:
     return figures
 
 
-def test_the_last_decision_about_a_pair_is_its_label(office: Office) -> None:
+def test_last_decision_is_the_label(office: Office) -> None:
     decide(office, 1, 1)
     office.decide(0, 1, "rejected")
     office.decide(2, 3, "confirmed")
     office.file(confirmation("AB-1", 1))
-    office.decide(3, 4, "confirmed")  # an invoice and a confirmation: no kinds of which one belongs to the other
+    office.decide(3, 4, "confirmed")  # invoice and confirmation: types that never match
     found = read(office)
     labels = [(office.ids.index(one.child.id), office.ids.index(one.parent.id), one.true) for one in found.pairs()]
     assert sorted(labels) == [(1, 0, False), (3, 2, True)]
     assert [(len(group.candidates), len(group.true)) for group in found.groups()] == [(1, 0), (1, 1)]
 
 
-@pytest.mark.parametrize(("confirmed", "rejected"), [(0, 0), (20, 20), (LEAST, 9)])
-def test_too_few_decisions_teach_nothing(office: Office, tmp_path: Path, confirmed: int, rejected: int) -> None:
+@pytest.mark.parametrize(("confirmed", "rejected"), [(0, 0), (20, 20), (MIN_CASES, 9)])
+def test_too_few_decisions_are_rejected(office: Office, tmp_path: Path, confirmed: int, rejected: int) -> None:
     decide(office, confirmed, rejected)
     with pytest.raises(TooFewDecisionsError, match=f"{confirmed} confirmed and {rejected} rejected"):
         run("--from-reviews", "--out", tmp_path / "w.json")
     assert not (tmp_path / "w.json").exists()
 
 
-def test_many_candidates_rejected_at_once_are_one_question(office: Office, tmp_path: Path) -> None:
+def test_rejected_candidates_of_a_document_count_once(office: Office, tmp_path: Path) -> None:
     decide(office, 12, 0)
     billed = office.file(invoice("R-9999", 9))
     for number in range(60):
@@ -87,9 +87,7 @@ def test_many_candidates_rejected_at_once_are_one_question(office: Office, tmp_p
         run("--from-reviews", "--out", tmp_path / "w.json")
 
 
-def test_a_calibration_that_few_decided_about_stays_as_it_is_beside_one_that_is_learned(
-    office: Office, tmp_path: Path
-) -> None:
+def test_calibration_with_few_decisions_is_unchanged(office: Office, tmp_path: Path) -> None:
     decide(office, 10, 50)
     made = office.file(order("PO-8000", 3))
     office.decide(office.file(invoice("R-8000", 9, po_reference="PO-8000")), made, "rejected")
@@ -99,49 +97,49 @@ def test_a_calibration_that_few_decided_about_stays_as_it_is_beside_one_that_is_
     assert written["by_content"]["calibration"] != shipped()["by_content"]["calibration"]
 
 
-def test_what_others_leave_of_an_order_is_weighed_as_it_was_when_matching_decided(office: Office) -> None:
+def test_remaining_quantity_counts_as_in_matching(office: Office) -> None:
     made = office.file(order("PO-1", 1))
     billed = office.file(invoice("R-1", 9))
     office.decide(billed, made, "rejected")
-    (alone,) = asked(parse(shipped()), [read(office)])
-    office.match(office.file(invoice("R-2", 5, po_reference="PO-1")))  # it bills all of the order
-    (claimed,) = asked(parse(shipped()), [read(office)])
+    (alone,) = calibration_cases(parse(shipped()), [read(office)])
+    office.match(office.file(invoice("R-2", 5, po_reference="PO-1")))  # it bills the whole order
+    (claimed,) = calibration_cases(parse(shipped()), [read(office)])
     assert claimed.bits < alone.bits
-    office.decide(2, made, "rejected")  # and now it bills nothing of it
-    assert asked(parse(shipped()), [read(office)])[0].bits == alone.bits
+    office.decide(2, made, "rejected")  # now it bills none of it
+    assert calibration_cases(parse(shipped()), [read(office)])[0].bits == alone.bits
 
 
-def test_decisions_are_scored_by_what_was_learned_from_others(office: Office, tmp_path: Path) -> None:
-    """People rejected what the shipped calibration takes for likely: learned from them, it errs less on the rest."""
+def test_calibration_is_measured_on_held_out_decisions(office: Office, tmp_path: Path) -> None:
+    """Reviewers rejected matches that the shipped calibration considers likely."""
     decide(office, 10, 50)
     figures = run("--from-reviews", "--out", tmp_path / "w.json")
     assert figures["decisions"] == 60
     before, after = float(str(figures["calibration_error_before"])), float(str(figures["calibration_error"]))
     assert 0 < after < before
-    found = left_out(shipped(), [read(office)])
+    found = cross_validate(shipped(), [read(office)])
     assert (found.calibration_error_before, found.calibration_error) == (before, after)
     unchecked = run("--from-reviews", "--no-check", "--out", tmp_path / "w.json")
     assert "calibration_error" not in unchecked
 
 
-def test_no_question_is_answered_with_what_was_learned_from_it(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cross_validation_excludes_the_tested_cases(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     decide(office, 10, 50)
     learned_from: list[frozenset[UUID]] = []
-    fitted = learning._fitted  # what every calibration is learned with
+    fitted = learning._fit_calibration  # fits every calibration
 
-    def noted(questions: Iterable[Question], expected: Mapping[bool, tuple[float, float]]) -> object:
+    def noted(questions: Iterable[CalibrationCase], expected: Mapping[bool, tuple[float, float]]) -> object:
         several = list(questions)
         learned_from.append(frozenset(one.child for one in several))
         return fitted(several, expected)
 
-    monkeypatch.setattr(learning, "_fitted", noted)
-    left_out(shipped(), [read(office)])
+    monkeypatch.setattr(learning, "_fit_calibration", noted)
+    cross_validate(shipped(), [read(office)])
     children = frozenset().union(*learned_from)
     assert len(children) == 60
     assert all(sum(child not in some for some in learned_from) == 1 for child in children)
 
 
-def test_decisions_alone_change_the_calibration_and_no_weight(office: Office, tmp_path: Path) -> None:
+def test_decisions_alone_change_only_the_calibration(office: Office, tmp_path: Path) -> None:
     decide(office, 10, 50)
     figures = run("--from-reviews", "--out", tmp_path / "w.json")
     found, known = read_weights(tmp_path / "w.json"), shipped()
@@ -151,11 +149,13 @@ def test_decisions_alone_change_the_calibration_and_no_weight(office: Office, tm
     for name in ("by_number", "by_content"):
         assert written[name]["general"] == known[name]["general"]
         assert written[name]["particular"] == known[name]["particular"]
-    assert written["by_number"]["calibration"] == known["by_number"]["calibration"]  # none of these was named
+    assert (
+        written["by_number"]["calibration"] == known["by_number"]["calibration"]
+    )  # none of these had a reference number
     assert written["by_content"]["calibration"][0] < known["by_content"]["calibration"][0]  # most were wrong
 
 
-def test_decisions_beside_a_labelled_set_are_labels_like_its_own(office: Office, tmp_path: Path) -> None:
+def test_decisions_complement_a_labeled_set(office: Office, tmp_path: Path) -> None:
     decide(office, 10, 50)
     orders_and_invoices(tmp_path / "A", 12, "A")
     figures = run(tmp_path / "A", "--from-reviews", "--no-check", "--out", tmp_path / "both.json")
@@ -164,6 +164,6 @@ def test_decisions_beside_a_labelled_set_are_labels_like_its_own(office: Office,
     assert figures["version"] != alone["version"]
 
 
-def test_without_anything_to_learn_from_it_says_so(tmp_path: Path) -> None:
+def test_missing_input_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--from-reviews"):
         run("--out", tmp_path / "w.json")

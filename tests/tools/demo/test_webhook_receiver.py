@@ -1,4 +1,4 @@
-"""The sample receiver runs on the standard library alone, and takes each genuine delivery once."""
+"""The sample receiver uses only the standard library and stores each authentic delivery once."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 
 from counterfoil.webhooks.payload import HEADER, SCHEMA_VERSION, Job, body, signature
-from tools.demo import receiver
-from tools.demo.receiver import Inbox
+from tools.demo import webhook_receiver
+from tools.demo.webhook_receiver import Inbox
 
 SECRET = "whsec_" + "s" * 43
 
@@ -29,9 +29,18 @@ def delivery(revision: int = 1, outcome: str = "matched") -> tuple[str, bytes]:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[HTTPConnection]:
-    """A connection to the receiver, which runs by itself: -I and -S leave it Python's own library and nothing else."""
+    """Run the receiver and connect to it. -I and -S limit it to the standard library."""
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", receiver.__file__, "--port", "0", "--database", str(tmp_path / "results.sqlite")],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            webhook_receiver.__file__,
+            "--port",
+            "0",
+            "--database",
+            str(tmp_path / "results.sqlite"),
+        ],
         env={**os.environ, "WEBHOOK_SECRET": f"whsec_other {SECRET}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -54,22 +63,22 @@ def post(connection: HTTPConnection, key: str, content: bytes, signed: str | Non
     return response.status, response.read().decode().strip()
 
 
-def test_it_takes_a_delivery_once_and_refuses_what_is_none(running: HTTPConnection, tmp_path: Path):
+def test_receiver_stores_deliveries_once_and_rejects_others(running: HTTPConnection, tmp_path: Path):
     key, content = delivery()
-    assert post(running, key, content) == (200, "taken")
-    assert post(running, key, content) == (200, "taken before")
+    assert post(running, key, content) == (200, "stored")
+    assert post(running, key, content) == (200, "duplicate")
     assert post(running, key, content, signature(content, ["whsec_wrong"], int(time.time())))[0] == 401
     assert post(running, key, content, signature(content, [SECRET], int(time.time()) - 301))[0] == 401
     assert post(running, "another", content)[0] == 400
     for nonsense in (b"", b"no JSON", b"[]", b'"text"', b'{"schema_version": 2}', b"\xff"):
         assert post(running, key, nonsense)[0] == 400
-    assert post(running, *delivery(2, "exception")) == (200, "taken")
-    kept = Inbox(str(tmp_path / "results.sqlite"))
-    assert [result["data"]["outcome"] for result in kept.results()] == ["exception"]
-    kept.close()
+    assert post(running, *delivery(2, "exception")) == (200, "stored")
+    inbox = Inbox(str(tmp_path / "results.sqlite"))
+    assert [result["data"]["outcome"] for result in inbox.results()] == ["exception"]
+    inbox.close()
 
 
-def test_a_body_without_a_length_or_too_long_is_refused_unread(running: HTTPConnection):
+def test_missing_or_large_content_length_is_rejected(running: HTTPConnection):
     for length in ("17000000", "-1", "many"):
         running.putrequest("POST", "/hook")
         running.putheader("Content-Length", length)
@@ -78,10 +87,10 @@ def test_a_body_without_a_length_or_too_long_is_refused_unread(running: HTTPConn
         running.close()
 
 
-def test_without_a_secret_it_says_what_it_needs(tmp_path: Path):
+def test_missing_secret_exits_with_hint(tmp_path: Path):
     environment = {name: value for name, value in os.environ.items() if name != "WEBHOOK_SECRET"}
     ended = subprocess.run(
-        [sys.executable, "-I", receiver.__file__],
+        [sys.executable, "-I", webhook_receiver.__file__],
         check=False,
         env=environment,
         cwd=tmp_path,
@@ -93,11 +102,11 @@ def test_without_a_secret_it_says_what_it_needs(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_crash_while_a_delivery_is_stored_leaves_it_new(tmp_path: Path):
+def test_delivery_is_new_after_crash_during_storage(tmp_path: Path):
     inbox = Inbox(str(tmp_path / "results.sqlite"))
     _, content = delivery()
     broken = json.loads(content)
-    del broken["subject_id"]  # found missing after its id was entered
+    del broken["subject_id"]  # noticed after the id was inserted
     with pytest.raises(KeyError):
         inbox.take(json.dumps(broken).encode())
     assert inbox.take(content)
