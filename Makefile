@@ -1,6 +1,6 @@
 # Tasks of this project. Every target runs `setup` first, which is fast after the first time.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-unit soak lint format check bench-extraction bench-splitting bench-matching bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
+.PHONY: help setup demo up down test test-unit soak lint format check console-types bench-extraction bench-splitting bench-matching bench-dead-letters bench-bulk-retry bench-offers bench-console fuzz clean
 PYTHON := python3
 SEED := 1
 SECONDS := 600
@@ -41,18 +41,24 @@ test-unit: setup  ## Run the fast tests: no database, no cloud, nothing slower t
 soak: setup  ## Run load and crash tests (SECONDS=600 each), and the simulation (HISTORIES=10000)
 	@COUNTERFOIL_SOAK_SECONDS=$(SECONDS) COUNTERFOIL_HISTORIES=$(HISTORIES) COUNTERFOIL_ORDERS=40 .venv/bin/python -m pytest $(SOAK)
 
-lint: setup  ## Check style, types, import contracts, spelling and dependencies
+lint: setup  ## Check style, types, import contracts, English and dependencies
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 	@.venv/bin/codespell
+	@.venv/bin/python -m tools.prose_lint
 	@.venv/bin/deptry .
 	@cd tools && ../.venv/bin/deptry .
 	@cd $(PACKAGE) && $(CURDIR)/.venv/bin/mypy && $(CURDIR)/.venv/bin/deptry .
+	@.venv/bin/python -m tools.console lint
+
+console-types: setup  ## Write the console's types from the OpenAPI description
+	@.venv/bin/python -m tools.console types
 
 format: setup  ## Format the code
 	@.venv/bin/ruff format
+	@.venv/bin/python -m tools.console format
 
 check: lint test  ## Run all checks required before a change is submitted
 
