@@ -14,7 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from counterfoil.settings import Settings, SignIn
+from counterfoil.settings import OidcSettings, Settings
 
 EMULATED_ROOT = "GET /console/"
 """Route of the emulator alone: on AWS, `{path+}` also matches the empty rest of `/console/`."""
@@ -96,7 +96,7 @@ class Console:
         path = event["rawPath"]
         headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
         if path == f"{_PREFIX}/config.json":
-            return _config(settings.sign_in)
+            return _config(settings.oidc)
         if path.startswith(_ASSETS):
             file = self.files.get(path.removeprefix(_ASSETS))
             return _missing() if file is None else _file(file, headers)
@@ -134,11 +134,11 @@ def _policy(settings: Settings) -> str:
     Images may also be `blob:` URLs, because those of documents are requested with a token, which an image URL cannot
     have.
     """
-    reached = (*(settings.sign_in.origins if settings.sign_in else ()), *settings.upload_origins)
+    reached = (*(settings.oidc.origins if settings.oidc else ()), *settings.upload_origins)
     return _POLICY.format(origins="".join(f" {origin}" for origin in reached))
 
 
-def _config(sign_in: SignIn | None) -> dict[str, Any]:
+def _config(sign_in: OidcSettings | None) -> dict[str, Any]:
     """Return the deployment's configuration for the page."""
     told = {"sign_in": sign_in and sign_in.model_dump(mode="json", include={"issuer", "client", "discovery"})}
     return _answered(HTTPStatus.OK, "application/json", json.dumps(told), {"Cache-Control": "no-cache"})

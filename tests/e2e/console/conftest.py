@@ -5,9 +5,9 @@ How a test is written:
     def test_dead_letters_are_found_by_error_text(console: Console, failing: Failing, tenant: Tenant) -> None:
         failing.tasks(tenant, ["first", "second"])                   # Tasks really fail and create dead letters.
         page = console.opened("operator", tenant, "dead-letters")    # The user is signed in at this address.
-        page.get_by_label("Words of the error").fill("model")        # Find elements by their visible names.
+        page.get_by_label("Error, file or id").fill("model")        # Find elements by their visible names.
         page.keyboard.press("Enter")
-        expect(rows(page, "Letters")).to_have_count(2)               # Playwright waits, so tests never sleep.
+        expect(rows(page, "Dead letters")).to_have_count(2)               # Playwright waits, so tests never sleep.
         looks(page, "dead-letters-found")                            # Check axe rules, phones and 4K screens.
 
 - A test that changes dead letters uses `tenant`, which is new, and creates its own dead letters. A test that only reads
@@ -36,7 +36,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from playwright.sync_api import Error as BrowserError
 
 from cli.local.cloud import Cloud
-from cli.local.console import EVERY_TENANT, Role
+from cli.local.console import ALL_TENANTS, Role
 from cli.local.place import ROOT
 from cli.local.tenants import Tenant, add_tenant
 from cli.local.uploads import upload, wait_for
@@ -99,7 +99,7 @@ class Console:
 
     def _shared(self, role: Role) -> BrowserContext:
         if role not in self.shared:
-            context = self._signed_in(role, EVERY_TENANT)
+            context = self._signed_in(role, ALL_TENANTS)
             self.shared[role] = context, self.watches[context]
         context, watch = self.shared[role]
         self.watches[context] = watch
@@ -160,7 +160,7 @@ def fresh_pictures() -> None:
 
 @pytest.fixture(scope="package")
 def chromium(fresh_pictures: None) -> Iterator[Browser]:
-    """The machine's browser. Playwright's loop runs in this thread, and so for no longer than these tests do."""
+    """Start the machine's browser. Playwright's loop runs in this thread while these tests run."""
     found = browser()
     if found is None:
         reason = f"There is no Chromium on this machine. {BROWSER_HINT}"

@@ -52,7 +52,7 @@ def configure_model(cloud: Cloud, model: Model) -> None:
     """
     address = model.url_for("openai")
     settings = {"LLM_PROVIDER": "openai", "LLM_MODEL": "scripted", "LLM_API_KEY": "none", "LLM_URL": address}
-    settings |= {"HTTP_REQUESTS": "true", "HTTP_REQUEST_ALLOWLIST": '["127.0.0.1/32"]'}
+    settings |= {"HTTP_REQUEST_TASKS_ENABLED": "true", "HTTP_REQUEST_ALLOWLIST": '["127.0.0.1/32"]'}
     with closing(cloud.client("lambda")) as functions:
         for function in _FUNCTIONS:
             name = cloud.outputs["AdminApiFunctionName"].replace("admin_api", function)

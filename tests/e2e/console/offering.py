@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from cli.local.tenants import Tenant
 from counterfoil.db import Connection
-from counterfoil.kinds import KINDS
+from counterfoil.kinds import WORK_KINDS
 from tests.factories import make_jobs, make_pool, make_profile, make_shard
 
 FAULT = "A trait of this person is not a number."
@@ -48,7 +48,7 @@ def morning(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Be
     ids = [uuid4() for _ in range(4)]
     external_ids = {make_profile(admin, tenant.id, external_id=id_, timezone=zone): id_ for id_ in ids}
     users = sorted(external_ids)
-    pool = _pool(admin, tenant, nine, zone, people=4)
+    pool = _pool(admin, tenant, nine, zone, user_count=4)
     first = make_shard(admin, tenant.id, users, pool_id=pool, created_at=nine)
     make_jobs(admin, first)
     *served, failed = users
@@ -76,7 +76,7 @@ def morning(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Be
 def running_pool(admin: Connection, tenant: Tenant, day: date, zone: str, people: Sequence[int]) -> UUID:
     """Create a pool with a succeeded, a running and further pending shards of these sizes."""
     nine = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=3)
-    pool = _pool(admin, tenant, nine, zone, people=sum(people))
+    pool = _pool(admin, tenant, nine, zone, user_count=sum(people))
     for number, size in enumerate(people):
         users = [uuid4() for _ in range(size)]
         shard = make_shard(admin, tenant.id, users, pool_id=pool, name=str(number), created_at=nine)
@@ -111,7 +111,7 @@ def _end(admin: Connection, shard: UUID, nine: datetime, **columns: Any) -> None
     values = {"status": "succeeded", "completed": None, "failed": None, "error": None, **columns}
     admin.execute(_END, {**values, "id": shard, "claimed": nine + timedelta(seconds=5)})
     admin.execute(
-        "UPDATE offer_shard SET ended_at = %s WHERE id = %s AND ended_at IS NOT NULL",
+        "UPDATE offer_shard SET completed_at = %s WHERE id = %s AND completed_at IS NOT NULL",
         [nine + timedelta(minutes=1), shard],
     )
 
@@ -122,7 +122,7 @@ def _dead_letter(admin: Connection, tenant: Tenant, shard: UUID, nine: datetime)
     admin.execute(
         _DEAD_LETTER,
         {
-            "job": KINDS["offers"].job_id(shard),
+            "job": WORK_KINDS["offers"].job_id(shard),
             "metadata": json.dumps(metadata),
             "at": nine + timedelta(minutes=1),
             "tenant": tenant.id,

@@ -7,7 +7,7 @@ import httpx
 from playwright.sync_api import Page
 
 from cli.local.cloud import Cloud
-from cli.local.console import EVERY_TENANT, Person, Role, make_person
+from cli.local.console import ALL_TENANTS, ConsoleUser, Role, make_person
 from cli.local.tenants import Tenant
 
 SESSION = "counterfoil.session"
@@ -23,10 +23,10 @@ class People:
     cloud: Cloud
     sessions: dict[tuple[Role, str], str] = field(default_factory=dict)
     """Stored sessions by role and the tenant's slug (`*`: every tenant)."""
-    _made: dict[tuple[Role, str], Person] = field(default_factory=dict)
+    _made: dict[tuple[Role, str], ConsoleUser] = field(default_factory=dict)
     _tokens: dict[tuple[Role, str], str] = field(default_factory=dict)
 
-    def person(self, role: Role, slug: str) -> Person:
+    def person(self, role: Role, slug: str) -> ConsoleUser:
         """Return a user with this role for one tenant, or for every tenant (`*`)."""
         key = (role, slug)
         if key not in self._made:
@@ -36,7 +36,7 @@ class People:
 
     def api(self, role: Role, tenant: Tenant | None = None) -> httpx.Client:
         """Return an API client of a user with this role, for one tenant or for every tenant. Close it."""
-        slug = tenant.slug if tenant else EVERY_TENANT
+        slug = tenant.slug if tenant else ALL_TENANTS
         make = partial(httpx.Client, base_url=f"{self.cloud.api_url}/api", timeout=PATIENCE)
         return make(headers={"authorization": f"Bearer {self._token(role, slug)}"})
 
@@ -54,7 +54,7 @@ class People:
         return self._tokens[key]
 
 
-def sign_in(page: Page, person: Person) -> None:
+def sign_in(page: Page, person: ConsoleUser) -> None:
     """Sign in from the console's start page, and wait until the console is back."""
     page.get_by_role("button", name="Sign in").click()
     page.locator("input[name=username]").fill(person.email)

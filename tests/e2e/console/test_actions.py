@@ -68,8 +68,8 @@ def test_failed_retry_shows_earlier_dead_letters(
     act(page, "Retry", "Once more, please")
 
     until(lambda: failing.attempts(task) == 2)
-    expect(rows(page, "Earlier deaths")).to_have_count(1)
-    expect(rows(page, "Earlier deaths")).to_contain_text("Retried")
+    expect(rows(page, "Previous failures")).to_have_count(1)
+    expect(rows(page, "Previous failures")).to_contain_text("Retried")
     expect(heading(page)).to_contain_text("Pending")
     expect(page.get_by_text("The retry was requested.")).to_have_count(0)
     looks(page, "dead-letter-died-again")
@@ -135,8 +135,8 @@ def edit(page: Page, url: str) -> None:
     text = dialog(page).get_by_label("Payload, as JSON")
     expect(text).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
     text.fill(json.dumps({"method": "POST", "url": url}))
-    dialog(page).get_by_role("button", name="Look at the change").click()
-    expect(dialog(page).get_by_label("What changes")).to_contain_text(url)
+    dialog(page).get_by_role("button", name="Review the change").click()
+    expect(dialog(page).get_by_label("Changes")).to_contain_text(url)
     dialog(page).get_by_role("button", name="Save").click()
     expect(dialog(page)).to_have_count(0)
 
@@ -159,10 +159,10 @@ def test_retry_uses_the_edited_payload(console: Console, failing: Failing, tenan
 
 def test_viewer_sees_no_action_buttons(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
-    expect(rows(page, "Letters").first).to_be_visible()
-    expect(page.get_by_role("group", name="Many letters")).to_have_count(0)
-    rows(page, "Letters").first.get_by_role("link").click()
-    expect(page.get_by_role("heading", name="What happened")).to_be_visible()
+    expect(rows(page, "Dead letters").first).to_be_visible()
+    expect(page.get_by_role("group", name="Bulk actions")).to_have_count(0)
+    rows(page, "Dead letters").first.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
 
     for verb in ("Retry", "Resolve", "Ignore", "Edit"):
         expect(page.get_by_role("button", name=verb, exact=True)).to_have_count(0)
@@ -171,24 +171,24 @@ def test_viewer_sees_no_action_buttons(console: Console, shown: Tenant) -> None:
 def test_dead_letters_are_closed_by_keyboard(console: Console, failing: Failing, tenant: Tenant, message: str) -> None:
     failing.tasks(tenant, [message, f"{message} Again."])
     page = console.opened("operator", tenant)
-    expect(rows(page, "Letters")).to_have_count(2)
+    expect(rows(page, "Dead letters")).to_have_count(2)
     for key in ("j", "j"):
         page.keyboard.press(key)
-    expect(rows(page, "Letters").nth(1).get_by_role("link")).to_be_focused()
+    expect(rows(page, "Dead letters").nth(1).get_by_role("link")).to_be_focused()
     page.keyboard.press("e")
     expect(dialog(page).get_by_role("textbox")).to_be_focused()
     page.keyboard.press("Escape")
     expect(dialog(page)).to_have_count(0)
-    expect(rows(page, "Letters").nth(1).get_by_role("link")).to_be_focused()
+    expect(rows(page, "Dead letters").nth(1).get_by_role("link")).to_be_focused()
 
     page.keyboard.press("e")
     page.keyboard.type("Settled without a mouse")
     page.keyboard.press("Control+Enter")
     expect(page.get_by_text("It is resolved.")).to_be_focused()
-    expect(rows(page, "Letters")).to_have_count(1)
+    expect(rows(page, "Dead letters")).to_have_count(1)
     page.keyboard.press("j")
     page.keyboard.press("i")
     page.keyboard.type("A test")
     page.keyboard.press("Control+Enter")
     expect(page.get_by_text("It is ignored.")).to_be_focused()
-    expect(rows(page, "Letters")).to_have_count(0)
+    expect(rows(page, "Dead letters")).to_have_count(0)

@@ -31,7 +31,7 @@ def test_clerk_finds_the_difference_on_the_first_page(console: Console, matched:
 
 def test_statuses_narrow_the_list(console: Console, matched: Matched) -> None:
     page = console.opened("viewer", matched.tenant, "clusters?status=matched")
-    expect(page.get_by_role("heading", name="There are none")).to_be_visible()
+    expect(page.get_by_role("heading", name="None")).to_be_visible()
     page.get_by_role("navigation", name="Status").get_by_role("link", name="Exception").click()
     expect(rows(page, "Clusters")).to_contain_text(matched.order)
 

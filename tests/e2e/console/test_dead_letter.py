@@ -18,8 +18,8 @@ TRACE = "1-5759e988-bd862e3fe1be46a994272793"
 
 def follow(page: Page, words: str) -> None:
     """Open the dead letter whose row contains `words`."""
-    rows(page, "Letters").filter(has_text=words).first.get_by_role("link").click()
-    expect(page.get_by_role("heading", name="What happened")).to_be_visible()
+    rows(page, "Dead letters").filter(has_text=words).first.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
     expect(timeline_entries(page).first).to_be_visible()
 
 
@@ -27,19 +27,21 @@ def test_task_shows_error_payload_and_attempts(console: Console, shown: Tenant) 
     page = console.opened("admin", shown, "dead-letters?task_type=chat_completion")
     follow(page, "answered with HTTP 400")
 
-    expect(page.get_by_role("heading", level=1)).to_contain_text("RefusedQuestionError")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("PromptRejectedError")
     expect(page.get_by_label("Payload as JSON")).to_contain_text('"work_id": "')
     expect(fact(page, "Type")).to_have_text("chat_completion")
     expect(fact(page, "Tenant")).to_have_text(shown.slug)
-    expect(fact(page, "Why")).to_have_text("no further try could help")
+    expect(fact(page, "Why")).to_have_text("a retry cannot help")
     expect(timeline_entries(page)).to_have_count(2)
-    expect(timeline_entries(page).first).to_contain_text("Try 1")
+    expect(timeline_entries(page).first).to_contain_text("Attempt 1")
     fact(page, "Work item").get_by_role("link", name="Task").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("chat_completion")
     fact(page, "Dead letter").get_by_role("link").click()
     timeline_entries(page).first.get_by_text("Log", exact=True).click()
-    expect(page.get_by_role("region", name="Command for the log of Try 1")).to_contain_text("/aws/lambda/counterfoil-")
-    expect(timeline_entries(page).last).to_contain_text("Death")
+    expect(page.get_by_role("region", name="Command for the log of Attempt 1")).to_contain_text(
+        "/aws/lambda/counterfoil-"
+    )
+    expect(timeline_entries(page).last).to_contain_text("Failure: a retry cannot help")
     looks(page, "dead-letter-task")
 
 
@@ -58,8 +60,8 @@ def test_attempt_links_to_log_and_trace_in_aws(console: Console, shown: Tenant) 
     for what in ("Log", "Trace"):
         timeline_entries(page).first.get_by_text(what, exact=True).click()
 
-    log = page.get_by_role("link", name="Log of Try 1 in the AWS console")
-    trace = page.get_by_role("link", name="Trace of Try 1 in the AWS console")
+    log = page.get_by_role("link", name="Log of Attempt 1 in the AWS console")
+    trace = page.get_by_role("link", name="Trace of Attempt 1 in the AWS console")
     expect(log).to_have_attribute("href", f"{AWS}#logsV2:log-groups")
     expect(trace).to_have_attribute("href", f"{AWS}#xray:traces/{TRACE}")
     looks(page, "dead-letter-links")
@@ -67,8 +69,8 @@ def test_attempt_links_to_log_and_trace_in_aws(console: Console, shown: Tenant) 
 
 def test_unreadable_file_shows_its_name(console: Console, shown: Tenant) -> None:
     page = console.opened("admin", shown, "dead-letters?text=broken-2")
-    expect(rows(page, "Letters")).to_have_count(1)
-    rows(page, "Letters").get_by_role("link").click()
+    expect(rows(page, "Dead letters")).to_have_count(1)
+    rows(page, "Dead letters").get_by_role("link").click()
 
     expect(page.get_by_label("Payload as JSON")).to_contain_text("broken-2.pdf")
     expect(fact(page, "Worker")).to_have_text("ingestion")
@@ -84,8 +86,8 @@ def test_account_number_is_visible_to_admins_only(
     console: Console, shown: Tenant, role: Role, is_visible: bool
 ) -> None:
     page = console.opened(role, shown, "dead-letters?task_type=ingestion")
-    expect(rows(page, "Letters")).to_have_count(4)
-    rows(page, "Letters").filter(has_text="XML").get_by_role("link").click()
+    expect(rows(page, "Dead letters")).to_have_count(4)
+    rows(page, "Dead letters").filter(has_text="XML").get_by_role("link").click()
     payload = page.get_by_label("Payload as JSON")
     expect(payload).to_contain_text("file_name")
 
@@ -95,7 +97,7 @@ def test_account_number_is_visible_to_admins_only(
 
 def test_times_are_shown_in_utc_when_selected(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
-    first = rows(page, "Letters").first.locator("time")
+    first = rows(page, "Dead letters").first.locator("time")
     expect(first).not_to_contain_text("UTC")
     page.get_by_label("Times").select_option("utc")
 
@@ -106,5 +108,5 @@ def test_times_are_shown_in_utc_when_selected(console: Console, shown: Tenant) -
 
 def test_missing_dead_letter_shows_a_notice(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown, f"dead-letters/{uuid4()}")
-    expect(page.get_by_role("heading", name="There is no such dead letter")).to_be_visible()
+    expect(page.get_by_role("heading", name="Dead letter not found")).to_be_visible()
     looks(page, "dead-letter-missing")

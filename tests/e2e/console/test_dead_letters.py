@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 def test_groups_and_dead_letters_are_shown(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
-    expect(rows(page, "Letters")).to_have_count(6)
+    expect(rows(page, "Dead letters")).to_have_count(6)
     expect(rows(page, "Groups by error").first).to_be_visible()
     expect(page.get_by_role("navigation", name="By state").get_by_role("link").first).to_contain_text("6")
     looks(page, "dead-letters")
@@ -26,25 +26,25 @@ def test_group_links_to_its_dead_letters_and_back(console: Console, shown: Tenan
     page = console.opened("viewer", shown)
     rows(page, "Groups by error").filter(has_text="answered with HTTP").get_by_role("link").click()
 
-    expect(rows(page, "Letters")).to_have_count(2)
+    expect(rows(page, "Dead letters")).to_have_count(2)
     expect(page).to_have_url(re.compile("fingerprint="))
     looks(page, "dead-letters-of-a-group")
     page.get_by_role("link", name="Show all groups").click()
-    expect(rows(page, "Letters")).to_have_count(6)
+    expect(rows(page, "Dead letters")).to_have_count(6)
 
 
 def test_search_by_error_text_is_in_the_address(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
-    search = page.get_by_label("Words of the error")
+    search = page.get_by_label("Error, file or id")
     search.fill("broken-1")
     search.press("Enter")
-    expect(rows(page, "Letters")).to_have_count(1)
+    expect(rows(page, "Dead letters")).to_have_count(1)
     expect(page).to_have_url(re.compile("text=broken-1"))
 
     page.reload()
-    expect(rows(page, "Letters")).to_have_count(1)
+    expect(rows(page, "Dead letters")).to_have_count(1)
     page.go_back()
-    expect(rows(page, "Letters")).to_have_count(6)
+    expect(rows(page, "Dead letters")).to_have_count(6)
     expect(search).to_have_value("")
 
 
@@ -54,39 +54,39 @@ def test_empty_search_result_can_be_cleared(console: Console, shown: Tenant) -> 
     looks(page, "dead-letters-nothing-found")
 
     page.get_by_role("link", name="Clear").click()
-    expect(rows(page, "Letters")).to_have_count(6)
+    expect(rows(page, "Dead letters")).to_have_count(6)
 
 
 def test_list_is_filtered_by_type_day_and_state(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
     page.get_by_label("Type").select_option("chat_completion")
-    expect(rows(page, "Letters")).to_have_count(2)
+    expect(rows(page, "Dead letters")).to_have_count(2)
     page.get_by_label("Type").select_option("")
     page.get_by_label("To", exact=True).fill("2020-01-01")
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
 
     page.get_by_role("link", name="Clear").click()
     page.get_by_role("navigation", name="By state").get_by_role("link", name="Resolved").click()
-    expect(page.get_by_role("heading", name="There are none")).to_be_visible()
+    expect(page.get_by_role("heading", name="None")).to_be_visible()
     expect(page).to_have_url(re.compile("status=resolved"))
 
 
 def test_empty_list_shows_a_notice(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant)
-    expect(page.get_by_role("heading", name="No work is waiting for a person")).to_be_visible()
+    expect(page.get_by_role("heading", name="No pending dead letters")).to_be_visible()
     looks(page, "dead-letters-none")
 
 
 def test_list_is_navigated_by_keyboard(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown)
-    expect(rows(page, "Letters").first).to_be_visible()
+    expect(rows(page, "Dead letters").first).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
 
-    rows(page, "Letters").first.get_by_role("link").press("Enter")
-    expect(page.get_by_role("heading", name="What happened")).to_be_visible()
+    rows(page, "Dead letters").first.get_by_role("link").press("Enter")
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
     expect(page.locator("main")).to_be_focused()
 
 
@@ -96,21 +96,21 @@ def test_unassigned_dead_letter_shows_its_timeline(console: Console, failing: Fa
 
     page.goto(f"{console.url}/dead-letters/{job_id}?tenant=-")
 
-    expect(page.get_by_role("region", name="What happened").get_by_role("listitem").first).to_be_visible()
+    expect(page.get_by_role("region", name="History").get_by_role("listitem").first).to_be_visible()
     expect(page.get_by_role("main")).to_contain_text("The message")
 
 
 def test_unassigned_dead_letters_have_no_bulk_actions(console: Console, failing: Failing, tenant: Tenant) -> None:
     failing.poison(f"word-{tenant.slug}")
     page = console.opened("operator", tenant)
-    page.get_by_role("link", name=re.compile("^Nobody")).click()
-    expect(page.get_by_text("They are looked at and settled one by one.")).to_be_visible()
-    first = rows(page, "Letters").first.get_by_role("link")
+    page.get_by_role("link", name=re.compile("^Without a tenant")).click()
+    expect(page.get_by_text("Close them one by one.")).to_be_visible()
+    first = rows(page, "Dead letters").first.get_by_role("link")
     expect(first).to_be_visible()
     for name in ("Operations", "Purges"):
         expect(page.get_by_role("link", name=name)).to_have_count(0)
     expect(page.get_by_role("button", name="Export…")).to_have_count(0)
-    expect(page.get_by_role("group", name="Many letters")).to_have_count(0)
+    expect(page.get_by_role("group", name="Bulk actions")).to_have_count(0)
     expect(page.get_by_role("checkbox")).to_have_count(0)
     looks(page, "dead-letters-unassigned")
 

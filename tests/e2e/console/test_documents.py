@@ -21,17 +21,19 @@ def test_document_is_shown_beside_its_page_image(console: Console, matched: Matc
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("Invoice")
     expect(page.get_by_role("img", name="Page 1 of Invoice")).to_be_visible()
-    expect(page.get_by_role("region", name="What was read")).to_contain_text(matched.order)
-    expect(page.get_by_role("region", name="What happened")).to_contain_text("received")
+    expect(page.get_by_role("region", name="Extracted fields")).to_contain_text(matched.order)
+    expect(page.get_by_role("region", name="History")).to_contain_text("received")
     looks(page, "document")
     assert size_when_huge(page, ".page")[1] > 60  # nearly a whole page is visible
 
 
 def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched: Matched) -> None:
     page = console.opened("operator", matched.tenant, f"documents?text={matched.order}")
-    rows(page, "Documents").first.get_by_role("link", name="its cluster").click()
+    rows(page, "Documents").first.get_by_role("link", name="cluster").click()
     expect(page.locator(".graph a")).to_have_count(CASE)
+    expect(page.locator(".graph .link")).not_to_have_count(0)
     page.get_by_role("region", name="Documents and links").get_by_role("button").first.click()
+    page.get_by_text("How sure?").click()
     expect(page.get_by_role("table", name="Evidence for")).to_be_visible()
     expect(page.get_by_role("region", name="Lines, side by side")).to_contain_text("Ordered")
     looks(page, "cluster")
@@ -42,6 +44,6 @@ def test_missing_documents_and_clusters_show_notices(console: Console, tenant: T
     expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
     expect(page.get_by_role("button", name="Add documents")).to_have_count(0)
     looks(page, "documents-none")
-    for at, title in (("documents", "There is no such document"), ("clusters", "There is no such cluster")):
+    for at, title in (("documents", "Document not found"), ("clusters", "Cluster not found")):
         page.goto(f"{console.url}/{at}/00000000-0000-0000-0000-000000000000?tenant={tenant.slug}")
         expect(page.get_by_role("heading", name=title)).to_be_visible()

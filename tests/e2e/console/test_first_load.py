@@ -26,7 +26,7 @@ def test_first_visit_stays_within_its_byte_limit(console: Console, people: Peopl
     page.goto(f"{console.url}/dead-letters?tenant={shown.slug}")
     expect(page.get_by_role("button", name="Sign in")).to_be_enabled()
     sign_in(page, people.person("viewer", "*"))
-    expect(rows(page, "Letters").first).to_be_visible()
+    expect(rows(page, "Dead letters").first).to_be_visible()
     sizes = [answer.request.sizes() for answer in answers]
     transferred = sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes)
     assert len(sizes) >= 4, [answer.url for answer in answers]

@@ -31,12 +31,12 @@ def test_dropped_files_are_uploaded_or_refused(console: Console, cloud: Cloud, t
     page = console.opened("operator", tenant, "tasks")
     drop(page, Größe="<Invoice/>", empty="")
 
-    panel = page.get_by_role("complementary", name="Documents handed in")
-    expect(panel.get_by_role("status")).to_have_text("1 file handed in, 1 not")
-    expect(panel.locator("li.failed")).to_contain_text("It is empty")
+    panel = page.get_by_role("complementary", name="Submitted documents")
+    expect(panel.get_by_role("status")).to_have_text("1 file submitted, 1 not")
+    expect(panel.locator("li.failed")).to_contain_text("The file is empty")
     looks(page, "uploads")
     (uploaded,) = until(lambda: [item for item in uploads.of_tenant(cloud, tenant) if item.state.is_final], 60)
-    assert (uploaded.file, uploaded.state) == ("Größe.xml", State.KEPT)
+    assert (uploaded.file, uploaded.state) == ("Größe.xml", State.IGNORED)
 
 
 def test_viewer_cannot_drop_documents(console: Console, tenant: Tenant) -> None:

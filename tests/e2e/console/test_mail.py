@@ -93,7 +93,7 @@ def test_admin_changes_the_policy(console: Console, tenant: Tenant) -> None:
     dialog.get_by_role("button", name="Change").click()
 
     expect(page.get_by_text("The policy is changed: rejected.")).to_be_focused()
-    expect(policy).to_contain_text("Nothing is taken from it.")
+    expect(policy).to_contain_text("Its attachments are not processed.")
 
 
 def test_viewer_cannot_decide_or_change_the_policy(console: Console, tenant: Tenant, held: None) -> None:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from cli.local.cloud import Cloud
-from cli.local.console import EVERY_TENANT
+from cli.local.console import ALL_TENANTS
 from cli.local.tenants import Tenant
 from counterfoil.dead_letters import export
 from counterfoil.dead_letters.export import ExportFile
@@ -43,7 +43,7 @@ def dead_letters(failing: Failing, tenant: Tenant, messages: list[str]) -> list[
 
 def listed(console: Console, tenant: Tenant, count: int = 3) -> Page:
     page = console.opened("operator", tenant)
-    expect(rows(page, "Letters")).to_have_count(count)
+    expect(rows(page, "Dead letters")).to_have_count(count)
     return page
 
 
@@ -55,7 +55,7 @@ def test_dead_letters_are_selected_by_keyboard(console: Console, shown: Tenant) 
     expect(page.get_by_text("2 chosen")).to_be_visible()
     looks(page, "dead-letters-chosen")
     page.keyboard.press("k")
-    expect(rows(page, "Letters").first.get_by_role("link")).to_be_focused()
+    expect(rows(page, "Dead letters").first.get_by_role("link")).to_be_focused()
 
     page.keyboard.press("/")
     search = page.get_by_role("searchbox")
@@ -80,7 +80,7 @@ def test_keyboard_shortcuts_can_be_disabled(console: Console, shown: Tenant) -> 
     page.get_by_label("Single keys do things").check()
     page.keyboard.press("Escape")
     page.keyboard.press("j")
-    expect(rows(page, "Letters").first.get_by_role("link")).to_be_focused()
+    expect(rows(page, "Dead letters").first.get_by_role("link")).to_be_focused()
 
 
 def test_selected_dead_letters_are_resolved_in_bulk(
@@ -88,16 +88,16 @@ def test_selected_dead_letters_are_resolved_in_bulk(
 ) -> None:
     page = listed(console, tenant)
     for row in (0, 2):
-        rows(page, "Letters").nth(row).get_by_role("checkbox").check()
+        rows(page, "Dead letters").nth(row).get_by_role("checkbox").check()
     page.get_by_role("button", name="Resolve…").click()
-    page.get_by_label("How was it dealt with?").fill("Booked by hand")
+    page.get_by_label("How was it resolved?").fill("Booked by hand")
     page.get_by_role("button", name="Resolve 2").click()
 
     expect(page.get_by_role("heading", name="Resolve 2 dead letters")).to_be_visible()
     with watched(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
-    expect(rows(page, "Each letter")).to_have_count(2)
-    expect(rows(page, "Each letter").first).to_contain_text("Done")
+    expect(rows(page, "Dead letters")).to_have_count(2)
+    expect(rows(page, "Dead letters").first).to_contain_text("Done")
     looks(page, "operation")
     page.get_by_role("link", name="All operations").click()
     expect(rows(page, "Operations")).to_have_count(1)
@@ -110,24 +110,24 @@ def test_filtered_dead_letters_are_counted_and_retried(
     failing.recover(*messages)
     page = listed(console, tenant)
     page.get_by_role("button", name="Retry…").click()
-    expect(page.get_by_role("dialog")).to_contain_text("3 letters as of now")
+    expect(page.get_by_role("dialog")).to_contain_text("3 dead letters as of now")
     looks(page, "operation-dialog")
-    page.get_by_label("Begin with a few").check()
-    page.get_by_label("How many first").fill("1")
+    page.get_by_label("Try a few first").check()
+    page.get_by_label("Number to try first").fill("1")
     page.get_by_role("button", name="Retry 3").click()
 
     with watched(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", name="Retry 3 dead letters")).to_contain_text("Done", timeout=BULK_TIMEOUT)
-    expect(rows(page, "Each letter").filter(has_text="Done")).to_have_count(3)
+    expect(rows(page, "Dead letters").filter(has_text="Done")).to_have_count(3)
 
 
-def test_stopped_operation_shows_its_reason(
+def test_halted_operation_shows_its_reason(
     console: Console, cloud: Cloud, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
     page = listed(console, tenant)
     page.get_by_role("button", name="Retry…").click()
-    page.get_by_label("Begin with a few").check()
-    page.get_by_label("How many first").fill("1")
+    page.get_by_label("Try a few first").check()
+    page.get_by_label("Number to try first").fill("1")
     page.get_by_role("button", name="Retry 3").click()
 
     with watched(cloud, 1, "Bulk"):
@@ -136,10 +136,10 @@ def test_stopped_operation_shows_its_reason(
     expect(why).to_be_visible()
     page.get_by_role("link", name="All operations").click()
     expect(rows(page, "Operations").filter(has=why)).to_have_count(1)
-    looks(page, "operations-stopped")
+    looks(page, "operations-halted")
 
 
-def test_an_operation_is_paused_resumed_and_cancelled(
+def test_an_operation_is_paused_resumed_and_canceled(
     console: Console, tenant: Tenant, dead_letters: list[UUID]
 ) -> None:
     page = listed(console, tenant)
@@ -153,7 +153,7 @@ def test_an_operation_is_paused_resumed_and_cancelled(
     expect(page.get_by_text("It is paused.")).to_be_focused()
     expect(heading).to_contain_text("Paused")
     page.keyboard.press("p")
-    expect(page.get_by_text("It goes on.")).to_be_focused()
+    expect(page.get_by_text("It is resumed.", exact=True)).to_be_focused()
     expect(heading).not_to_contain_text("Paused")
     page.keyboard.press("p")
     expect(heading).to_contain_text("Paused")
@@ -163,11 +163,11 @@ def test_an_operation_is_paused_resumed_and_cancelled(
     expect(page.get_by_text("2 per second at most")).to_be_visible()
     page.get_by_role("button", name="Cancel…").click()
     looks(page, "operation-cancel")
-    page.get_by_role("button", name="Let it go on").click()
+    page.get_by_role("button", name="Keep it running").click()
     expect(heading).to_contain_text("Paused")
     page.get_by_role("button", name="Cancel…").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel operation").click()
-    expect(heading).to_contain_text("Cancelled")
+    expect(heading).to_contain_text("Canceled")
     expect(page.get_by_role("button", name="Cancel…")).to_have_count(0)
 
 
@@ -181,7 +181,7 @@ def test_a_group_is_resolved_as_a_whole(
     group = rows(page, "Groups by error").filter(has_text="answered with HTTP")
     expect(group).to_contain_text("Open")
     group.get_by_role("button", name="Resolve").click()
-    page.get_by_label("How was it dealt with?").fill("The model is back")
+    page.get_by_label("How was it resolved?").fill("The model is back")
     page.get_by_role("button", name="Resolve 2").click()
     with watched(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
@@ -202,12 +202,12 @@ def test_closed_dead_letters_are_purged_and_restored(
 
     ignore(dead_letters[0])
     page = console.opened("admin", tenant, "operations")
-    page.get_by_role("button", name="Purge letters…").click()
-    day = page.get_by_label("Died on this day or before")
+    page.get_by_role("button", name="Purge dead letters…").click()
+    day = page.get_by_label("Failed on this day or before")
     day.fill(LONG_AGO)
-    expect(page.get_by_role("dialog")).to_contain_text("0 letters")
+    expect(page.get_by_role("dialog")).to_contain_text("0 dead letters")
     day.fill(page.evaluate("new Date().toLocaleDateString('sv')"))
-    expect(page.get_by_role("dialog")).to_contain_text("1 letter of")
+    expect(page.get_by_role("dialog")).to_contain_text("1 dead letter of")
     purge = page.get_by_role("dialog").get_by_role("button", name="Purge")
     page.get_by_label("to confirm").fill(tenant.slug[:-1])
     expect(purge).to_be_disabled()
@@ -216,10 +216,10 @@ def test_closed_dead_letters_are_purged_and_restored(
     ignore(dead_letters[1])  # by another user, while the dialog is open
     purge.click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing is purged")
-    expect(page.get_by_role("dialog")).to_contain_text("2 letters of")
+    expect(page.get_by_role("dialog")).to_contain_text("2 dead letters of")
     looks(page, "purge-count-changed")
     purge.click()
-    expect(page.get_by_text("2 letters are hidden")).to_be_focused()
+    expect(page.get_by_text("2 dead letters are hidden")).to_be_focused()
     looks(page, "purges")
 
     rows(page, "Operations").get_by_role("link").first.click()
@@ -233,7 +233,7 @@ def test_closed_dead_letters_are_purged_and_restored(
 def test_operator_cannot_purge(console: Console, tenant: Tenant) -> None:
     page = console.opened("operator", tenant, "operations")
     expect(page.get_by_role("heading", name="Operations")).to_be_visible()
-    expect(page.get_by_role("button", name="Purge letters…")).to_have_count(0)
+    expect(page.get_by_role("button", name="Purge dead letters…")).to_have_count(0)
 
 
 def test_filtered_dead_letters_are_exported(
@@ -260,7 +260,7 @@ def test_filtered_dead_letters_are_exported(
 def subject(people: People) -> str:
     """Return the subject of the operator."""
     user = people.cloud.client("cognito-idp").admin_get_user(
-        UserPoolId=people.cloud.outputs["UserPoolId"], Username=people.person("operator", EVERY_TENANT).email
+        UserPoolId=people.cloud.outputs["UserPoolId"], Username=people.person("operator", ALL_TENANTS).email
     )
     return next(str(item["Value"]) for item in user["UserAttributes"] if item["Name"] == "sub")
 
@@ -282,7 +282,7 @@ def test_large_export_survives_a_closed_dialog(
     entry = dialog.get_by_role("listitem")
     page.get_by_role("button", name="Export…").click()
     page.get_by_role("button", name="Export", exact=True).click()
-    expect(dialog.get_by_role("status")).to_contain_text("These are many")
+    expect(dialog.get_by_role("status")).to_contain_text("The file is large")
     expect(entry).to_have_count(1)
     page.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
@@ -291,7 +291,7 @@ def test_large_export_survives_a_closed_dialog(
     page.get_by_role("button", name="Export…").click()
     with watched(cloud, 1, "Bulk"):
         expect(entry).to_contain_text("Ready", timeout=BULK_TIMEOUT)
-    expect(entry).to_contain_text("CSV, 3 letters, without secrets")
+    expect(entry).to_contain_text("CSV, 3 dead letters, without secrets")
     expect(entry).to_contain_text("by you")
     looks(page, "export-ready")
     with page.expect_download() as download:

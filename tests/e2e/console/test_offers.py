@@ -86,13 +86,13 @@ def test_withdrawn_offers_of_a_user_are_marked(console: Console, tenant: Tenant,
     page.get_by_role("search", name="User").get_by_role("searchbox").fill(str(made.served))
     page.keyboard.press("Enter")
 
-    expect(rows(page, "Who is offered")).to_have_count(2)
-    expect(rows(page, "Who is offered").filter(has_text=str(made.inactive))).to_contain_text("Withdrawn")
-    expect(rows(page, "Who is offered").first).to_contain_text("87.3 %")
+    expect(rows(page, "Offered users")).to_have_count(2)
+    expect(rows(page, "Offered users").filter(has_text=str(made.inactive))).to_contain_text("Withdrawn")
+    expect(rows(page, "Offered users").first).to_contain_text("87.3 %")
     looks(page, "offers-user")
 
 
 def test_missing_pool_shows_a_notice(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "offers/11111111-1111-4111-8111-111111111111")
 
-    expect(page.get_by_role("heading", name="There are no such offers")).to_be_visible()
+    expect(page.get_by_role("heading", name="Offers not found")).to_be_visible()

@@ -21,7 +21,7 @@ WATCHDOG_MILLISECONDS = 150_000
 @pytest.mark.parametrize(
     ("name", "at", "title"),
     [
-        ("operations", "operations", "None yet"),
+        ("operations", "operations", "No operations yet"),
         ("audit", f"audit?target={UUID(int=1)}", "No entries"),
     ],
 )
@@ -36,7 +36,7 @@ def test_queues_are_shown_for_all_or_one_tenant(console: Console, cloud: Cloud, 
     expect(rows(page, "Queues").filter(has_text="tasks")).to_have_count(1)
     looks(page, "overview")
 
-    page.get_by_role("navigation", name="Whose work").get_by_role("link", name=f"Only {shown.slug}").click()
+    page.get_by_role("navigation", name="Tenants").get_by_role("link", name=f"Only {shown.slug}").click()
     expect(page).to_have_url(re.compile("of=tenant"))
     dead = rows(page, "Queues").filter(has_text="tasks").get_by_role("link", name="2")
     with watched(cloud):

@@ -23,9 +23,9 @@ def calls(cloud: Cloud) -> None:
         for worker in ("tasks", "admin_api"):
             name = cloud.outputs["AdminApiFunctionName"].replace("admin_api", worker)
             variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-            if variables.get("HTTP_REQUESTS") == "true":
+            if variables.get("HTTP_REQUEST_TASKS_ENABLED") == "true":
                 continue
-            changed = variables | {"HTTP_REQUESTS": "true"}
+            changed = variables | {"HTTP_REQUEST_TASKS_ENABLED": "true"}
             functions.update_function_configuration(FunctionName=name, Environment={"Variables": changed})
             functions.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 1})
 
@@ -56,21 +56,21 @@ def test_edited_payload_shows_a_difference_before_saving(
     field = page.get_by_label("Payload, as JSON")
     before = field.input_value()
     field.fill(before.replace('"POST"', "POST"))
-    expect(page.get_by_role("dialog")).to_contain_text("nothing that JSON knows")
-    expect(page.get_by_role("button", name="Look at the change")).to_be_disabled()
+    expect(page.get_by_role("dialog")).to_contain_text("not valid JSON")
+    expect(page.get_by_role("button", name="Review the change")).to_be_disabled()
 
     field.fill(before.replace('"POST"', '"FETCH"'))
-    page.get_by_role("button", name="Look at the change").click()
-    expect(page.get_by_label("What changes")).to_contain_text("FETCH")
+    page.get_by_role("button", name="Review the change").click()
+    expect(page.get_by_label("Changes")).to_contain_text("FETCH")
     looks(page, "dead-letter-editing")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert")).to_contain_text("payload.method")
 
     field.fill(before.replace("1.50", "1.60"))
-    page.get_by_role("button", name="Look at the change").click()
+    page.get_by_role("button", name="Review the change").click()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
-    expect(page.get_by_label("What changes")).to_contain_text("amount=1.60")
+    expect(page.get_by_label("Changes")).to_contain_text("amount=1.60")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Pending")
     looks(page, "dead-letter-edited")
 

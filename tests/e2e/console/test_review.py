@@ -51,7 +51,7 @@ def candidates(page: Page) -> list[str]:
 
 def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousInvoices) -> None:
     page = console.opened("operator", ambiguous.tenant, "reviews")
-    listed = rows(page, "Documents in doubt")
+    listed = rows(page, "Ambiguous documents")
     expect(listed.nth(1)).to_be_visible()
     count = listed.count()
     looks(page, "reviews")
@@ -65,7 +65,7 @@ def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousIn
     chosen = str(heading.text_content())
     page.keyboard.press("2")
     page.keyboard.press("c")
-    expect(page.get_by_role("dialog", name="They belong together")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Confirm the match")).to_be_visible()
     looks(page, "review-confirm")
     page.keyboard.type("The driver's note says so.")
     page.keyboard.press("Control+Enter")
@@ -84,7 +84,7 @@ def test_conflicting_decision_requires_confirmation(
     console: Console, people: People, ambiguous: AmbiguousInvoices
 ) -> None:
     page = console.opened("operator", ambiguous.tenant, "reviews")
-    rows(page, "Documents in doubt").first.get_by_role("link").click()
+    rows(page, "Ambiguous documents").first.get_by_role("link").click()
     other, _ = candidates(page)
     page.keyboard.press("c")
     dialog = page.get_by_role("dialog")
@@ -97,17 +97,17 @@ def test_conflicting_decision_requires_confirmation(
     dialog.get_by_role("button", name="Confirm").click()
     expect(dialog.get_by_role("alert")).to_contain_text("rejected this pair")
     looks(page, "review-conflict")
-    dialog.get_by_role("button", name="Confirm all the same").click()
+    dialog.get_by_role("button", name="Confirm anyway").click()
     expect(page.locator(".told")).to_contain_text("confirmed")
 
-    page.get_by_role("link", name="Look at it, or decide otherwise").click()
+    page.get_by_role("link", name="View it or change the decision").click()
     expect(page.locator("ol.timeline > li")).to_have_count(2)
     looks(page, "review-decided")
 
 
 def test_viewer_cannot_decide(console: Console, ambiguous: AmbiguousInvoices) -> None:
     page = console.opened("viewer", ambiguous.tenant, "reviews")
-    rows(page, "Documents in doubt").first.get_by_role("link").click()
+    rows(page, "Ambiguous documents").first.get_by_role("link").click()
     candidates(page)
 
     expect(page.get_by_text("Deciding requires the operator role.")).to_be_visible()
@@ -117,7 +117,7 @@ def test_viewer_cannot_decide(console: Console, ambiguous: AmbiguousInvoices) ->
 def test_empty_review_list_shows_a_notice(console: Console, tenant: Tenant) -> None:
     page = console.opened("viewer", tenant, "reviews")
 
-    expect(page.get_by_role("heading", name="Nothing is in doubt")).to_be_visible()
+    expect(page.get_by_role("heading", name="No ambiguous documents")).to_be_visible()
     looks(page, "reviews-none")
     page.goto(f"{console.url}/reviews/00000000-0000-0000-0000-000000000000?tenant={tenant.slug}")
-    expect(page.get_by_role("heading", name="This document was never in doubt")).to_be_visible()
+    expect(page.get_by_role("heading", name="Document not found in the review queue")).to_be_visible()

@@ -40,7 +40,7 @@ def test_sign_in_returns_to_the_deep_link(console: Console, people: People, show
     sign_in(page, people.person("viewer", shown.slug))
 
     expect(page).to_have_url(f"{console.url}/{deep}")
-    expect(rows(page, "Letters")).to_have_count(1)
+    expect(rows(page, "Dead letters")).to_have_count(1)
     expect(page.get_by_text(people.person("viewer", shown.slug).email)).to_be_visible()
 
 
@@ -89,23 +89,23 @@ def test_expired_session_returns_after_sign_in(console: Console, people: People,
 
     sign_in(page, people.person("viewer", shown.slug))
     expect(page).to_have_url(here)
-    expect(rows(page, "Letters").first).to_be_visible()
+    expect(rows(page, "Dead letters").first).to_be_visible()
 
 
 def test_forged_sign_in_response_is_refused(console: Console) -> None:
     page = console.signed_out("signed-in?code=forged&state=forged")
-    expect(page.get_by_role("alert")).to_contain_text("belongs to no sign-in that was begun in this tab")
+    expect(page.get_by_role("alert")).to_contain_text("was not started in this tab")
     looks(page, "sign-in-forged")
 
 
 def test_user_of_another_tenant_sees_nothing(console: Console, tenant: Tenant, shown: Tenant) -> None:
     page = console.opened("admin", tenant, alone=True)
-    expect(page.get_by_text("No work is waiting for a person")).to_be_visible()
+    expect(page.get_by_text("No pending dead letters")).to_be_visible()
 
     page.goto(f"{console.url}/dead-letters?tenant={shown.slug}")
     alert = page.get_by_role("alert").first
     expect(alert).to_be_visible()
-    expect(rows(page, "Letters")).to_have_count(0)
+    expect(rows(page, "Dead letters")).to_have_count(0)
     looks(page, "another-tenant")
 
 
@@ -115,14 +115,13 @@ def test_user_of_every_tenant_selects_one(console: Console, people: People, show
     expect(page.get_by_role("heading", name="Choose a tenant")).to_be_visible()
     looks(page, "which-tenant")
 
-    page.get_by_label("Tenant").fill(shown.slug)
-    page.keyboard.press("Enter")
+    page.get_by_label("Tenant").select_option(shown.slug)
     expect(page).to_have_url(re.compile(f"tenant={shown.slug}"))
-    expect(rows(page, "Letters").first).to_be_visible()
+    expect(rows(page, "Dead letters").first).to_be_visible()
 
 
 def test_unknown_address_shows_a_notice(console: Console, shown: Tenant) -> None:
     page = console.opened("viewer", shown, "dead-letters")
     page.goto(f"{console.url}/nowhere")
-    expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
     looks(page, "no-such-page")

@@ -16,7 +16,12 @@ export const browser = {
     stored = new Map();
     browser.navigatedTo = null;
     const url = new URL(href);
-    globalThis.location = { href, pathname: url.pathname, search: url.search, assign: (to) => (browser.navigatedTo = to) };
+    globalThis.location = {
+      href,
+      pathname: url.pathname,
+      search: url.search,
+      assign: (to) => (browser.navigatedTo = to),
+    };
     globalThis.fetch = async (request, options) => answer(String(request.href ?? request), options);
   },
   storedKeys: () => [...stored.keys()],

@@ -8,10 +8,16 @@ const { homeOf } = await import(process.env.ROLES_MODULE);
 
 beforeEach(() => browser.begin(CONSOLE, () => assert.fail("unexpected request")));
 
-for (const groups of [["viewer", "tenant:acme"], ["operator", "tenant:acme", "tenant:beta"]]) {
+for (const groups of [
+  ["viewer", "tenant:acme"],
+  ["operator", "tenant:acme", "tenant:beta"],
+]) {
   test(`${groups} start with the clusters`, () => assert.equal(homeOf({ groups }), "clusters"));
 }
 
-for (const groups of [["admin", "tenant:acme"], ["viewer", "tenant:*"]]) {
+for (const groups of [
+  ["admin", "tenant:acme"],
+  ["viewer", "tenant:*"],
+]) {
   test(`${groups} start with the overview`, () => assert.equal(homeOf({ groups }), "overview"));
 }

@@ -3,11 +3,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-const { arranged, BOX, paths } = await import(process.env.LAYOUT_MODULE);
+const { layoutNodes, BOX, edgePaths } = await import(process.env.LAYOUT_MODULE);
 
 const doc = (id, type) => ({ id, type });
 const link = (a, b) => ({ a, b });
-const TRADE = [doc("i1", "invoice"), doc("d1", "delivery_note"), doc("o", "purchase_order"), doc("d2", "delivery_note"), doc("i2", "invoice")];
+const TRADE = [
+  doc("i1", "invoice"),
+  doc("d1", "delivery_note"),
+  doc("o", "purchase_order"),
+  doc("d2", "delivery_note"),
+  doc("i2", "invoice"),
+];
 const LINKS = [link("o", "d1"), link("o", "d2"), link("d1", "i2"), link("d2", "i1"), link("i1", "o")];
 
 // Points of a path. Of curves, only the end points.
@@ -23,39 +29,43 @@ function points(path) {
 const isInside = ([x, y], { x: left, y: top }) => x > left && x < left + BOX.width && y > top && y < top + BOX.height;
 
 test("document types follow the order of a trade, unknown types last", () => {
-  const { columns } = arranged([...TRADE, doc("x", "other")], []);
-  assert.deepEqual(columns.map((column) => column.type), ["purchase_order", "delivery_note", "invoice", "other"]);
+  const { columns } = layoutNodes([...TRADE, doc("x", "other")], []);
+  assert.deepEqual(
+    columns.map((column) => column.type),
+    ["purchase_order", "delivery_note", "invoice", "other"],
+  );
 });
 
 test("documents neither overlap nor exceed the drawing", () => {
-  const { place, width, height } = arranged(TRADE, LINKS);
-  const boxes = [...place.values()];
+  const { positions, width, height } = layoutNodes(TRADE, LINKS);
+  const boxes = [...positions.values()];
   boxes.forEach((one, number) => {
     assert.ok(one.x >= 0 && one.y >= 0 && one.x + BOX.width <= width && one.y + BOX.height <= height);
-    boxes.slice(number + 1).forEach((other) =>
-      assert.ok(Math.abs(one.x - other.x) >= BOX.width || Math.abs(one.y - other.y) >= BOX.height));
+    for (const other of boxes.slice(number + 1)) {
+      assert.ok(Math.abs(one.x - other.x) >= BOX.width || Math.abs(one.y - other.y) >= BOX.height);
+    }
   });
 });
 
 test("documents are placed next to their matches", () => {
-  const { place } = arranged(TRADE, LINKS);
-  const isAbove = (one, other) => place.get(one).y < place.get(other).y;
+  const { positions } = layoutNodes(TRADE, LINKS);
+  const isAbove = (one, other) => positions.get(one).y < positions.get(other).y;
   assert.equal(isAbove("d1", "d2"), isAbove("i2", "i1"));
 });
 
 test("layout is deterministic", () => {
-  assert.deepEqual([...arranged(TRADE, LINKS).place], [...arranged(TRADE, LINKS).place]);
+  assert.deepEqual([...layoutNodes(TRADE, LINKS).positions], [...layoutNodes(TRADE, LINKS).positions]);
 });
 
 test("a link connects its documents and avoids the others", () => {
-  const found = arranged(TRADE, LINKS);
-  const run = paths(LINKS, found);
+  const found = layoutNodes(TRADE, LINKS);
+  const run = edgePaths(LINKS, found);
   LINKS.forEach(({ a, b }, number) => {
-    const [from, to] = [found.place.get(a), found.place.get(b)].sort((one, other) => one.x - other.x);
+    const [from, to] = [found.positions.get(a), found.positions.get(b)].sort((one, other) => one.x - other.x);
     const along = points(run[number]);
     assert.deepEqual(along[0], [from.x + BOX.width, from.y + BOX.height / 2]);
     assert.deepEqual(along.at(-1), [to.x, to.y + BOX.height / 2]);
-    for (const box of found.place.values()) {
+    for (const box of found.positions.values()) {
       assert.ok(!along.some((point) => isInside(point, box)));
     }
   });
@@ -64,24 +74,24 @@ test("a link connects its documents and avoids the others", () => {
 test("links through the same gap do not overlap", () => {
   const docs = [doc("o1", "purchase_order"), doc("d", "delivery_note"), doc("i1", "invoice"), doc("i2", "invoice")];
   const links = [link("o1", "i1"), link("o1", "i2"), link("o1", "d")];
-  const run = paths(links, arranged(docs, links));
+  const run = edgePaths(links, layoutNodes(docs, links));
   assert.notEqual(run[0], run[1]);
 });
 
 test("a link between documents of one type goes around their side", () => {
   const docs = [doc("i1", "invoice"), doc("i2", "invoice")];
   const links = [link("i1", "i2")];
-  const { place, width } = arranged(docs, links);
-  const [path] = paths(links, { ...arranged(docs, links), place });
+  const { positions, width } = layoutNodes(docs, links);
+  const [path] = edgePaths(links, { ...layoutNodes(docs, links), positions });
   const furthest = Math.max(...path.match(/-?\d+(\.\d+)?/g).map(Number));
-  assert.ok(furthest > place.get("i1").x + BOX.width && furthest <= width);
+  assert.ok(furthest > positions.get("i1").x + BOX.width && furthest <= width);
 });
 
 test("a link to a document that is not drawn is skipped", () => {
-  assert.deepEqual(paths([link("i1", "elsewhere")], arranged(TRADE, [link("i1", "elsewhere")])), [null]);
+  assert.deepEqual(edgePaths([link("i1", "elsewhere")], layoutNodes(TRADE, [link("i1", "elsewhere")])), [null]);
 });
 
 test("one or no document can be drawn", () => {
-  assert.equal(arranged([doc("i1", "invoice")], []).place.size, 1);
-  assert.equal(arranged([], []).place.size, 0);
+  assert.equal(layoutNodes([doc("i1", "invoice")], []).positions.size, 1);
+  assert.equal(layoutNodes([], []).positions.size, 0);
 });

@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { browser, CONSOLE } from "./browser.mjs";
 
-const { here } = await import(process.env.PLACE_MODULE);
+const { currentRoute } = await import(process.env.ROUTER_MODULE);
 
 const wordsAt = (path) => {
   browser.begin(`${CONSOLE}${path}`, () => assert.fail("unexpected request"));
-  return here().words;
+  return currentRoute().segments;
 };
 
 for (const [path, words] of [
@@ -19,5 +19,6 @@ for (const [path, words] of [
   ["/clusters/4f0d/", ["clusters", "4f0d"]],
   ["/clusters//", ["clusters", ""]],
 ]) {
-  test(`${path || "no path"} names ${words.join(", ") || "the first view"}`, () => assert.deepEqual(wordsAt(path), words));
+  test(`${path || "no path"} names ${words.join(", ") || "the first view"}`, () =>
+    assert.deepEqual(wordsAt(path), words));
 }

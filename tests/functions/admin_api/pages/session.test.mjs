@@ -6,7 +6,7 @@ import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { beforeEach, test } from "node:test";
 import { browser, CONSOLE } from "./browser.mjs";
 
-const { open, finish } = await import(process.env.SESSION_MODULE);
+const { openSession, finishSignIn } = await import(process.env.SESSION_MODULE);
 
 const ISSUER = "https://login.example.com/acme";
 const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
@@ -39,7 +39,13 @@ function grant(form) {
 
 function tokens(claims) {
   const known = { nonce: issuer.nonce, ...claims };
-  return answer({ access_token: "a", id_token: idToken(known), refresh_token: "r", token_type: "Bearer", expires_in: 1 });
+  return answer({
+    access_token: "a",
+    id_token: idToken(known),
+    refresh_token: "r",
+    token_type: "Bearer",
+    expires_in: 1,
+  });
 }
 
 beforeEach(() => {
@@ -75,20 +81,20 @@ function callback(parameters, more = { code: "c" }) {
 }
 
 test("sign-in uses PKCE, state and nonce, and returns to the original page", async () => {
-  const session = await open();
+  const session = await openSession();
   const parameters = await startSignIn(session);
   assert.equal(parameters.get("response_type"), "code");
   assert.equal(parameters.get("code_challenge_method"), "S256");
   assert.equal(parameters.get("redirect_uri"), `${CONSOLE}/signed-in`);
   assert.equal(parameters.get("scope"), "openid email");
-  assert.equal(await finish(session, callback(parameters)), `${CONSOLE}/dead-letters?status=all`);
+  assert.equal(await finishSignIn(session, callback(parameters)), `${CONSOLE}/dead-letters?status=all`);
   assert.equal(session.state, "signed-in");
   assert.equal((await session.token()).split(".").length, 3);
 });
 
 test("refresh tokens are requested if the issuer supports them", async () => {
   issuer.description = { scopes_supported: ["openid", "offline_access"] };
-  assert.equal((await startSignIn(await open())).get("scope"), "openid email offline_access");
+  assert.equal((await startSignIn(await openSession())).get("scope"), "openid email offline_access");
 });
 
 for (const [what, claims] of Object.entries({
@@ -100,43 +106,46 @@ for (const [what, claims] of Object.entries({
 })) {
   test(`a response with ${what} is rejected`, async () => {
     issuer.claims = claims;
-    const session = await open();
-    await assert.rejects(finish(session, callback(await startSignIn(session))), /did not sign you in/);
+    const session = await openSession();
+    await assert.rejects(finishSignIn(session, callback(await startSignIn(session))), /did not sign you in/);
     assert.equal(session.state, "signed-out");
     assert.equal(await session.token(), null);
   });
 }
 
 test("a response with another state is rejected without calling the issuer", async () => {
-  const session = await open();
+  const session = await openSession();
   await startSignIn(session);
-  await assert.rejects(finish(session, new URL(`${CONSOLE}/signed-in?code=c&state=other`)), /belongs to no sign-in/);
+  await assert.rejects(
+    finishSignIn(session, new URL(`${CONSOLE}/signed-in?code=c&state=other`)),
+    /was not started in this tab/,
+  );
   assert.deepEqual(issuer.grants, []);
 });
 
 test("a response is accepted once", async () => {
-  const session = await open();
+  const session = await openSession();
   const parameters = await startSignIn(session);
-  await finish(session, callback(parameters));
-  assert.match(await finish(session, callback(parameters)), /\/console$/);
+  await finishSignIn(session, callback(parameters));
+  assert.match(await finishSignIn(session, callback(parameters)), /\/console$/);
   assert.deepEqual(issuer.grants, ["authorization_code"]);
 });
 
 test("the issuer's error description is shown", async () => {
-  const session = await open();
+  const session = await openSession();
   const refused = callback(await startSignIn(session), { error: "access_denied", error_description: "Not you" });
-  await assert.rejects(finish(session, refused), /Not you/);
+  await assert.rejects(finishSignIn(session, refused), /Not you/);
 });
 
 test("a description of another issuer is rejected", async () => {
   issuer.description = { issuer: "https://login.example.com/other" };
-  await assert.rejects(open(), /cannot be reached/);
+  await assert.rejects(openSession(), /cannot be reached/);
 });
 
 test("concurrent callers renew an expiring token once", async () => {
   issuer.claims = { exp: Math.floor(Date.now() / 1000) + 100 };
-  const session = await open();
-  await finish(session, callback(await startSignIn(session)));
+  const session = await openSession();
+  await finishSignIn(session, callback(await startSignIn(session)));
   const [one, other] = await Promise.all([session.token(), session.token()]);
   assert.equal(one, other);
   assert.deepEqual(issuer.grants, ["authorization_code", "refresh_token"]);
@@ -144,8 +153,8 @@ test("concurrent callers renew an expiring token once", async () => {
 
 test("a renewed token of another user ends the session", async () => {
   issuer.renewed = { sub: "eve" };
-  const session = await open();
-  await finish(session, callback(await startSignIn(session)));
+  const session = await openSession();
+  await finishSignIn(session, callback(await startSignIn(session)));
   await session.renew();
   assert.equal(session.state, "ended");
   assert.equal(await session.token(), null);
@@ -153,8 +162,8 @@ test("a renewed token of another user ends the session", async () => {
 
 test("a failed renewal ends the session and clears storage", async () => {
   issuer.renews = false;
-  const session = await open();
-  await finish(session, callback(await startSignIn(session)));
+  const session = await openSession();
+  await finishSignIn(session, callback(await startSignIn(session)));
   const states = [];
   session.watch((state) => states.push(state));
   await session.renew();
@@ -163,22 +172,22 @@ test("a failed renewal ends the session and clears storage", async () => {
 });
 
 test("a reload keeps the session until sign-out", async () => {
-  const session = await open();
-  await finish(session, callback(await startSignIn(session)));
-  assert.equal((await open()).state, "signed-in");
+  const session = await openSession();
+  await finishSignIn(session, callback(await startSignIn(session)));
+  assert.equal((await openSession()).state, "signed-in");
   issuer.description = { end_session_endpoint: `${ISSUER}/logout` };
-  const again = await open();
+  const again = await openSession();
   await again.signOut();
   assert.equal(new URL(browser.navigatedTo).searchParams.get("logout_uri"), `${CONSOLE}/signed-out`);
-  assert.equal((await open()).state, "signed-out");
+  assert.equal((await openSession()).state, "signed-out");
 });
 
 test("an unreachable issuer fails only when it is needed", async () => {
-  const session = await open();
-  await finish(session, callback(await startSignIn(session)));
+  const session = await openSession();
+  await finishSignIn(session, callback(await startSignIn(session)));
   issuer.reached = false;
   issuer.described = 0;
-  const again = await open();
+  const again = await openSession();
   assert.equal(again.state, "signed-in");
   assert.equal(issuer.described, 0);
   await again.renew();
@@ -190,9 +199,9 @@ test("an unreachable issuer fails only when it is needed", async () => {
 });
 
 test("sign-out works while the issuer is unreachable", async () => {
-  const session = await open();
-  await finish(session, callback(await startSignIn(session)));
-  const again = await open();
+  const session = await openSession();
+  await finishSignIn(session, callback(await startSignIn(session)));
+  const again = await openSession();
   issuer.reached = false;
   await again.signOut();
   assert.match(browser.navigatedTo, /signed-out$/);

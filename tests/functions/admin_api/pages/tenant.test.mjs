@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { browser, CONSOLE } from "./browser.mjs";
 
-const { lastOf, NOBODY, tenantOf } = await import(process.env.TENANT_MODULE);
+const { lastTenant, UNASSIGNED, tenantOf } = await import(process.env.TENANT_MODULE);
 
 const EVERY = { groups: ["admin", "tenant:*"] };
 const TWO = { groups: ["viewer", "tenant:beta", "tenant:acme"] };
-const at = (view, tenant) => ({ words: [view], query: new URLSearchParams(tenant ? { tenant } : {}) });
+const at = (view, tenant) => ({ segments: [view], query: new URLSearchParams(tenant ? { tenant } : {}) });
 
 beforeEach(() => browser.begin(CONSOLE, () => assert.fail("unexpected request")));
 
@@ -27,18 +27,18 @@ test("users of some tenants start with the first and keep the last", () => {
 for (const view of ["dead-letters", "audit"]) {
   test(`unassigned ${view} are shown but not remembered for other views`, () => {
     tenantOf(at("documents", "acme"), EVERY);
-    assert.equal(tenantOf(at(view, NOBODY), EVERY), NOBODY);
+    assert.equal(tenantOf(at(view, UNASSIGNED), EVERY), UNASSIGNED);
     for (const other of ["documents", "tasks", "reviews", "offers", "dead-letters"]) {
       assert.equal(tenantOf(at(other), EVERY), "acme");
     }
-    assert.equal(lastOf(EVERY), "acme");
+    assert.equal(lastTenant(EVERY), "acme");
   });
 }
 
 for (const view of ["overview", "documents", "tasks", "reviews", "offers", "operations", "purges"]) {
   test(`${view} cannot be unassigned, so the last tenant is shown`, () => {
-    assert.equal(tenantOf(at(view, NOBODY), EVERY), null);
+    assert.equal(tenantOf(at(view, UNASSIGNED), EVERY), null);
     tenantOf(at(view, "acme"), EVERY);
-    assert.equal(tenantOf(at(view, NOBODY), EVERY), "acme");
+    assert.equal(tenantOf(at(view, UNASSIGNED), EVERY), "acme");
   });
 }

@@ -5,15 +5,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import "./browser.mjs";
 
-const { exactly } = await import(process.env.API_MODULE);
+const { parseJsonExact } = await import(process.env.API_MODULE);
 const { around, diff } = await import(process.env.DIFF_MODULE);
-const { lineAt, placeOfField, shownJson, wrongWith } = await import(process.env.JSON_MODULE);
+const { lineAt, positionOfField, formatJson, findJsonError } = await import(process.env.JSON_MODULE);
 const { logCommand, traceCommand } = await import(process.env.LOG_MODULE);
 
 test("direction control characters are escaped", () => {
   const name = "invoice_\u202efdp.exe";
-  assert.equal(shownJson({ name }, 0), '{"name":"invoice_\\u202efdp.exe"}');
-  assert.deepEqual(JSON.parse(shownJson({ name, other: "\u2066ä\u2069" }, 2)), { name, other: "\u2066ä\u2069" });
+  assert.equal(formatJson({ name }, 0), '{"name":"invoice_\\u202efdp.exe"}');
+  assert.deepEqual(JSON.parse(formatJson({ name, other: "\u2066ä\u2069" }, 2)), { name, other: "\u2066ä\u2069" });
 });
 
 test("the log command of an attempt is quoted for the shell", () => {
@@ -43,7 +43,7 @@ for (const text of [
 ]) {
   test(`${JSON.stringify(text)} is a JSON object`, () => {
     JSON.parse(text);
-    assert.equal(wrongWith(text), null);
+    assert.equal(findJsonError(text), null);
   });
 }
 
@@ -58,39 +58,43 @@ for (const [text, at, says] of [
   ['{"a": [1, ]}', 10, /value is missing/],
   ['{"a": [1 2]}', 9, /comma or ]/],
   ['{"a": 01}', 7, /comma or }/],
-  ['{"a": oops}', 6, /nothing that JSON knows/],
-  ["{'a': 1}", 1, /nothing that JSON knows/],
-  ['{"a": "b}', 6, /does not end/],
-  ['{"a": "\n"}', 6, /does not end/],
-  ['{"a": 1} x', 9, /nothing that JSON knows/],
+  ['{"a": oops}', 6, /not valid JSON/],
+  ["{'a': 1}", 1, /not valid JSON/],
+  ['{"a": "b}', 6, /is not terminated/],
+  ['{"a": "\n"}', 6, /is not terminated/],
+  ['{"a": 1} x', 9, /not valid JSON/],
   ['{"a": 1} {}', 9, /behind the end/],
   ['{"a": 1', 7, /comma or }/],
 ]) {
   test(`${JSON.stringify(text)} is wrong at ${at}`, () => {
     assert.throws(() => assert.ok(typeof JSON.parse(text) === "object" && !Array.isArray(JSON.parse(text))));
-    const found = wrongWith(text);
+    const found = findJsonError(text);
     assert.equal(found.at, at);
     assert.match(found.message, says);
   });
 }
 
 test("duplicate names are errors, even if escaped differently", () => {
-  assert.match(wrongWith('{"a": 1, "\\u0061": 2}').message, /twice/);
+  assert.match(findJsonError('{"a": 1, "\\u0061": 2}').message, /twice/);
 });
 
 test("nesting that would overflow the stack is rejected", () => {
-  assert.match(wrongWith(`{"a": ${"[".repeat(100_000)}`).message, /too deeply/);
+  assert.match(findJsonError(`{"a": ${"[".repeat(100_000)}`).message, /too deeply/);
 });
 
 test("the field of an API error is found in the text", () => {
   const text = '{\n  "url": "x",\n  "headers": {\n    "url": 1\n  }\n}';
-  assert.equal(lineAt(text, placeOfField(text, "The task is wrong at payload.url: no.")), 2);
-  assert.equal(lineAt(text, placeOfField(text, "The task is wrong at payload.headers.url: no.")), 4);
-  assert.equal(placeOfField(text, "The task is wrong at payload.method: it is missing."), null);
-  assert.equal(placeOfField(text, "The payload is unchanged."), null);
+  assert.equal(lineAt(text, positionOfField(text, "The task is wrong at payload.url: no.")), 2);
+  assert.equal(lineAt(text, positionOfField(text, "The task is wrong at payload.headers.url: no.")), 4);
+  assert.equal(positionOfField(text, "The task is wrong at payload.method: it is missing."), null);
+  assert.equal(positionOfField(text, "The payload is unchanged."), null);
 });
 
-const applied = (lines, kinds) => lines.filter(([kind]) => kinds.includes(kind)).map(([, line]) => line).join("\n");
+const applied = (lines, kinds) =>
+  lines
+    .filter(([kind]) => kinds.includes(kind))
+    .map(([, line]) => line)
+    .join("\n");
 
 for (const [before, after] of [
   ["a\nb\nc", "a\nb\nc"],
@@ -108,7 +112,12 @@ for (const [before, after] of [
 }
 
 test("a changed line is removed and added", () => {
-  assert.deepEqual(diff("{\na\n}", "{\nb\n}"), [[" ", "{"], ["-", "a"], ["+", "b"], [" ", "}"]]);
+  assert.deepEqual(diff("{\na\n}", "{\nb\n}"), [
+    [" ", "{"],
+    ["-", "a"],
+    ["+", "b"],
+    [" ", "}"],
+  ]);
 });
 
 test("lines far from any difference are omitted", () => {
@@ -121,7 +130,7 @@ test("lines far from any difference are omitted", () => {
 
 test("numbers keep their notation and precision", () => {
   for (const number of ["1.0", "12345678901234567890", "1e400", "-0", "0.1", "7"]) {
-    assert.equal(JSON.stringify(exactly(`{"n":[${number}]}`)), `{"n":[${number}]}`);
+    assert.equal(JSON.stringify(parseJsonExact(`{"n":[${number}]}`)), `{"n":[${number}]}`);
   }
-  assert.equal(exactly('{"n": 7}').n + 1, 8);
+  assert.equal(parseJsonExact('{"n": 7}').n + 1, 8);
 });

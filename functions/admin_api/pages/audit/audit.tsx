@@ -1,0 +1,213 @@
+// The audit trail and how to verify it.
+
+import type { TargetedEvent } from "preact";
+import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
+import { currentSession } from "../current_session";
+import { navigate, useRoute } from "../router";
+import { tenantOf } from "../tenant";
+import { CopyableId, ErrorNotice, Loading, Notice, Pagination, UserName, useTitle } from "../ui/components";
+import { formatNumber, Time } from "../ui/format";
+import { formatJson } from "../ui/json_text";
+
+type Entry = Schemas["AuditRecord"];
+
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+export function Audit() {
+  const route = useRoute();
+  const tenant = tenantOf(route, currentSession());
+  const target = route.query.get("target") ?? "";
+  const cursor = route.query.get("cursor") ?? "";
+  useTitle("Audit");
+  const { data, error, reload } = useQuery<Schemas["AuditPage"]>(["admin/dlq/audit", { tenant, target, cursor }], {
+    every: cursor ? 0 : POLL_FAST_SECONDS,
+  });
+  return (
+    <>
+      <h1>Audit</h1>
+      <p class="lead">
+        Changes by people. Each entry contains a hash of itself and of the previous entry, and none can be changed or
+        deleted.
+      </p>
+      <Filter tenant={tenant} target={target} />
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {data ? (
+        <section aria-label="Entries">
+          {data.entries.length ? (
+            <AuditEntries entries={data.entries} tenant={tenant} />
+          ) : (
+            <Notice title="No entries">{target ? "No changes." : "No changes in this tenant yet."}</Notice>
+          )}
+          <Pagination
+            newest={cursor && navigate.href("audit", { tenant, target })}
+            older={
+              data.next_cursor === null ? null : navigate.href("audit", { tenant, target, cursor: data.next_cursor })
+            }
+          />
+        </section>
+      ) : (
+        !error && <Loading subject="the audit trail" />
+      )}
+      <section aria-labelledby="verify">
+        <h2 id="verify">Verify the trail</h2>
+        <p>
+          Anyone with the viewer role can verify every hash, with the address of this deployment in{" "}
+          <code>COUNTERFOIL_URL</code> and an ID token in <code>COUNTERFOIL_TOKEN</code>:
+        </p>
+        <pre tabindex={0} role="region" aria-label="Command">
+          counterfoil audit verify --tenant {tenant}
+        </pre>
+        <p class="quiet">
+          The command names the first entry that was changed, removed, inserted or moved. Keep the hash of the newest
+          entry in another place regularly: a rewrite of the whole trail cannot match it.
+        </p>
+      </section>
+    </>
+  );
+}
+
+function Filter({ tenant, target }: { tenant: string | null; target: string }) {
+  const submit = (event: TargetedEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const typed = new FormData(event.currentTarget).get("target");
+    navigate("audit", { tenant, target: String(typed).trim() });
+  };
+  return (
+    <form class="filter" role="search" aria-label="Audit" onSubmit={submit}>
+      <label class="wide">
+        Changes of one dead letter, by its id
+        <input
+          type="search"
+          name="target"
+          key={target}
+          defaultValue={target}
+          spellcheck={false}
+          autocomplete="off"
+          pattern={ID.source}
+          title="The complete id, as shown on the page of the dead letter"
+        />
+      </label>
+      <div class="buttons">
+        <button class="main" type="submit">
+          Show
+        </button>
+        {target && (
+          <a class="button" href={navigate.href("audit", { tenant })}>
+            Clear
+          </a>
+        )}
+      </div>
+    </form>
+  );
+}
+
+// Audit entries. `isSingleTarget`: all are about the dead letter on the page.
+export function AuditEntries({
+  entries,
+  tenant,
+  isSingleTarget = false,
+}: {
+  entries: Entry[];
+  tenant: string | null;
+  isSingleTarget?: boolean;
+}) {
+  return (
+    <table class="rows">
+      <thead>
+        <tr>
+          <th scope="col" class="count">
+            No.
+          </th>
+          <th scope="col">When</th>
+          <th scope="col">Person</th>
+          <th scope="col">Action</th>
+          {!isSingleTarget && <th scope="col">Target</th>}
+          <th scope="col">Details</th>
+        </tr>
+      </thead>
+      <tbody>
+        {entries.map((entry) => (
+          <tr key={entry.number}>
+            <td data-label="No." class="count">
+              {formatNumber(entry.number)}
+            </td>
+            <td data-label="When">
+              <Time at={entry.recorded_at} />
+            </td>
+            <td data-label="Who">
+              <UserName value={entry.actor} />
+            </td>
+            <td data-label="What">
+              {entry.action}
+              {entry.version_after !== null && (
+                <>
+                  {" "}
+                  <span class="quiet">
+                    version {entry.version_before} → {entry.version_after}
+                  </span>
+                </>
+              )}
+            </td>
+            {!isSingleTarget && (
+              <td data-label="Target">
+                <Targets entry={entry} tenant={tenant} />
+              </td>
+            )}
+            <td data-label="More">
+              <Details entry={entry} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+const MAX_SHOWN = 3;
+const DEAD_LETTER_ACTIONS = ["retried", "resolved", "ignored", "edited"];
+
+// View of the changed object, or null.
+function viewOf(action: string) {
+  return DEAD_LETTER_ACTIONS.includes(action) ? "dead-letters" : action.startsWith("bulk-") ? "operations" : null;
+}
+
+function Targets({ entry: { action, targets }, tenant }: { entry: Entry; tenant: string | null }) {
+  const view = viewOf(action);
+  const short = (target: string) => <code title={target}>{ID.test(target) ? `…${target.slice(-8)}` : target}</code>;
+  return (
+    <>
+      {targets.slice(0, MAX_SHOWN).map((target) =>
+        view ? (
+          <>
+            <a href={navigate.href(`${view}/${target}`, { tenant })}>{short(target)}</a>{" "}
+          </>
+        ) : (
+          <>{short(target)} </>
+        ),
+      )}
+      {targets.length > MAX_SHOWN && <span class="quiet">and {formatNumber(targets.length - MAX_SHOWN)} more</span>}
+    </>
+  );
+}
+
+function Details({ entry }: { entry: Entry }) {
+  const { detail } = entry;
+  return (
+    <details>
+      <summary>Hashes{Object.keys(detail).length > 0 && " and details"}</summary>
+      <p>
+        This entry <CopyableId value={entry.hash} />
+      </p>
+      {entry.note_hash && (
+        <p>
+          Its note <CopyableId value={entry.note_hash} />
+        </p>
+      )}
+      {Object.keys(detail).length > 0 && (
+        <pre tabindex={0} role="region" aria-label="Details">
+          {formatJson(detail, 2)}
+        </pre>
+      )}
+    </details>
+  );
+}

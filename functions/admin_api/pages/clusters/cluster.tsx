@@ -1,0 +1,469 @@
+// One cluster: a graph of its documents, their matches, line items and variances.
+
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
+import { DocumentLink, documentTitle, Seller, shortId, toSummary, type WithText } from "../documents/summary";
+import { DifferenceDialog, MergeDialog, SplitDialog } from "../reviews/decisions";
+import { hasRole } from "../roles";
+import { navigate, useRoute } from "../router";
+import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
+import { formatMoney, formatNumber, Time } from "../ui/format";
+import { bits, Waterfall } from "../ui/waterfall";
+import { Graph } from "./graph";
+import { ClusterStatus } from "./status";
+
+type Variance = Schemas["ClusterVariance"];
+type Edge = Schemas["ClusterMatch"];
+type Line = Schemas["ClusterLine"];
+type Quantity = (typeof QUANTITIES)[number];
+type ClusterDocument = WithText<Schemas["DocumentSummary"]>;
+// `documents` includes the contracts; `ownIds` does not.
+type ShownCluster = Omit<Schemas["Cluster"], "documents"> & { documents: ClusterDocument[]; ownIds: Set<string> };
+type OpenDialog =
+  | { what: "split" | "merge"; doc: ClusterDocument }
+  | { what: "accept" | "dispute"; variance: Variance };
+
+const MAX_SHOWN = 60; // documents per page
+const QUANTITIES = ["ordered", "delivered", "received", "rejected", "billed", "credited"] as const;
+const COMPARED: readonly string[] = ["delivered", "received", "billed"]; // to the ordered quantity
+const capitalize = (name: string) => `${name[0].toUpperCase()}${name.slice(1)}`;
+const DECIDED_BY: Record<string, string> = { rules: "by rules", llm: "by a language model", person: "by a person" };
+
+export function Cluster({ id }: { id: string }) {
+  const route = useRoute();
+  const cursor = route.query.get("cursor") ?? "";
+  const { data, error, reload } = useQuery<Schemas["Cluster"]>(
+    [`admin/clusters/${encodeURIComponent(id)}`, { limit: MAX_SHOWN, cursor }],
+    {
+      every: cursor ? 0 : POLL_FAST_SECONDS,
+    },
+  );
+  const cluster = data && {
+    ...data,
+    documents: [...data.contracts, ...data.documents].map(toSummary),
+    ownIds: new Set(data.documents.map((one) => one.id)),
+  };
+  const [dialog, setDialog] = useState<OpenDialog | null>(null);
+  const [notice, setNotice] = useState<string | null>(null);
+  useTitle("Cluster");
+  const tenant = cluster?.tenant ?? route.query.get("tenant");
+  const back = (
+    <p>
+      <a href={navigate.href("clusters", { tenant })}>All clusters</a>
+    </p>
+  );
+  if (!cluster) {
+    return (
+      <>
+        {back}
+        <h1>Cluster</h1>
+        {error?.status === 404 ? (
+          <Notice title="Cluster not found">
+            Its documents may belong to another cluster now, or to a tenant that you cannot see. Search for one of its
+            documents.
+          </Notice>
+        ) : error ? (
+          <ErrorNotice error={error} reload={reload} />
+        ) : (
+          <Loading subject="the cluster" />
+        )}
+      </>
+    );
+  }
+  const close = () => setDialog(null);
+  const done = (sentence: string) => () => {
+    close();
+    setNotice(sentence);
+    reload();
+  };
+  const { comparison } = cluster;
+  return (
+    <>
+      {back}
+      <h1>
+        {cluster.status && (
+          <>
+            <ClusterStatus status={cluster.status} />{" "}
+          </>
+        )}
+        Cluster {shortId(cluster.id)}
+      </h1>
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {notice && <SuccessNotice>{notice}</SuccessNotice>}
+      <Reasons cluster={cluster} />
+      <LinkList cluster={cluster} current={route.query.get("document")} />
+      <DocumentTable cluster={cluster} cursor={cursor} openDialog={setDialog} />
+      {comparison && comparison.lines.length > 0 && (
+        <LineTable lines={comparison.lines} total={comparison.lines_total} />
+      )}
+      {comparison && comparison.variances.length > 0 && <Variances comparison={comparison} openDialog={setDialog} />}
+      {comparison && comparison.warnings.length > 0 && (
+        <section aria-labelledby="remarks">
+          <h2 id="remarks">Remarks</h2>
+          <ul>
+            {comparison.warnings.map((remark) => (
+              <li>{remark}</li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {dialog?.what === "split" && (
+        <SplitDialog
+          doc={dialog.doc}
+          close={close}
+          reload={reload}
+          done={done(`${documentTitle(dialog.doc)} was split off.`)}
+        />
+      )}
+      {dialog?.what === "merge" && (
+        <MergeDialog
+          doc={dialog.doc}
+          close={close}
+          reload={reload}
+          done={done(`${documentTitle(dialog.doc)} was merged.`)}
+        />
+      )}
+      {dialog && "variance" in dialog && (
+        <DifferenceDialog
+          cluster={cluster.id}
+          variance={dialog.variance}
+          verdict={dialog.what}
+          close={close}
+          reload={reload}
+          done={done(
+            dialog.what === "accept"
+              ? "The difference is accepted. The cluster is being recomputed."
+              : "The difference is disputed. The cluster is being recomputed.",
+          )}
+        />
+      )}
+    </>
+  );
+}
+
+function Reasons({ cluster }: { cluster: ShownCluster }) {
+  const sentences = cluster.error
+    ? [`It could not be computed: ${cluster.error}`]
+    : [
+        ...(cluster.comparison?.reasons ?? []),
+        ...(cluster.is_computing ? [cluster.comparison ? "It is being recomputed." : "It is being computed."] : []),
+      ];
+  return (
+    <div class="reasons">
+      {sentences.map((sentence) => (
+        <p>{sentence}</p>
+      ))}
+      {!sentences.length && <p>{cluster.comparison ? "Nothing to compare." : "Not compared yet."}</p>}
+      {cluster.computed_at && (
+        <p class="quiet">
+          Computed on <Time at={cluster.computed_at} both />
+        </p>
+      )}
+    </div>
+  );
+}
+
+// The graph and the list of matches, with the evidence of the selected match.
+function LinkList({ cluster, current }: { cluster: ShownCluster; current: string | null }) {
+  const { documents, matches } = cluster;
+  const [chosen, setChosen] = useState<number | null>(null);
+
+  const title = (id: string) => {
+    const known = documents.find((doc) => doc.id === id);
+    return known ? documentTitle(known) : `document ${shortId(id)}`;
+  };
+  return (
+    <section aria-labelledby="links">
+      <h2 id="links">Documents and links</h2>
+      <Graph
+        docs={documents}
+        links={matches.map((edge) => ({ a: edge.document_a_id, b: edge.document_b_id, decided_by: edge.decided_by }))}
+        tenant={cluster.tenant}
+        current={current}
+        chosen={chosen}
+        choose={(number) => setChosen(chosen === number ? null : number)}
+      />
+      {matches.length ? (
+        <ul class="links">
+          {matches.map((edge, number) => (
+            <li key={`${edge.document_a_id} ${edge.document_b_id}`} class={chosen === number ? "chosen" : ""}>
+              <button
+                type="button"
+                class="link"
+                aria-expanded={chosen === number}
+                onClick={() => setChosen(chosen === number ? null : number)}
+              >
+                {title(edge.document_a_id)} ↔ {title(edge.document_b_id)}
+              </button>
+              <span class="quiet">
+                {" "}
+                {edge.confidence}, {DECIDED_BY[edge.decided_by] ?? `by ${edge.decided_by}`}
+              </span>
+              {chosen === number && (
+                <Why
+                  edge={edge}
+                  caption={`Evidence for ${title(edge.document_a_id)} and ${title(edge.document_b_id)}`}
+                />
+              )}
+            </li>
+          ))}
+        </ul>
+      ) : (
+        <p class="quiet">It has no matches yet.</p>
+      )}
+      <ShownCount shown={matches.length} total={cluster.matches_total} noun="links" />
+    </section>
+  );
+}
+
+function Why({ edge, caption }: { edge: Edge; caption: string }) {
+  return (
+    <div class="why">
+      {edge.reasoning && <p>{edge.reasoning}</p>}
+      <details>
+        <summary>How sure?</summary>
+        {edge.evidence.length > 0 ? (
+          <Waterfall evidence={edge.evidence} caption={caption} />
+        ) : (
+          <p class="quiet">{bits(edge.score)} bits in total.</p>
+        )}
+      </details>
+    </div>
+  );
+}
+
+function DocumentTable({
+  cluster,
+  cursor,
+  openDialog,
+}: {
+  cluster: ShownCluster;
+  cursor: string;
+  openDialog: (dialog: OpenDialog) => void;
+}) {
+  const canDecide = hasRole("operator");
+  return (
+    <section aria-labelledby="documents">
+      <h2 id="documents">Documents</h2>
+      <table class="rows">
+        <thead>
+          <tr>
+            <th scope="col">Document</th>
+            <th scope="col">Seller</th>
+            <th scope="col">Date</th>
+            <th scope="col" class="count">
+              Total
+            </th>
+            <th scope="col">File</th>
+            {canDecide && (
+              <th scope="col">
+                <span class="unseen">Decide</span>
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          {cluster.documents.map((doc) => (
+            <tr key={doc.id}>
+              <td data-label="Document">
+                <DocumentLink doc={doc} tenant={cluster.tenant} />
+              </td>
+              <td data-label="Seller">
+                <Seller doc={doc} />
+              </td>
+              <td data-label="Date">{doc.date}</td>
+              <td data-label="Total" class="count">
+                {doc.total}
+              </td>
+              <td data-label="File" class="file-name">
+                {doc.file}
+              </td>
+              {canDecide && (
+                <td class="nowrap">
+                  {cluster.ownIds.has(doc.id) && cluster.documents_total > 1 && (
+                    <button
+                      type="button"
+                      class="small"
+                      aria-label={`${documentTitle(doc)} does not belong here`}
+                      onClick={() => openDialog({ what: "split", doc })}
+                    >
+                      Does not belong here
+                    </button>
+                  )}
+                  <button
+                    type="button"
+                    class="small"
+                    aria-label={`${documentTitle(doc)} belongs to another document`}
+                    onClick={() => openDialog({ what: "merge", doc })}
+                  >
+                    Merge…
+                  </button>
+                </td>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <ShownCount shown={cluster.ownIds.size} total={cluster.documents_total} noun="documents" />
+      <Pagination
+        newest={cursor && navigate.href(`clusters/${cluster.id}`, { tenant: cluster.tenant })}
+        older={
+          cluster.next_cursor &&
+          navigate.href(`clusters/${cluster.id}`, { tenant: cluster.tenant, cursor: cluster.next_cursor })
+        }
+        names={["First", "Next"]}
+      />
+    </section>
+  );
+}
+
+// Billed unit price of a line item, or "" if invoices differ.
+function billedPrice(line: Line) {
+  const prices = new Set(
+    line.parts.filter((part) => part.role === "billed" && part.unit_price).map((part) => part.unit_price),
+  );
+  return prices.size === 1 ? [...prices][0] : "";
+}
+
+function LineTable({ lines, total }: { lines: Line[]; total: number }) {
+  const shown = QUANTITIES.filter((name) => lines.some((line) => line[name] !== null));
+  const differ = lines.some((line) => billedPrice(line) && billedPrice(line) !== line.price);
+  return (
+    <section aria-labelledby="lines">
+      <h2 id="lines">Lines, side by side</h2>
+      <div class="scrolled" tabindex={0} role="region" aria-label="Table of lines">
+        <table class="rows lines">
+          <thead>
+            <tr>
+              <th scope="col">Line</th>
+              <th scope="col">Article</th>
+              <th scope="col">Unit</th>
+              {shown.map((name) => (
+                <th scope="col" class="count">
+                  {capitalize(name)}
+                </th>
+              ))}
+              <th scope="col" class="count">
+                Price
+              </th>
+              {differ && (
+                <th scope="col" class="count">
+                  Billed at
+                </th>
+              )}
+            </tr>
+          </thead>
+          <tbody>
+            {lines.map((line) => {
+              const differs = (name: Quantity) =>
+                COMPARED.includes(name) && ![line[name], line.ordered].includes(null) && line[name] !== line.ordered;
+              const billed = billedPrice(line);
+              return (
+                <tr>
+                  <td data-label="Line">{line.line}</td>
+                  <td data-label="Article">{[line.article, line.description].filter(Boolean).join(" ")}</td>
+                  <td data-label="Unit">{line.unit_name}</td>
+                  {shown.map((name) => (
+                    <td data-label={capitalize(name)} class="count">
+                      {differs(name) ? <Differing>{line[name]}</Differing> : line[name]}
+                    </td>
+                  ))}
+                  <td data-label="Price" class="count">
+                    {formatMoney(line.price, line.currency)}
+                  </td>
+                  {differ && (
+                    <td data-label="Billed at" class="count">
+                      {billed && billed !== line.price ? (
+                        <Differing>{formatMoney(billed, line.currency)}</Differing>
+                      ) : (
+                        formatMoney(billed, line.currency)
+                      )}
+                    </td>
+                  )}
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+      <ShownCount shown={lines.length} total={total} noun="lines" />
+    </section>
+  );
+}
+
+function ShownCount({ shown, total, noun }: { shown: number; total: number; noun: string }) {
+  return (
+    total > shown && (
+      <p class="quiet">
+        {formatNumber(shown)} of {formatNumber(total)} {noun} are shown.
+      </p>
+    )
+  );
+}
+
+const Differing = ({ children }: { children: ComponentChildren }) => (
+  <b class="apart">
+    {children}
+    <span class="unseen"> (differs)</span>
+  </b>
+);
+
+function Variances({
+  comparison,
+  openDialog,
+}: {
+  comparison: Schemas["ClusterComparison"];
+  openDialog: (dialog: OpenDialog) => void;
+}) {
+  return (
+    <section aria-labelledby="variances">
+      <h2 id="variances">Differences</h2>
+      <ul class="variances">
+        {comparison.variances.map((variance) => (
+          <Variance variance={variance} openDialog={openDialog} />
+        ))}
+      </ul>
+      <ShownCount shown={comparison.variances.length} total={comparison.variances_total} noun="differences" />
+    </section>
+  );
+}
+
+function stateOf(variance: Variance): [string, string] {
+  if (variance.decided_by) {
+    return [variance.decision ?? "settled", variance.decided_by];
+  }
+  if (variance.within_tolerance) {
+    return ["tolerated", "Within tolerance."];
+  }
+  return variance.awaited_deliveries ? ["waiting", variance.awaited_deliveries] : [variance.decision ?? "open", ""];
+}
+
+function Variance({ variance, openDialog }: { variance: Variance; openDialog: (dialog: OpenDialog) => void }) {
+  const [state, more] = stateOf(variance);
+  const canBeSaid = variance.tolerance !== null && variance.expected !== null && variance.actual !== null;
+  return (
+    <li>
+      <p>
+        <Status status={state} /> <b>{variance.code.replaceAll("_", " ")}</b>
+      </p>
+      <p>
+        {variance.message} {more}
+      </p>
+      {canBeSaid && hasRole("operator") && (
+        <p class="buttons">
+          {!variance.decided_by && (
+            <button type="button" onClick={() => openDialog({ what: "accept", variance })}>
+              Accept
+            </button>
+          )}
+          {variance.decision !== "disputed" && (
+            <button type="button" onClick={() => openDialog({ what: "dispute", variance })}>
+              Dispute
+            </button>
+          )}
+        </p>
+      )}
+    </li>
+  );
+}

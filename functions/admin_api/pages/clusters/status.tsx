@@ -1,0 +1,15 @@
+// Statuses of clusters, as clerks call them.
+import type { Schemas } from "../api";
+
+export const STATUSES = {
+  exception: "Exception",
+  "needs-review": "Needs review",
+  disputed: "Disputed",
+  incomplete: "Incomplete",
+  accepted: "Accepted",
+  matched: "Matched",
+};
+
+export function ClusterStatus({ status }: { status: Schemas["ClusterStatus"] }) {
+  return <span class={`status ${status}`}>{STATUSES[status]}</span>;
+}

@@ -1,0 +1,187 @@
+// Actions on a dead letter, and the dialog that asks for a note.
+
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, etagOf, get, type Schemas, send } from "../api";
+import { hasRole } from "../roles";
+import { UNASSIGNED } from "../tenant";
+import { FactList, UserName } from "../ui/components";
+import { NoteDialog } from "../ui/dialog";
+import { Time } from "../ui/format";
+
+export type DeadLetter = Schemas["DeadLetter"];
+export type DeadLetterSummary = Schemas["DeadLetterSummary"];
+export type DeadLetterStatus = DeadLetterSummary["status"];
+export type Action = "retry" | "resolve" | "ignore";
+
+// Actions by their names in the API. `key`: the shortcut. `status`: the resulting status of the dead letter.
+type ActionText = {
+  key: string;
+  verb: string;
+  status: DeadLetterStatus;
+  done: string;
+  isNoteRequired: boolean;
+  field: "notes" | "reason";
+  label: string;
+  description: string;
+};
+
+export const ACTIONS: Record<Action, ActionText> = {
+  retry: {
+    key: "r",
+    verb: "Retry",
+    status: "retried",
+    done: "The retry was requested.",
+    isNoteRequired: false,
+    field: "notes",
+    label: "Reason for the retry",
+    description: "Its work item starts again with all attempts.",
+  },
+  resolve: {
+    key: "e",
+    verb: "Resolve",
+    status: "resolved",
+    done: "It is resolved.",
+    isNoteRequired: true,
+    field: "notes",
+    label: "How was it resolved?",
+    description: "The failure was handled in another way. Nothing is retried.",
+  },
+  ignore: {
+    key: "i",
+    verb: "Ignore",
+    status: "ignored",
+    done: "It is ignored.",
+    isNoteRequired: true,
+    field: "reason",
+    label: "Why can it be ignored?",
+    description: "No action is taken, now or later.",
+  },
+};
+
+export const ACTION_LIST = Object.entries(ACTIONS) as [Action, ActionText][];
+
+export function canChange(deadLetter: DeadLetterSummary) {
+  return deadLetter.status === "pending" && hasRole("operator");
+}
+
+// Whether bulk actions are available. Unassigned dead letters are handled one by one.
+export function canChangeMany(tenant: string | null) {
+  return hasRole("operator") && tenant !== UNASSIGNED;
+}
+
+// Changes of a dead letter, as verbs.
+const PAST: Record<string, string> = {
+  retried: "retried it",
+  resolved: "resolved it",
+  ignored: "ignored it",
+  edited: "edited its payload",
+};
+
+export const pathOf = (deadLetter: { job_id: string }) => `admin/dlq/${encodeURIComponent(deadLetter.job_id)}`;
+
+// Returns the current dead letter and its last change, after a 412.
+async function newest(deadLetter: DeadLetterSummary) {
+  const [now, { events }] = await Promise.all([
+    get<DeadLetter>(pathOf(deadLetter)),
+    get<Schemas["DeadLetterTimeline"]>(`${pathOf(deadLetter)}/timeline`),
+  ]);
+  return { now, last: events.findLast((event) => event.kind === "change") ?? null };
+}
+
+// Changes a dead letter with the expected version, and follows changes by others. `seen` is the version that the user
+// started from, not the displayed one, which follows the API.
+export function useVersion(deadLetter: DeadLetterSummary) {
+  const [seen, setSeen] = useState(deadLetter);
+  const [last, setLast] = useState<Schemas["DeadLetterEvent"] | null>(null);
+  const catchUp = async () => {
+    const found = await newest(seen);
+    if (found.now.version !== seen.version) {
+      setSeen(found.now);
+      setLast(found.last);
+    }
+    return found.now.version !== seen.version;
+  };
+  // A closed dead letter is reported immediately, other changes when the user tries to change it.
+  useEffect(() => {
+    if (deadLetter.status !== seen.status) {
+      catchUp().catch(() => {}); // the API rejects the change later, with a reason
+    }
+  }, [deadLetter.status]);
+  const act = async (method: "POST" | "PATCH", path: string, body: object | string) => {
+    try {
+      return await send(method, path, body, { etag: etagOf(seen.version) });
+    } catch (error) {
+      if (!(error instanceof ApiError) || (error.status !== 412 && error.status !== 409)) {
+        throw error;
+      }
+      if (!(await catchUp())) {
+        throw error;
+      }
+      throw new ApiError(error.status, "Someone else changed it first. Your note is still here.");
+    }
+  };
+  return {
+    seen,
+    act,
+    conflictNotice: last && <ConflictNotice last={last} deadLetter={seen} />,
+    isClosed: seen.status !== "pending",
+  };
+}
+
+function ConflictNotice({ last, deadLetter }: { last: Schemas["DeadLetterEvent"]; deadLetter: DeadLetterSummary }) {
+  return (
+    <div class="notice meanwhile">
+      <p>
+        <b>
+          <UserName value={last.actor} /> {PAST[last.outcome] ?? `changed it (${last.outcome})`}
+        </b>{" "}
+        at <Time at={last.at} />.
+      </p>
+      {deadLetter.resolution?.notes && <p>“{deadLetter.resolution.notes}”</p>}
+      {deadLetter.status === "pending" && (
+        <p>The dead letter is still pending. Repeat the action if it still applies.</p>
+      )}
+    </div>
+  );
+}
+
+export function ActionDialog({
+  deadLetter,
+  action,
+  close,
+  done,
+}: {
+  deadLetter: DeadLetterSummary;
+  action: Action;
+  close: () => void;
+  done: (sentence: string, status: DeadLetterStatus) => void;
+}) {
+  const { verb, status, isNoteRequired, field, label, description, done: sentence } = ACTIONS[action];
+  const { seen, act, conflictNotice, isClosed } = useVersion(deadLetter);
+  const error = seen.metadata.last_error;
+  const submit = async (note: string) => {
+    await act("POST", `${pathOf(seen)}/${action}`, note ? { [field]: note } : {});
+    done(sentence, status);
+  };
+  return (
+    <NoteDialog
+      title={`${verb} this dead letter?`}
+      verb={verb}
+      label={label}
+      isRequired={isNoteRequired}
+      blockedReason={isClosed ? `It is ${seen.status} already.` : null}
+      act={submit}
+      close={close}
+    >
+      <p>{description}</p>
+      {action === "retry" && seen.status === "pending" && <p class="quiet">An edited payload is used as it is now.</p>}
+      <FactList
+        facts={[
+          ["Error", <span class="clip">{error.message || error.type}</span>],
+          ["Type", seen.task_type],
+        ]}
+      />
+      {conflictNotice}
+    </NoteDialog>
+  );
+}

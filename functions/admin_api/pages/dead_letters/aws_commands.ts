@@ -1,0 +1,24 @@
+// Log and trace of an attempt, as commands for people with access to the account.
+
+// The filter contains no single quotes, so it can be quoted with them for a shell.
+export function logCommand({
+  group,
+  filter,
+  since,
+  until,
+}: {
+  group: string;
+  filter: string;
+  since: string;
+  until: string;
+}) {
+  return [
+    "aws logs filter-log-events",
+    `--log-group-name ${group}`,
+    `--start-time ${Date.parse(since)}`,
+    `--end-time ${Date.parse(until)}`,
+    `--filter-pattern '${filter}'`,
+  ].join(" ");
+}
+
+export const traceCommand = (id: string) => `aws xray batch-get-traces --trace-ids ${id}`;

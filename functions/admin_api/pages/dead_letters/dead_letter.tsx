@@ -1,0 +1,371 @@
+// One dead letter: its error, its payload, its history and actions.
+
+import { useState } from "preact/hooks";
+import { POLL_FAST_SECONDS, POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
+import { AuditEntries } from "../audit/audit";
+import { navigate } from "../router";
+import {
+  CopyableId,
+  ErrorNotice,
+  type Fact,
+  FactList,
+  Loading,
+  Notice,
+  Status,
+  SuccessNotice,
+  UserName,
+  useTitle,
+} from "../ui/components";
+import { formatNumber, secondsBetween, Time } from "../ui/format";
+import { Json } from "../ui/json";
+import { useShortcuts } from "../ui/shortcuts";
+import { ACTION_LIST, type Action, ActionDialog, canChange, type DeadLetter, type DeadLetterStatus } from "./actions";
+import { logCommand, traceCommand } from "./aws_commands";
+import { Payload } from "./payload";
+
+type LastError = Schemas["LastError"];
+
+const REASONS: Record<string, string> = {
+  max_retries_exceeded: "all attempts failed",
+  non_retriable_error: "a retry cannot help",
+};
+
+export function DeadLetterView({ id }: { id: string }) {
+  const path = `admin/dlq/${encodeURIComponent(id)}`;
+  const {
+    data: deadLetter,
+    error,
+    busy,
+    reload,
+  } = useQuery<Schemas["DeadLetter"]>([path, {}], { every: POLL_LEADER_SECONDS, exact: true });
+  const [notice, setNotice] = useState<{ sentence: string; status: DeadLetterStatus } | null>(null);
+  useTitle(deadLetter ? `${deadLetter.metadata.last_error.type} · Dead letter` : "Dead letter");
+  const back = (
+    <p>
+      <a href={navigate.href("dead-letters", { tenant: deadLetter?.tenant })}>All dead letters</a>
+    </p>
+  );
+  if (!deadLetter) {
+    return (
+      <>
+        {back}
+        <h1>Dead letter</h1>
+        {error?.status === 404 ? (
+          <Notice title="Dead letter not found">
+            It may have been deleted, or belong to a tenant that you cannot see.
+          </Notice>
+        ) : error ? (
+          <ErrorNotice error={error} reload={reload} />
+        ) : (
+          <Loading subject="the dead letter" />
+        )}
+      </>
+    );
+  }
+  // `status`: the resulting status. After another change, for example a new failure, the message is removed.
+  const done = (sentence: string, status: DeadLetterStatus = "pending") => {
+    setNotice({ sentence, status });
+    reload();
+  };
+  return (
+    <>
+      {back}
+      <h1>
+        <Status status={deadLetter.status} /> {deadLetter.metadata.last_error.type}
+      </h1>
+      {error && <ErrorNotice error={error} reload={reload} />}
+      <p class="error">{deadLetter.metadata.last_error.message || "The error has no message."}</p>
+      {notice?.status === deadLetter.status && <SuccessNotice>{notice.sentence}</SuccessNotice>}
+      <Actions deadLetter={deadLetter} busy={busy} done={done} />
+      <Facts deadLetter={deadLetter} />
+      <ErrorContext error={deadLetter.metadata.last_error} />
+      <Payload deadLetter={deadLetter} done={done} />
+      <EarlierFailures previous_failures={deadLetter.previous_failures} />
+      <Timeline path={`${path}/timeline`} version={deadLetter.version} isRetried={deadLetter.status === "retried"} />
+      <AuditTrail deadLetter={deadLetter} />
+    </>
+  );
+}
+
+// A dialog stays open when someone else closes the dead letter, because it contains a note. While the dead letter is
+// loading (`busy`) no dialog opens: it would report the user's own edit as someone else's change.
+function Actions({
+  deadLetter,
+  busy,
+  done,
+}: {
+  deadLetter: DeadLetter;
+  busy: boolean;
+  done: (sentence: string, status?: DeadLetterStatus) => void;
+}) {
+  const [action, setAction] = useState<Action | null>(null);
+  const offered = canChange(deadLetter) ? ACTION_LIST : [];
+  const open = (name: Action) => busy || setAction(name);
+  useShortcuts(offered.map(([name, { key, verb }]) => ({ key, label: verb, act: () => open(name) })));
+  return (
+    <>
+      {offered.length > 0 && (
+        <div class="buttons actions">
+          {offered.map(([name, { verb, key }], at) => (
+            <button
+              type="button"
+              class={at === 0 ? "main" : undefined}
+              aria-keyshortcuts={key}
+              aria-disabled={busy}
+              onClick={() => open(name)}
+            >
+              {verb}
+            </button>
+          ))}
+        </div>
+      )}
+      {action && (
+        <ActionDialog
+          key={action}
+          deadLetter={deadLetter}
+          action={action}
+          close={() => setAction(null)}
+          done={(sentence, status) => {
+            setAction(null);
+            done(sentence, status);
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function Facts({ deadLetter }: { deadLetter: DeadLetter }) {
+  const { resolution } = deadLetter;
+  const group = navigate.href("dead-letters", {
+    tenant: deadLetter.tenant,
+    status: "all",
+    fingerprint: deadLetter.fingerprint,
+  });
+  const facts: Fact[] = [
+    ["Died", <Time at={deadLetter.dlq_timestamp} both />],
+    ["Why", REASONS[deadLetter.dlq_reason] ?? deadLetter.dlq_reason],
+    ["Attempts", formatNumber(deadLetter.attempts)],
+    ["Type", deadLetter.task_type],
+    ["Worker", deadLetter.worker],
+    ["Tenant", deadLetter.tenant],
+    ["Letter", <CopyableId value={deadLetter.job_id} />],
+    [
+      "Work item",
+      deadLetter.work_id ? (
+        <WorkItem deadLetter={deadLetter} id={deadLetter.work_id} />
+      ) : (
+        "none: the message could not be read"
+      ),
+    ],
+    ["Same error", <a href={group}>Dead letters with the same error</a>],
+  ];
+  if (deadLetter.resolved_at) {
+    facts.push([
+      "Settled",
+      <>
+        <Time at={deadLetter.resolved_at} both /> by <UserName value={deadLetter.resolved_by} />
+      </>,
+    ]);
+  }
+  if (resolution?.notes) {
+    facts.push(["Note", resolution.notes]);
+  }
+  return <FactList facts={facts} />;
+}
+
+// Workers whose work items have a page in the console.
+const PAGES: Record<string, { path: string; name: string } | undefined> = {
+  ingestion: { path: "documents", name: "Document" },
+  matching: { path: "documents", name: "Document" },
+  tasks: { path: "tasks", name: "Task" },
+};
+
+function WorkItem({ deadLetter, id: workId }: { deadLetter: DeadLetter; id: string }) {
+  const page = PAGES[deadLetter.worker];
+  const id = <CopyableId value={workId} />;
+  return page ? (
+    <>
+      <a href={navigate.href(`${page.path}/${workId}`, { tenant: deadLetter.tenant })}>{page.name}</a> {id}
+    </>
+  ) : (
+    id
+  );
+}
+
+const KNOWN = new Set(["type", "message", "timestamp", "context", "stack", "traceback"]);
+
+// More about the error: its stack, and its context.
+function ErrorContext({ error }: { error: LastError }) {
+  const stack = error.stack ?? error.traceback ?? error.context?.stack ?? error.context?.traceback;
+  // The stack is shown below, worker and attempt are shown above.
+  const { stack: _stack, traceback: _traceback, worker: _worker, attempt: _attempt, ...context } = error.context ?? {};
+  const rest = { ...context, ...Object.fromEntries(Object.entries(error).filter(([name]) => !KNOWN.has(name))) };
+  const plain = Object.values(rest).every((value) => value === null || typeof value !== "object");
+  if (!stack && !Object.keys(rest).length) {
+    return null;
+  }
+  return (
+    <section aria-labelledby="circumstances">
+      <h2 id="circumstances">Context of the error</h2>
+      {Object.keys(rest).length > 0 &&
+        (plain ? (
+          <FactList facts={Object.entries(rest).map(([name, value]) => [name, <code>{String(value)}</code>])} />
+        ) : (
+          <Json value={rest} label="Context of the error as JSON" />
+        ))}
+      {stack && (
+        <details>
+          <summary>Stack trace</summary>
+          <pre tabindex={0} role="region" aria-label="Stack">
+            {stack}
+          </pre>
+        </details>
+      )}
+    </section>
+  );
+}
+
+function EarlierFailures({ previous_failures }: { previous_failures: DeadLetter["previous_failures"] }) {
+  if (!previous_failures.length) {
+    return null;
+  }
+  return (
+    <section aria-labelledby="deaths">
+      <h2 id="deaths">Previous failures</h2>
+      <table class="rows">
+        <thead>
+          <tr>
+            <th scope="col">Failed</th>
+            <th scope="col">Error</th>
+            <th scope="col">Action</th>
+          </tr>
+        </thead>
+        <tbody>
+          {[...previous_failures].reverse().map((death) => (
+            <tr>
+              <td data-label="Failed">
+                <Time at={death.dlq_timestamp} />
+              </td>
+              <td data-label="Error">{death.last_error?.message ?? REASONS[death.dlq_reason] ?? death.dlq_reason}</td>
+              <td data-label="Then">
+                <Status status={death.status} />{" "}
+                {death.resolution?.notes && <span class="quiet">{death.resolution.notes}</span>}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+// Requested again for each version of the dead letter, and during attempts.
+function Timeline({ path, version, isRetried }: { path: string; version: number; isRetried: boolean }) {
+  const { data, error, reload } = useQuery<Schemas["DeadLetterTimeline"]>([path, {}], {
+    every: isRetried ? POLL_FAST_SECONDS : POLL_SLOW_SECONDS,
+    version,
+  });
+  return (
+    <section aria-labelledby="timeline">
+      <h2 id="timeline">History</h2>
+      {error && !data ? (
+        <ErrorNotice error={error} reload={reload} />
+      ) : !data ? (
+        <Loading subject="the history" />
+      ) : (
+        <ol class="timeline">
+          {data.events.map((event) => (
+            <TimelineEvent event={event} />
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}
+
+const KINDS = { attempt: "Attempt", dead_lettered: "Failure", change: "Change" };
+
+function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
+  const seconds = event.started_at ? secondsBetween(event.started_at, event.at) : null;
+  const which = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
+  const what = REASONS[event.outcome] ?? event.outcome;
+  return (
+    <li class={event.kind}>
+      <p>
+        <b>
+          {which}: {what}
+        </b>{" "}
+        <span class="quiet">
+          <Time at={event.at} />, <UserName value={event.actor} />
+          {seconds !== null && `, after ${seconds.toFixed(seconds < 10 ? 1 : 0)} s`}
+        </span>
+      </p>
+      {event.error?.message && (
+        <p class="error">
+          {event.error.type && `${event.error.type}: `}
+          {event.error.message}
+        </p>
+      )}
+      {event.next_attempt_at && (
+        <p class="quiet">
+          Next attempt at <Time at={event.next_attempt_at} />
+        </p>
+      )}
+      {event.log && (
+        <details>
+          <summary>Log</summary>
+          {event.log.url && (
+            <p>
+              <a href={event.log.url} target="_blank" rel="noreferrer">
+                Log of {which} in the AWS console
+              </a>
+            </p>
+          )}
+          <pre tabindex={0} role="region" aria-label={`Command for the log of ${which}`}>
+            {logCommand(event.log)}
+          </pre>
+        </details>
+      )}
+      {event.trace_id && (
+        <details>
+          <summary>Trace</summary>
+          {event.trace_url && (
+            <p>
+              <a href={event.trace_url} target="_blank" rel="noreferrer">
+                Trace of {which} in the AWS console
+              </a>
+            </p>
+          )}
+          <pre tabindex={0} role="region" aria-label={`Command for the trace of ${which}`}>
+            {traceCommand(event.trace_id)}
+          </pre>
+        </details>
+      )}
+    </li>
+  );
+}
+
+function AuditTrail({ deadLetter }: { deadLetter: DeadLetter }) {
+  const query = { tenant: deadLetter.tenant, target: deadLetter.job_id };
+  const { data, error, reload } = useQuery<Schemas["AuditPage"]>(["admin/dlq/audit", query], {
+    version: deadLetter.version,
+  });
+  return (
+    <section aria-labelledby="trail">
+      <h2 id="trail">Audit trail</h2>
+      {error && !data ? (
+        <ErrorNotice error={error} reload={reload} />
+      ) : !data ? (
+        <Loading subject="the audit trail" />
+      ) : data.entries.length ? (
+        <AuditEntries entries={data.entries} tenant={deadLetter.tenant} isSingleTarget />
+      ) : (
+        <p class="quiet">No changes.</p>
+      )}
+      <p>
+        <a href={navigate.href("audit", query)}>Open in the audit trail</a>
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,377 @@
+// Dead letters: groups by error, and a list. The filter is in the address.
+
+import { useRef, useState } from "preact/hooks";
+import { POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type QueryResult, type Schemas, useQuery } from "../api";
+import { currentSession } from "../current_session";
+import { canSeeAllTenants, hasRole } from "../roles";
+import { navigate, type Route, useRoute } from "../router";
+import { tenantOf, UNASSIGNED } from "../tenant";
+import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
+import { ANY, Choice, Days, plainOptions, useTyped } from "../ui/filters";
+import { formatNumber, startOfDay, Time } from "../ui/format";
+import { useRowShortcuts, useShortcuts } from "../ui/shortcuts";
+import {
+  ACTION_LIST,
+  type Action,
+  ActionDialog,
+  canChangeMany,
+  type DeadLetterStatus,
+  type DeadLetterSummary,
+} from "./actions";
+import { BulkBar, BulkDialog, bulkFilterOf, MAX_SELECTED } from "./bulk";
+import { ExportDialog } from "./export";
+import { Groups } from "./groups";
+
+// An action on one dead letter, or on the chosen ones (none: on all that match the filter).
+type OpenDialog = { action: Action; deadLetter?: DeadLetterSummary; deadLetters?: DeadLetterSummary[] };
+type Stats = Schemas["DeadLetterStats"];
+export type ListFilter = ReturnType<typeof filterFrom>;
+
+const MAX_TEXT_LENGTH = 200;
+const STATUSES: DeadLetterStatus[] = ["pending", "retried", "resolved", "ignored"];
+
+// Filter of the address.
+function filterFrom(route: Route) {
+  const { query } = route;
+  const status = STATUSES.filter((one) => query.getAll("status").includes(one));
+  return {
+    tenant: tenantOf(route, currentSession()),
+    status: status.length ? status : query.has("status") ? STATUSES : ["pending"],
+    task_type: query.get("task_type") ?? "",
+    text: query.get("text") ?? "",
+    from: query.get("from") ?? "",
+    to: query.get("to") ?? "",
+    fingerprint: query.get("fingerprint") ?? "",
+    cursor: query.get("cursor") ?? "",
+  };
+}
+
+// Address of a filter, without defaults.
+function hrefOf({ status, ...filter }: ListFilter) {
+  const usual = status.length === 1 && status[0] === "pending";
+  const all = status.length === STATUSES.length;
+  return navigate.href("dead-letters", { ...filter, status: usual ? [] : all ? ["all"] : status });
+}
+
+export function DeadLetters() {
+  const route = useRoute();
+  const filter = filterFrom(route);
+  const { tenant, status, from, to, cursor, ...others } = filter;
+  const [exporting, setExporting] = useState(false);
+  useTitle("Dead letters");
+  const stats = useQuery<Schemas["DeadLetterStats"]>(["admin/dlq/stats", { tenant }], {
+    every: cursor ? 0 : POLL_LEADER_SECONDS,
+  });
+  const deadLetters = useQuery<Schemas["DeadLetterPage"]>(
+    ["admin/dlq", { tenant, status, from_date: startOfDay(from), to_date: startOfDay(to, 1), cursor, ...others }],
+    { every: cursor ? 0 : POLL_SLOW_SECONDS, version: stats.data },
+  );
+  const isFiltered = Boolean(filter.text || filter.fingerprint || cursor || from || to || filter.task_type);
+  return (
+    <>
+      <div class="heading">
+        <h1>Dead letters</h1>
+        <nav class="aside" aria-label="More about dead letters">
+          {canSeeAllTenants() && tenant !== UNASSIGNED && (
+            <a href={navigate.href("dead-letters", { tenant: UNASSIGNED })}>Without a tenant</a>
+          )}
+          {tenant !== UNASSIGNED && (
+            <>
+              <a href={navigate.href("operations", { tenant })}>Operations</a>
+              <button type="button" class="link" onClick={() => setExporting(true)}>
+                Export…
+              </button>
+            </>
+          )}
+        </nav>
+      </div>
+      <p class="lead">
+        {tenant === UNASSIGNED
+          ? "Messages that cannot be parsed, so that their tenant is unknown. Close them one by one."
+          : "Work that ended in failure. Each one stays here until a person retries, resolves or ignores it."}
+      </p>
+      {exporting && <ExportDialog filter={filter} close={() => setExporting(false)} />}
+      <Counts filter={filter} stats={stats.data} />
+      <Filter filter={filter} types={stats.data?.task_types ?? []} />
+      {!isFiltered && <Groups filter={filter} counts={stats.data} hrefOf={hrefOf} />}
+      <Results key={tenant} filter={filter} answer={deadLetters} isFiltered={isFiltered} />
+    </>
+  );
+}
+
+function Counts({ filter, stats }: { filter: ListFilter; stats: Stats | null }) {
+  const one = filter.status.length === 1 ? filter.status[0] : null;
+  return (
+    <nav class="counts" aria-label="By state">
+      {STATUSES.map((status) => (
+        <a
+          href={hrefOf({ ...filter, status: [status], cursor: "" })}
+          aria-current={one === status ? "true" : undefined}
+        >
+          <b>{stats ? formatNumber(stats[status]) : "–"}</b> <Status status={status} />
+        </a>
+      ))}
+      <a
+        href={hrefOf({ ...filter, status: STATUSES, cursor: "" })}
+        aria-current={filter.status.length === STATUSES.length ? "true" : undefined}
+      >
+        <b>{stats ? formatNumber(stats.count) : "–"}</b> <span>all</span>
+      </a>
+    </nav>
+  );
+}
+
+function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_types"] }) {
+  const [text, setText] = useTyped(filter.text);
+  const field = useRef<HTMLInputElement>(null);
+  useShortcuts([{ key: "/", label: "Search", act: () => field.current?.focus() }]);
+  const change = (more: Partial<ListFilter>) => navigate.to(hrefOf({ ...filter, cursor: "", ...more }));
+  const submit = (event: Event) => {
+    event.preventDefault();
+    change({ text: text.trim() });
+  };
+  const known = types.map((one) => one.task_type);
+  const listed = filter.task_type && !known.includes(filter.task_type) ? [...known, filter.task_type] : known;
+  const isFiltered = filter.text || filter.task_type || filter.from || filter.to || filter.fingerprint;
+  return (
+    <form class="filter" role="search" aria-label="Dead letters" onSubmit={submit}>
+      <label class="wide">
+        Error, file or id
+        <input
+          type="search"
+          ref={field}
+          maxlength={MAX_TEXT_LENGTH}
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+      </label>
+      <Choice
+        title="Type"
+        value={filter.task_type}
+        options={[ANY, ...plainOptions(listed)]}
+        choose={(task_type) => change({ task_type })}
+      />
+      <Days filter={filter} change={change} />
+      <div class="buttons">
+        <button class="main" type="submit">
+          Search
+        </button>
+        {isFiltered && (
+          <a class="button" href={navigate.href("dead-letters", { tenant: filter.tenant })}>
+            Clear
+          </a>
+        )}
+      </div>
+      {filter.fingerprint && (
+        <p class="chosen">
+          Only dead letters of the group <code>{filter.fingerprint}</code>.{" "}
+          <a href={hrefOf({ ...filter, fingerprint: "", cursor: "" })}>Show all groups</a>
+        </p>
+      )}
+    </form>
+  );
+}
+
+const LIST = "letters";
+
+// Chosen dead letters stay chosen on other pages and in other searches, until an action on them.
+function Results({
+  filter,
+  answer,
+  isFiltered,
+}: {
+  filter: ListFilter;
+  answer: QueryResult<Schemas["DeadLetterPage"]>;
+  isFiltered: boolean;
+}) {
+  const { data, error, busy, reload } = answer;
+  const [chosen, setChosen] = useState<Map<string, DeadLetterSummary>>(new Map());
+  const [dialog, setDialog] = useState<OpenDialog | null>(null);
+  const [notice, setNotice] = useState<string | null>(null);
+  const { body, focused } = useRowShortcuts("dead letter");
+  const deadLetters = data?.dead_letters ?? [];
+  const pending = hasRole("operator") ? deadLetters.filter((deadLetter) => deadLetter.status === "pending") : [];
+  const allowsBulk = canChangeMany(filter.tenant);
+  const choosable = allowsBulk ? pending : [];
+  const choose = (some: DeadLetterSummary[], on: boolean) =>
+    setChosen((before) => {
+      const after = new Map(before);
+      for (const deadLetter of some) {
+        if (!on) {
+          after.delete(deadLetter.job_id);
+        } else if (after.size < MAX_SELECTED) {
+          after.set(deadLetter.job_id, deadLetter);
+        }
+      }
+      return after;
+    });
+  const focusedDeadLetter = () => pending.find((deadLetter) => deadLetter.job_id === deadLetters[focused()]?.job_id);
+  const begin = (action: Action) => {
+    const deadLetter = focusedDeadLetter();
+    if (chosen.size) {
+      setDialog({ action, deadLetters: [...chosen.values()] });
+    } else if (deadLetter) {
+      setDialog({ action, deadLetter });
+    }
+  };
+  useShortcuts([
+    { key: "Enter", label: "Open the focused dead letter", act: null },
+    ...(allowsBulk
+      ? [
+          {
+            key: "x",
+            label: "Select or deselect the dead letter",
+            act: () => {
+              const deadLetter = focusedDeadLetter();
+              if (deadLetter) {
+                choose([deadLetter], !chosen.has(deadLetter.job_id));
+              }
+            },
+          },
+        ]
+      : []),
+    ...(hasRole("operator")
+      ? ACTION_LIST.map(([name, { key, verb }]) => ({
+          key,
+          label: allowsBulk
+            ? `${verb} the selected dead letters, or the focused one`
+            : `${verb} the letter that has the focus`,
+          act: () => begin(name),
+        }))
+      : []),
+  ]);
+  if (!data) {
+    return error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="dead letters" />;
+  }
+  const done = (sentence: string) => {
+    setDialog(null);
+    setNotice(sentence);
+    reload();
+  };
+  return (
+    <section aria-labelledby={LIST} aria-busy={busy}>
+      <h2 id={LIST}>Dead letters</h2>
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {notice && <SuccessNotice>{notice}</SuccessNotice>}
+      {deadLetters.length > 0 && allowsBulk && (
+        <BulkBar
+          filter={filter}
+          chosen={chosen}
+          page={choosable}
+          choose={choose}
+          clear={() => setChosen(new Map())}
+          begin={(action) => setDialog({ action, deadLetters: [...chosen.values()] })}
+        />
+      )}
+      {deadLetters.length ? (
+        <table class="rows">
+          <thead>
+            <tr>
+              {choosable.length > 0 && (
+                <th scope="col">
+                  <span class="unseen">Selected</span>
+                </th>
+              )}
+              <th scope="col">Failed</th>
+              <th scope="col">Error</th>
+              <th scope="col">File</th>
+              <th scope="col">Type</th>
+              <th scope="col" class="count">
+                Attempts
+              </th>
+              <th scope="col">State</th>
+            </tr>
+          </thead>
+          <tbody ref={body}>
+            {deadLetters.map((deadLetter) => (
+              <DeadLetterRow
+                key={deadLetter.job_id}
+                deadLetter={deadLetter}
+                chosen={chosen.has(deadLetter.job_id)}
+                choose={choosable.length > 0 && ((on) => choose([deadLetter], on))}
+              />
+            ))}
+          </tbody>
+        </table>
+      ) : (
+        <EmptyList filter={filter} isFiltered={isFiltered} more={data.next_cursor} />
+      )}
+      <Pagination
+        newest={filter.cursor && hrefOf({ ...filter, cursor: "" })}
+        older={data.next_cursor && hrefOf({ ...filter, cursor: data.next_cursor })}
+      />
+      {dialog?.deadLetter && (
+        <ActionDialog deadLetter={dialog.deadLetter} action={dialog.action} close={() => setDialog(null)} done={done} />
+      )}
+      {dialog?.deadLetters && (
+        <BulkDialog
+          action={dialog.action}
+          deadLetters={dialog.deadLetters}
+          filter={bulkFilterOf(filter)}
+          close={() => setDialog(null)}
+          onStarted={() => setChosen(new Map())}
+        />
+      )}
+    </section>
+  );
+}
+
+function EmptyList({ filter, isFiltered, more }: { filter: ListFilter; isFiltered: boolean; more: string | null }) {
+  if (more) {
+    return <p class="notice">No match on this page. Older dead letters may match.</p>;
+  }
+  if (isFiltered) {
+    return <Notice title="No results">No dead letters match. Clear the search or choose other states.</Notice>;
+  }
+  const only = filter.status.length === 1 && filter.status[0] === "pending";
+  return (
+    <Notice title={only ? "No pending dead letters" : "None"}>
+      {only
+        ? "All submitted work items have succeeded, are in progress, or were closed."
+        : "No dead letter has this status."}
+    </Notice>
+  );
+}
+
+function DeadLetterRow({
+  deadLetter,
+  chosen,
+  choose,
+}: {
+  deadLetter: DeadLetterSummary;
+  chosen: boolean;
+  choose: ((on: boolean) => void) | false;
+}) {
+  const error = deadLetter.metadata.last_error;
+  const href = navigate.href(`dead-letters/${deadLetter.job_id}`, { tenant: deadLetter.tenant });
+  return (
+    <tr class={chosen ? "chosen" : undefined}>
+      {choose && (
+        <td class="choose">
+          {deadLetter.status === "pending" && (
+            <label>
+              <input type="checkbox" checked={chosen} onChange={(event) => choose(event.currentTarget.checked)} />
+              <span class="unseen">
+                Select the dead letter of {deadLetter.task_type} with {error.type}, {deadLetter.job_id.slice(-8)}
+              </span>
+            </label>
+          )}
+        </td>
+      )}
+      <td data-label="Failed">
+        <Time at={deadLetter.dlq_timestamp} />
+      </td>
+      <td data-label="Error">
+        <a href={href}>{error.message || error.type}</a> <span class="quiet">{error.type}</span>
+      </td>
+      <td data-label="File">{deadLetter.file_name ?? ""}</td>
+      <td data-label="Type">{deadLetter.task_type}</td>
+      <td data-label="Attempts" class="count">
+        {formatNumber(deadLetter.attempts)}
+      </td>
+      <td data-label="State">
+        <Status status={deadLetter.status} />
+      </td>
+    </tr>
+  );
+}

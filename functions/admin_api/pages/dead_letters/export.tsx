@@ -1,0 +1,176 @@
+// Export of dead letters: a response if there are few, else an operation, listed for a week.
+
+import { useState } from "preact/hooks";
+import { get, getFile, POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
+import { currentSession } from "../current_session";
+import { hasRole } from "../roles";
+import { Status, UserName } from "../ui/components";
+import { Dialog } from "../ui/dialog";
+import { formatNumber, startOfDay, Time } from "../ui/format";
+import type { ListFilter } from "./dead_letters";
+
+type Operation = Schemas["OperationProgress"];
+type Export = Operation & { file: Schemas["OperationFile"] };
+
+const FORMATS = { csv: "CSV, for spreadsheets", json: "JSON Lines, one dead letter per line" };
+const STATES: Record<string, string> = { running: "being written", done: "ready" };
+
+function download(href: string, name = "") {
+  Object.assign(document.createElement("a"), { href, download: name }).click();
+}
+
+function save(file: File) {
+  const href = URL.createObjectURL(file);
+  download(href, file.name);
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
+}
+
+export function ExportDialog({ filter, close }: { filter: ListFilter; close: () => void }) {
+  const [format, setFormat] = useState("csv");
+  const [busy, setBusy] = useState(false);
+  const [many, setMany] = useState(false); // the export runs as an operation
+  const [failure, setFailure] = useState<Error | null>(null);
+  const large = useQuery<Schemas["OperationPage"]>(["admin/operations", { tenant: filter.tenant, action: "export" }], {
+    every: POLL_FAST_SECONDS,
+  });
+  const downloadable = large.data?.operations.filter(isDownloadable) ?? [];
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const { tenant, status, task_type, text, from, to, fingerprint } = filter;
+    const query = {
+      tenant,
+      status,
+      task_type,
+      text,
+      fingerprint,
+      from_date: startOfDay(from),
+      to_date: startOfDay(to, 1),
+    };
+    setBusy(true);
+    setFailure(null);
+    try {
+      const file = await getFile("admin/dlq/export", { format, ...query });
+      if (file) {
+        save(file);
+        close();
+        return;
+      }
+      setMany(true);
+      large.reload();
+    } catch (error) {
+      setFailure(error as Error);
+    }
+    setBusy(false);
+  };
+  return (
+    <Dialog title="Export dead letters" close={close}>
+      <form onSubmit={submit}>
+        <p>All dead letters that match the filter. Values that your role cannot see are hidden.</p>
+        <fieldset>
+          <legend>As</legend>
+          {Object.entries(FORMATS).map(([name, title]) => (
+            <label class="choice">
+              <input type="radio" name="format" checked={format === name} onChange={() => setFormat(name)} /> {title}
+            </label>
+          ))}
+        </fieldset>
+        <div role="status">
+          {many && (
+            <p>
+              The file is large and is written in the background, starting within a minute. You can close this dialog.
+              The file stays below for a week.
+            </p>
+          )}
+        </div>
+        {failure && (
+          <p class="failure" role="alert">
+            {failure.message}
+          </p>
+        )}
+        <div class="buttons">
+          <button class="main" type="submit" disabled={busy}>
+            {busy ? "Wait…" : "Export"}
+          </button>
+          <button type="button" onClick={close}>
+            {many ? "Close" : "Cancel"}
+          </button>
+        </div>
+      </form>
+      {large.error && (
+        <p class="failure" role="alert">
+          {large.error.message}
+        </p>
+      )}
+      {downloadable.length > 0 && <LargeExports exports={downloadable} />}
+    </Dialog>
+  );
+}
+
+const LIST = "large-exports";
+
+// Whether the file exists and this user may download it.
+function isDownloadable(operation: Operation): operation is Export {
+  const { file, requested_by: by } = operation;
+  if (file === null) {
+    return false;
+  }
+  const isOwn = file.redacted && by === currentSession().claims.sub;
+  return new Date(file.expires_at) > new Date() && (isOwn || hasRole("admin"));
+}
+
+function LargeExports({ exports }: { exports: Export[] }) {
+  return (
+    <>
+      <h3 id={LIST}>Large exports of the last week</h3>
+      <ul class="exports" aria-labelledby={LIST}>
+        {exports.map((one) => (
+          <Row key={one.operation_id} operation={one} />
+        ))}
+      </ul>
+    </>
+  );
+}
+
+// The link is requested on a click, because the audit trail records it.
+function Row({ operation }: { operation: Export }) {
+  const [busy, setBusy] = useState(false);
+  const [failure, setFailure] = useState<Error | null>(null);
+  const fetched = async () => {
+    setBusy(true);
+    setFailure(null);
+    try {
+      const { url } = await get<Schemas["ExportLink"]>(`admin/operations/${operation.operation_id}/file`);
+      download(url);
+    } catch (error) {
+      setFailure(error as Error);
+    }
+    setBusy(false);
+  };
+  const format = operation.file.format.toUpperCase();
+  return (
+    <li>
+      <p class="which">
+        <Status status={STATES[operation.state] ?? operation.state} />{" "}
+        <span>
+          {format}, {formatNumber(operation.succeeded)}
+          {operation.succeeded === 1 ? " dead letter" : " dead letters"}
+          {operation.ended_at === null && " so far"}
+          {operation.file.redacted && ", without secrets"}
+        </span>
+        <span class="quiet">
+          <Time at={operation.requested_at} />, by <UserName value={operation.requested_by} />
+        </span>
+        {failure && (
+          <span class="failure" role="alert">
+            {failure.message}
+          </span>
+        )}
+      </p>
+      {operation.state === "done" && (
+        <button type="button" class="small" disabled={busy} onClick={fetched}>
+          {busy ? "Wait…" : "Download"}
+        </button>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,165 @@
+// Dead letter groups: their trend, and actions on a whole group.
+
+import { useState } from "preact/hooks";
+import { POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
+import { ErrorNotice, Status } from "../ui/components";
+import { formatNumber, Time } from "../ui/format";
+import { ACTION_LIST, type Action, canChangeMany } from "./actions";
+import { BulkDialog } from "./bulk";
+import type { ListFilter } from "./dead_letters";
+
+const FIRST_GROUPS = 10;
+const MAX_GROUPS = 100; // limit of the API
+
+// Every change of a dead letter changes `counts`, which repeats the request.
+export function Groups({
+  filter,
+  counts,
+  hrefOf,
+}: {
+  filter: ListFilter;
+  counts: Schemas["DeadLetterStats"] | null;
+  hrefOf: (filter: ListFilter) => string;
+}) {
+  const { tenant, status } = filter;
+  const allowsBulk = canChangeMany(tenant);
+  const [dialog, setDialog] = useState<{ action: Action; group: Schemas["DeadLetterGroup"] } | null>(null);
+  const [limit, setLimit] = useState(FIRST_GROUPS);
+  const { data, error, reload } = useQuery<Schemas["DeadLetterGroupPage"]>(
+    ["admin/dlq/groups", { tenant, status, limit }],
+    {
+      every: POLL_SLOW_SECONDS,
+      version: counts,
+    },
+  );
+  if (!data) {
+    return error ? <ErrorNotice error={error} reload={reload} /> : null;
+  }
+  if (data.groups.length < 2) {
+    return null; // one group adds nothing to the list
+  }
+  return (
+    <section aria-labelledby="groups">
+      <h2 id="groups">Groups by error</h2>
+      <table class="rows">
+        <thead>
+          <tr>
+            <th scope="col">Error</th>
+            <th scope="col">Worker</th>
+            <th scope="col" class="count">
+              Pending
+            </th>
+            <th scope="col">Last 24 hours</th>
+            <th scope="col">Last seen</th>
+            <th scope="col">State</th>
+            {allowsBulk && <th scope="col">Whole group</th>}
+          </tr>
+        </thead>
+        <tbody>
+          {data.groups.map((group) => (
+            <GroupRow
+              key={group.fingerprint}
+              group={group}
+              allowsBulk={allowsBulk}
+              href={hrefOf({ ...filter, fingerprint: group.fingerprint, cursor: "" })}
+              begin={(action) => setDialog({ action, group })}
+            />
+          ))}
+        </tbody>
+      </table>
+      {data.next_cursor && (
+        <p class="quiet">
+          The {formatNumber(data.groups.length)} groups that died last are shown.
+          {limit < MAX_GROUPS && (
+            <>
+              {" "}
+              <button type="button" class="link" onClick={() => setLimit(MAX_GROUPS)}>
+                Show more groups
+              </button>
+            </>
+          )}
+        </p>
+      )}
+      {dialog && (
+        <BulkDialog
+          action={dialog.action}
+          deadLetters={[]}
+          filter={{ tenant, fingerprint: dialog.group.fingerprint }}
+          group={dialog.group.message}
+          close={() => setDialog(null)}
+        />
+      )}
+    </section>
+  );
+}
+
+function GroupRow({
+  group,
+  allowsBulk,
+  href,
+  begin,
+}: {
+  group: Schemas["DeadLetterGroup"];
+  allowsBulk: boolean;
+  href: string;
+  begin: (action: Action) => void;
+}) {
+  return (
+    <tr>
+      <td data-label="Error">
+        <a href={href}>{group.message}</a> <span class="quiet">{group.error_type}</span>
+      </td>
+      <td data-label="Worker">{group.worker}</td>
+      <td data-label="Pending" class="count">
+        {formatNumber(group.pending)} <span class="quiet">of {formatNumber(group.count)}</span>
+      </td>
+      <td data-label="Last 24 hours">
+        <Trend counts={group.trend} />
+      </td>
+      <td data-label="Last seen">
+        <Time at={group.last_seen} />
+      </td>
+      <td data-label="State">
+        <Status status={group.state} />
+      </td>
+      {allowsBulk && (
+        <td data-label="Whole group">
+          {group.pending > 0 && (
+            <div class="buttons">
+              {ACTION_LIST.map(([name, { verb }]) => (
+                <button
+                  type="button"
+                  class="small"
+                  aria-label={`${verb} the group: ${group.message}`}
+                  onClick={() => begin(name)}
+                >
+                  {verb}
+                </button>
+              ))}
+            </div>
+          )}
+        </td>
+      )}
+    </tr>
+  );
+}
+
+function Trend({ counts }: { counts: number[] }) {
+  const most = Math.max(1, ...counts);
+  const sum = counts.reduce((total, one) => total + one, 0);
+  return (
+    <svg
+      class="trend"
+      viewBox={`0 0 ${counts.length * 5} 20`}
+      role="img"
+      aria-label={
+        sum ? `${formatNumber(sum)} in 24 hours, ${formatNumber(most)} in the worst of them` : "none in 24 hours"
+      }
+    >
+      {counts.map((one, hour) => {
+        const height = one ? Math.max(2, (one / most) * 19) : 1;
+        return <rect class={one ? "some" : "none"} x={hour * 5} y={20 - height} width="4" height={height} />;
+      })}
+    </svg>
+  );
+}

@@ -1,0 +1,67 @@
+// Progress of a document by stage.
+
+import type { Schemas } from "../api";
+import { Status } from "../ui/components";
+import type { Option } from "../ui/filters";
+
+type Stage = Schemas["DocumentStage"];
+
+const NAMES = { source: "Acquisition", ingestion: "Extraction", matching: "Matching", output: "Delivery" };
+const UNFINISHED: Stage["state"][] = ["failed", "in-progress", "pending"]; // most important first
+
+// The stage that determines the state of the document.
+export function currentStage(stages: Stage[]): Pick<Stage, "state"> & { stage: Stage["stage"] | null } {
+  for (const state of UNFINISHED) {
+    const found = stages.find((one) => one.state === state);
+    if (found) {
+      return found;
+    }
+  }
+  return stages.findLast((one) => one.state !== "none") ?? { stage: null, state: "pending" };
+}
+
+// Whether no stage up to matching is pending, in progress or failed.
+export const isDone = (stages: Stage[]) =>
+  !stages.some(({ stage, state }) => stage !== "output" && UNFINISHED.includes(state));
+
+export function CurrentStage({ stages }: { stages: Stage[] }) {
+  const { stage, state } = currentStage(stages);
+  return (
+    <>
+      <Status status={state} />
+      {stage && (
+        <>
+          {" "}
+          <span class="quiet">{NAMES[stage]}</span>
+        </>
+      )}
+    </>
+  );
+}
+
+export function Stages({ stages }: { stages: Stage[] }) {
+  return (
+    <ol class="stages" aria-label="Stages">
+      {stages.map(({ stage, state, reason }) => (
+        <li>
+          <b>{NAMES[stage]}</b> {state === "none" ? <span class="quiet">not started</span> : <Status status={state} />}
+          {reason && <p class={state === "failed" ? "failure" : "quiet"}>{reason}</p>}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+// Filters of the list: the API's names and their labels.
+export const STAGE_LABELS: Option[] = [
+  ["source:failed", "acquisition failed"],
+  ["ingestion:pending", "waiting for extraction"],
+  ["ingestion:in-progress", "being read"],
+  ["ingestion:failed", "extraction failed"],
+  ["matching:pending", "waiting for matching"],
+  ["matching:in-progress", "being matched"],
+  ["matching:succeeded", "matched"],
+  ["matching:skipped", "nothing to match"],
+  ["matching:failed", "matching failed"],
+  ["output:failed", "delivery failed"],
+];

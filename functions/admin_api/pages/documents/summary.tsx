@@ -1,0 +1,102 @@
+// Names of documents, and a comparison of two documents.
+
+import type { Schemas } from "../api";
+import { navigate } from "../router";
+import { formatMoney } from "../ui/format";
+
+// Fields of a document that lists and reviews show.
+export type DocumentInfo = Partial<Omit<Schemas["ReviewDocument"], "id">> & { id: string };
+export type NamedDocument = Pick<DocumentInfo, "id" | "type" | "number">;
+// A document of the API, with its total as text.
+export type WithText<Doc> = Omit<Doc, "total" | "file_name"> & { file: string; total: string | null };
+
+export const KINDS = [
+  "invoice",
+  "purchase_order",
+  "order_confirmation",
+  "delivery_note",
+  "goods_receipt",
+  "credit_note",
+  "contract",
+];
+const SHORT_ID_LENGTH = 6; // last characters, because ids created together start alike
+
+const CAPITALS = /\b(iban|bic|vat|po|id)\b/gi;
+
+// Converts a name of the API to a label: purchase_order, vat_id.
+export const toLabel = (name: string | null | undefined) =>
+  name
+    ? `${name[0].toUpperCase()}${name.slice(1)}`.replaceAll("_", " ").replace(CAPITALS, (word) => word.toUpperCase())
+    : "Document";
+
+export const shortId = (id: string) => id.slice(-SHORT_ID_LENGTH);
+
+// Converts the total of a document to text with its currency.
+export function toSummary<Doc extends { total: Schemas["Total"] | null; file_name: string }>({
+  total,
+  file_name: file,
+  ...others
+}: Doc): WithText<Doc> {
+  return { ...others, file, total: total && formatMoney(total.amount, total.currency) };
+}
+
+// Name of a document. A deleted one has only its id.
+export function documentTitle(doc: NamedDocument) {
+  if (!doc.type) {
+    return `A deleted document (${shortId(doc.id)})`;
+  }
+  return `${toLabel(doc.type)} ${doc.number ?? shortId(doc.id)}`;
+}
+
+export function DocumentLink({ doc, tenant }: { doc: NamedDocument; tenant: string | null }) {
+  if (!doc.type) {
+    return <span class="quiet">{documentTitle(doc)}</span>;
+  }
+  return <a href={navigate.href(`documents/${doc.id}`, { tenant })}>{documentTitle(doc)}</a>;
+}
+
+// The seller of a document, and its missing facts.
+export function Seller({ doc }: { doc: Pick<DocumentInfo, "seller" | "missing"> }) {
+  const missing = doc.missing ?? [];
+  return (
+    <>
+      {doc.seller}
+      {missing.length > 0 && <span class="unsure file-name">Not read: {missing.join(", ")}</span>}
+    </>
+  );
+}
+
+const SIDE_BY_SIDE: [string, "number" | "date" | "seller" | "buyer" | "total" | "file"][] = [
+  ["Number", "number"],
+  ["Date", "date"],
+  ["Seller", "seller"],
+  ["Buyer", "buyer"],
+  ["Total", "total"],
+  ["File", "file"],
+];
+
+// Fields of a document. Next to another one, equal values are marked.
+export function DocumentFacts({ doc, beside = null }: { doc: DocumentInfo; beside?: DocumentInfo | null }) {
+  return (
+    <dl class="paper-facts">
+      {SIDE_BY_SIDE.map(([name, key]) => {
+        const value = doc[key];
+        const alike = beside && value && key !== "file" && beside[key] === value;
+        return (
+          <div class={alike ? "alike" : ""}>
+            <dt>{name}</dt>
+            <dd>
+              {value ?? <span class="quiet">not stated</span>}
+              {alike && (
+                <>
+                  {" "}
+                  <span class="mark-alike">same</span>
+                </>
+              )}
+            </dd>
+          </div>
+        );
+      })}
+    </dl>
+  );
+}

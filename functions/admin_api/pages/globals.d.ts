@@ -1,0 +1,8 @@
+// Features of browsers that TypeScript does not know yet.
+
+interface JSON {
+  // Numbers that keep their notation. Absent in older browsers.
+  rawJSON?(text: string): object;
+  isRawJSON?(value: unknown): boolean;
+  parse(text: string, reviver: (name: string, value: unknown, context?: { source?: string }) => unknown): unknown;
+}

@@ -1,0 +1,191 @@
+// Daily offers by date and time zone, with their progress. The filter is in the address.
+
+import { useRef } from "preact/hooks";
+import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
+import { currentSession } from "../current_session";
+import { knownValue, navigate, type Route, useRoute } from "../router";
+import { tenantOf } from "../tenant";
+import { ErrorNotice, Loading, Notice, Pagination, Status, useTitle } from "../ui/components";
+import { ANY, Choice, Days, plainOptions, useTyped } from "../ui/filters";
+import { formatNumber, Time } from "../ui/format";
+import { useRowShortcuts, useShortcuts } from "../ui/shortcuts";
+import { Progress } from "./shards";
+
+type ListFilter = ReturnType<typeof filterFrom>;
+
+const MAX_ZONE_LENGTH = 64;
+const STATES = ["running", "completed", "failed"];
+const DAY = /^\d{4}-\d{2}-\d{2}$/;
+
+function filterFrom(route: Route) {
+  const { query } = route;
+  const day = (name: string) => {
+    const value = query.get(name) ?? "";
+    return DAY.test(value) ? value : "";
+  };
+  return {
+    tenant: tenantOf(route, currentSession()),
+    timezone: (query.get("timezone") ?? "").slice(0, MAX_ZONE_LENGTH),
+    state: knownValue(STATES, query.get("state")),
+    from: day("from"),
+    to: day("to"),
+    cursor: query.get("cursor") ?? "",
+  };
+}
+
+export function Offers() {
+  const filter = filterFrom(useRoute());
+  useTitle("Offers");
+  const { data, error, busy, reload } = useQuery<Schemas["OfferPoolPage"]>(["admin/offers", filter], {
+    every: filter.cursor ? 0 : POLL_FAST_SECONDS,
+  });
+  return (
+    <>
+      <h1>Offers</h1>
+      <p class="lead">Daily match offers at 9:00 local time, by date and time zone.</p>
+      <Filter filter={filter} />
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {data ? (
+        <section aria-label="Offers" aria-busy={busy}>
+          <Rows filter={filter} data={data} />
+        </section>
+      ) : (
+        !error && <Loading subject="offers" />
+      )}
+    </>
+  );
+}
+
+const isFiltered = (filter: ListFilter) => Boolean(filter.timezone || filter.state || filter.from || filter.to);
+
+function Filter({ filter }: { filter: ListFilter }) {
+  const [zone, setZone] = useTyped(filter.timezone);
+  const field = useRef<HTMLInputElement>(null);
+  useShortcuts([{ key: "/", label: "Search for a time zone", act: () => field.current?.focus() }]);
+  const change = (more: Partial<ListFilter>) => navigate("offers", { ...filter, cursor: "", ...more });
+  const submit = (event: Event) => {
+    event.preventDefault();
+    change({ timezone: zone.trim() });
+  };
+  return (
+    <form class="filter" role="search" aria-label="Offers" onSubmit={submit}>
+      <label class="wide">
+        Time zone
+        <input
+          ref={field}
+          type="search"
+          maxlength={MAX_ZONE_LENGTH}
+          spellcheck={false}
+          placeholder="such as Europe/Berlin"
+          value={zone}
+          onInput={(event) => setZone(event.currentTarget.value)}
+        />
+      </label>
+      <Choice
+        title="State"
+        value={filter.state}
+        options={[ANY, ...plainOptions(STATES)]}
+        choose={(state) => change({ state })}
+      />
+      <Days filter={filter} change={change} />
+      <div class="buttons">
+        <button class="main" type="submit">
+          Search
+        </button>
+        {isFiltered(filter) && (
+          <a class="button" href={navigate.href("offers", { tenant: filter.tenant })}>
+            Clear
+          </a>
+        )}
+      </div>
+    </form>
+  );
+}
+
+function Rows({ filter, data }: { filter: ListFilter; data: Schemas["OfferPoolPage"] }) {
+  const { body } = useRowShortcuts("pool");
+  useShortcuts([{ key: "Enter", label: "Open the focused pool", act: null }]);
+  if (!data.pools.length) {
+    return isFiltered(filter) || filter.cursor ? (
+      <Notice title="No results">No offers match. Clear the search or choose other dates.</Notice>
+    ) : (
+      <Notice title="No offers yet">
+        Programs store profiles with <code>{"PUT /api/users/{id}/profile"}</code>. People are offered to each other from
+        the next 9:00 of their time zone.
+      </Notice>
+    );
+  }
+  return (
+    <>
+      <table class="rows">
+        <thead>
+          <tr>
+            <th scope="col">Date</th>
+            <th scope="col">Time zone</th>
+            <th scope="col" class="count">
+              People
+            </th>
+            <th scope="col">Users with offers</th>
+            <th scope="col" class="count">
+              Failed
+            </th>
+            <th scope="col">Ended</th>
+            <th scope="col">State</th>
+          </tr>
+        </thead>
+        <tbody ref={body}>
+          {data.pools.map((pool) => (
+            <Row key={pool.id} pool={pool} />
+          ))}
+        </tbody>
+      </table>
+      <Pagination
+        newest={filter.cursor && navigate.href("offers", { ...filter, cursor: "" })}
+        older={data.next_cursor && navigate.href("offers", { ...filter, cursor: data.next_cursor })}
+      />
+    </>
+  );
+}
+
+function Row({ pool }: { pool: Schemas["OfferPool"] }) {
+  return (
+    <tr>
+      <td data-label="Date" class="when">
+        <a href={navigate.href(`offers/${pool.id}`, { tenant: pool.tenant })}>{pool.date}</a>
+      </td>
+      <td data-label="Time zone" class="place">
+        {pool.timezone}
+      </td>
+      <td data-label="People" class="count">
+        {formatNumber(pool.user_count)}
+      </td>
+      <td data-label="Users with offers">
+        <Progress pool={pool} />
+      </td>
+      <td data-label="Failed" class="count">
+        <span class={pool.failed ? "bad" : ""}>{formatNumber(pool.failed)}</span>
+      </td>
+      <td data-label="Ended">
+        <Ended pool={pool} />
+      </td>
+      <td data-label="State">
+        <Status status={pool.state} />
+      </td>
+    </tr>
+  );
+}
+
+// End of the pool, and its number of late users. Offers are late after 10:00; for late profiles, after an hour.
+function Ended({ pool }: { pool: Schemas["OfferPool"] }) {
+  return (
+    <>
+      {pool.ended_at ? <Time at={pool.ended_at} /> : <span class="quiet">not yet</span>}
+      {pool.late_users > 0 && (
+        <>
+          {" "}
+          <span class="late">{formatNumber(pool.late_users)} late</span>
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,41 @@
+// Progress of a pool, and names of shards.
+
+import { formatNumber, Time } from "../ui/format";
+
+export function Progress({ pool }: { pool: { completed: number; user_count: number } }) {
+  return (
+    <>
+      <progress
+        value={pool.completed}
+        max={Math.max(1, pool.user_count)}
+        aria-label="Users with computed offers"
+      ></progress>
+      <span class="quiet"> {formatNumber(pool.completed)}</span>
+    </>
+  );
+}
+
+// "3": a range of the pool; "late/TIME/0": late users; ".../failed": quarantined users of a shard.
+export function ShardName({ name }: { name: string }) {
+  const words = name.split("/");
+  const aside = words.filter((word) => word === "failed").length;
+  const label =
+    words[0] === "late" ? (
+      <>
+        came late, <Time at={words[1]} />
+      </>
+    ) : (
+      `range ${formatNumber(Number(words[0]) + 1)}`
+    );
+  return (
+    <>
+      {label}
+      {aside > 0 && (
+        <>
+          {" "}
+          <span class="quiet">put aside{aside > 1 ? ` ${aside} times` : ""}</span>
+        </>
+      )}
+    </>
+  );
+}

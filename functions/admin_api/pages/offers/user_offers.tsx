@@ -1,0 +1,131 @@
+// A user's offers of one date, and their computation.
+
+import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
+import { navigate } from "../router";
+import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
+import { formatNumber, Time } from "../ui/format";
+import { ShardName } from "./shards";
+
+const POINTS_PER_PERCENT = 100; // scores go up to 10,000
+
+export function Job({ pool, user }: { pool: string; user: string }) {
+  const path = `admin/offers/${encodeURIComponent(pool)}/users/${encodeURIComponent(user)}`;
+  const { data: job, error, reload } = useQuery<Schemas["OfferJob"]>([path, {}], { every: POLL_FAST_SECONDS });
+  useTitle("A user’s offers");
+  const back = (
+    <p>
+      <a href={navigate.href(`offers/${pool}`, { tenant: job?.tenant })}>All users of this date and time zone</a>
+    </p>
+  );
+  if (!job) {
+    return (
+      <>
+        {back}
+        <h1>A user’s offers</h1>
+        {error?.status === 404 ? (
+          <Notice title="No offers of this user">
+            The user has no profile, or the offers of another date or time zone.
+          </Notice>
+        ) : error ? (
+          <ErrorNotice error={error} reload={reload} />
+        ) : (
+          <Loading subject="the user’s offers" />
+        )}
+      </>
+    );
+  }
+  return (
+    <>
+      {back}
+      <h1>
+        <Status status={job.status} /> {job.date} in {job.timezone}
+      </h1>
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {job.error && <p class="error">{job.error}</p>}
+      {job.dead_letter && (
+        <p>
+          <a href={navigate.href(`dead-letters/${job.dead_letter}`, { tenant: job.tenant })}>
+            Dead letter of its shard
+          </a>
+        </p>
+      )}
+      <Facts job={job} />
+      <section aria-label="Offered users">
+        <h2>Offered users</h2>
+        {job.offers.length ? (
+          <Rows offers={job.offers} />
+        ) : (
+          <p class="quiet">{job.status === "completed" ? "No eligible people." : "No offers yet."}</p>
+        )}
+      </section>
+    </>
+  );
+}
+
+function Facts({ job }: { job: Schemas["OfferJob"] }) {
+  const facts: Fact[] = [
+    ["User", <CopyableId value={job.user_id} />],
+    ["Attempts", formatNumber(job.attempts)],
+    [
+      "Shard",
+      <>
+        <ShardName name={job.shard} />, <CopyableId value={job.shard_id} />
+      </>,
+    ],
+    ["Tenant", job.tenant],
+  ];
+  if (job.started_at) {
+    facts.push(["Begun", <Time at={job.started_at} both />]);
+  }
+  if (job.completed_at) {
+    facts.push(["Completed", <Time at={job.completed_at} both />]);
+  }
+  if (job.inputs_hash) {
+    facts.push([
+      "Made of",
+      <>
+        version {job.algorithm_version}, <CopyableId value={job.inputs_hash} />
+      </>,
+    ]);
+  }
+  return <FactList facts={facts} />;
+}
+
+function Rows({ offers }: { offers: Schemas["Offer"][] }) {
+  return (
+    <table class="rows">
+      <thead>
+        <tr>
+          <th scope="col" class="count">
+            No.
+          </th>
+          <th scope="col">User</th>
+          <th scope="col" class="count">
+            Suits
+          </th>
+          <th scope="col">Until</th>
+          <th scope="col">State</th>
+        </tr>
+      </thead>
+      <tbody>
+        {offers.map((offer, rank) => (
+          <tr key={offer.id}>
+            <td data-label="No." class="count">
+              {rank + 1}
+            </td>
+            <td data-label="User">
+              <code>{offer.userId}</code>
+            </td>
+            <td data-label="Suits" class="count">
+              {(offer.compatibilityScore / POINTS_PER_PERCENT).toFixed(1)} %
+            </td>
+            <td data-label="Until">
+              <Time at={offer.expiresAt} />
+            </td>
+            <td data-label="State">{offer.isWithdrawn ? <Status status="withdrawn" /> : <Status status="shown" />}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

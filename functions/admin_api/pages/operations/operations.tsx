@@ -1,0 +1,517 @@
+// Bulk operations on dead letters and documents: their progress and controls.
+
+import { useState } from "preact/hooks";
+import {
+  etagOf,
+  POLL_FAST_SECONDS,
+  POLL_LEADER_SECONDS,
+  POLL_SLOW_SECONDS,
+  type Schemas,
+  send,
+  useQuery,
+} from "../api";
+import { currentSession } from "../current_session";
+import { ACTIONS, type Action } from "../dead_letters/actions";
+import { MAX_PER_SECOND } from "../dead_letters/bulk";
+import { hasRole } from "../roles";
+import { knownValue, navigate, type Query, useRoute } from "../router";
+import { tenantOf } from "../tenant";
+import {
+  CopyableId,
+  ErrorNotice,
+  type Fact,
+  FactList,
+  Loading,
+  Notice,
+  Pagination,
+  Status,
+  SuccessNotice,
+  UserName,
+  useTitle,
+} from "../ui/components";
+import { Dialog } from "../ui/dialog";
+import { formatNumber, Time } from "../ui/format";
+import { useShortcuts } from "../ui/shortcuts";
+import { PurgeDialog } from "./purge";
+
+type Operation = Schemas["OperationProgress"];
+
+const ACTIVE_STATES = ["selecting", "canary", "running", "paused"];
+const DESCRIPTIONS: Record<Operation["state"], string> = {
+  selecting: "Its dead letters are being selected.",
+  canary: "Canary running. The rest start when it succeeds.",
+  running: "It continues if you close this page.",
+  paused: "It waits until it is resumed. Items in progress continue.",
+  done: "It is complete.",
+  canceled: "It was canceled. Completed items are not undone.",
+  halted: "It stopped because too many items failed.",
+};
+
+const REPROCESSING = { extract: "Extract", match: "Match" };
+const MAX_PER_MINUTE = 1000; // documents
+const VERBS: Partial<Record<Operation["action"], string>> = {
+  ...REPROCESSING,
+  purge: "Purge",
+  restore: "Restore",
+  export: "Export",
+}; // operations without a list of items
+
+const verbOf = ({ action }: Operation) => VERBS[action] ?? ACTIONS[action as Action].verb;
+const nounOf = ({ action }: Operation) => (action in REPROCESSING ? "document" : "dead letter");
+
+// Numbers of items with a result, and of selected items so far.
+function countsOf({ succeeded, failed, skipped, remaining, selected }: Operation) {
+  const handled = succeeded + failed + skipped;
+  return { handled, total: selected ?? handled + remaining };
+}
+
+function Progress({ operation }: { operation: Operation }) {
+  const { handled, total } = countsOf(operation);
+  return (
+    <>
+      <progress value={handled} max={Math.max(1, total)} aria-label="Items with a result"></progress>
+      <span class="quiet">
+        {" "}
+        {formatNumber(handled)} of {formatNumber(total)}
+        {operation.selected === null && " so far"}
+      </span>
+    </>
+  );
+}
+
+function back(tenant: string | null) {
+  return (
+    <p>
+      <a href={navigate.href("dead-letters", { tenant })}>All dead letters</a>
+    </p>
+  );
+}
+
+export function Operations() {
+  const route = useRoute();
+  const tenant = tenantOf(route, currentSession());
+  const cursor = route.query.get("cursor") ?? "";
+  const [purging, setPurging] = useState(false);
+  const [notice, setNotice] = useState<string | null>(null);
+  useTitle("Operations");
+  const { data, error, reload } = useQuery<Schemas["OperationPage"]>(["admin/operations", { tenant, cursor }], {
+    every: cursor ? 0 : POLL_FAST_SECONDS,
+  });
+  const done = (sentence: string) => {
+    setPurging(false);
+    setNotice(sentence);
+    reload();
+  };
+  return (
+    <>
+      {back(tenant)}
+      <h1>Operations</h1>
+      <p class="lead">Changes of many dead letters, purges, and reprocessing of documents.</p>
+      {notice && <SuccessNotice>{notice}</SuccessNotice>}
+      {hasRole("admin") && (
+        <p>
+          <button type="button" class="danger" onClick={() => setPurging(true)}>
+            Purge dead letters…
+          </button>
+        </p>
+      )}
+      {purging && <PurgeDialog tenant={tenant} close={() => setPurging(false)} done={done} />}
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {data ? (
+        <section aria-label="Operations">
+          {data.operations.length ? (
+            <Rows operations={data.operations} />
+          ) : (
+            <Notice title="No operations yet">
+              Select dead letters in the list, or filter the list, to retry, resolve or ignore many at once.
+            </Notice>
+          )}
+          <Pagination
+            newest={cursor && navigate.href("operations", { tenant })}
+            older={data.next_cursor && navigate.href("operations", { tenant, cursor: data.next_cursor })}
+          />
+        </section>
+      ) : (
+        !error && <Loading subject="operations" />
+      )}
+    </>
+  );
+}
+
+function Rows({ operations }: { operations: Operation[] }) {
+  return (
+    <table class="rows">
+      <thead>
+        <tr>
+          <th scope="col">Requested</th>
+          <th scope="col">Action</th>
+          <th scope="col">Person</th>
+          <th scope="col">Progress</th>
+          <th scope="col" class="count">
+            Failed
+          </th>
+          <th scope="col">State</th>
+        </tr>
+      </thead>
+      <tbody>
+        {operations.map((operation) => (
+          <tr key={operation.operation_id}>
+            <td data-label="Requested">
+              <a href={navigate.href(`operations/${operation.operation_id}`, { tenant: operation.tenant })}>
+                <Time at={operation.requested_at} />
+              </a>
+            </td>
+            <td data-label="What">{verbOf(operation)}</td>
+            <td data-label="Who">
+              <UserName value={operation.requested_by} />
+            </td>
+            <td data-label="Progress">
+              <Progress operation={operation} />
+            </td>
+            <td data-label="Failed" class="count">
+              {formatNumber(operation.failed)}
+            </td>
+            <td data-label="State">
+              <Status status={operation.state} />
+              {operation.reason && <p class="quiet">{operation.reason}</p>}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+export function Operation({ id }: { id: string }) {
+  const path = `admin/operations/${encodeURIComponent(id)}`;
+  const {
+    data: operation,
+    error,
+    reload,
+  } = useQuery<Schemas["OperationProgress"]>([path, {}], { every: POLL_LEADER_SECONDS });
+  useTitle("Operation");
+  if (!operation) {
+    return (
+      <>
+        <h1>Operation</h1>
+        {error?.status === 404 ? (
+          <Notice title="Operation not found">
+            It may have been deleted, or belong to a tenant that you cannot see.
+          </Notice>
+        ) : error ? (
+          <ErrorNotice error={error} reload={reload} />
+        ) : (
+          <Loading subject="the operation" />
+        )}
+      </>
+    );
+  }
+  const { tenant } = operation;
+  const { total } = countsOf(operation);
+  const facts: Fact[] = [
+    [
+      "Requested",
+      <>
+        <Time at={operation.requested_at} both /> by <UserName value={operation.requested_by} />
+      </>,
+    ],
+    ["Tenant", tenant],
+    ["Selection", operation.filter === null ? "selected dead letters" : <FilterConditions operation={operation} />],
+    ["Operation", <CopyableId value={operation.operation_id} />],
+  ];
+  if (operation.rate !== null) {
+    facts.splice(1, 0, [
+      "Rate",
+      `${formatNumber(operation.rate)} per ${operation.action in REPROCESSING ? "minute" : "second"} at most`,
+    ]);
+  }
+  if (operation.canary) {
+    facts.push(["Canary", `${formatNumber(operation.canary)} first`]);
+  }
+  if (operation.notes) {
+    facts.push(["Note", operation.notes]);
+  }
+  if (operation.ended_at) {
+    facts.push(["Ended", <Time at={operation.ended_at} both />]);
+  }
+  return (
+    <>
+      <p>
+        <a href={navigate.href("operations", { tenant })}>All operations</a>
+      </p>
+      <h1>
+        <Status status={operation.state} /> {verbOf(operation)} {formatNumber(total)}
+        {` ${nounOf(operation)}${total === 1 ? "" : "s"}`}
+      </h1>
+      {error && <ErrorNotice error={error} reload={reload} />}
+      <p>
+        {DESCRIPTIONS[operation.state]} {operation.reason && <b>{operation.reason}</b>}
+      </p>
+      <p class="whole">
+        <Progress operation={operation} />
+      </p>
+      <dl class="counts">
+        {(["succeeded", "failed", "skipped"] as const).map((name) => (
+          <div>
+            <dt>{name}</dt>
+            <dd>{formatNumber(operation[name])}</dd>
+          </div>
+        ))}
+        <div>
+          <dt>remaining</dt>
+          <dd>{formatNumber(operation.remaining)}</dd>
+        </div>
+      </dl>
+      {hasRole("operator") && ACTIVE_STATES.includes(operation.state) && (
+        <Controls operation={operation} path={path} reload={reload} />
+      )}
+      {operation.restorable_until && <Restore operation={operation} path={path} until={operation.restorable_until} />}
+      <FactList facts={facts} />
+      {!(operation.action in VERBS) && (
+        <Items path={path} operation={operation} id={id} isActive={ACTIVE_STATES.includes(operation.state)} />
+      )}
+    </>
+  );
+}
+
+// Restores purged dead letters, within a week.
+function Restore({ operation, path, until }: { operation: Operation; path: string; until: string }) {
+  const [busy, setBusy] = useState(false);
+  const [failure, setFailure] = useState<Error | null>(null);
+  if (new Date(until) <= new Date()) {
+    return <p>The dead letters are deleted.</p>;
+  }
+  const restore = async () => {
+    setBusy(true);
+    setFailure(null);
+    try {
+      const { data } = await send<Operation>("POST", `${path}/restore`, null, { etag: etagOf(operation.version) });
+      navigate(`operations/${data.operation_id}`, { tenant: operation.tenant });
+    } catch (error) {
+      setFailure(error as Error);
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <p>
+        It can be undone until <Time at={until} />.
+        {hasRole("admin") && (
+          <>
+            {" "}
+            <button type="button" disabled={busy} onClick={restore}>
+              Undo
+            </button>
+          </>
+        )}
+      </p>
+      {failure && (
+        <p class="failure" role="alert">
+          {failure.message}
+        </p>
+      )}
+    </>
+  );
+}
+
+// Filter of an operation.
+function FilterConditions({ operation: { action, filter } }: { operation: Operation }) {
+  const conditions = Object.entries(filter ?? {}).filter(([, value]) => value !== null);
+  return conditions.length
+    ? conditions.map(([name, value]) => (
+        <>
+          <span class="chip">
+            {name.replaceAll("_", " ")}: <b>{String(value)}</b>
+          </span>{" "}
+        </>
+      ))
+    : action === "export"
+      ? "all"
+      : "all that were pending";
+}
+
+function Controls({ operation, path, reload }: { operation: Operation; path: string; reload: () => void }) {
+  const [failure, setFailure] = useState<Error | null>(null);
+  const [notice, setNotice] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [cancelling, setCancelling] = useState(false);
+  const [rate, setRate] = useState<number | string>(operation.rate ?? "");
+  const paused = operation.state === "paused";
+  const reprocesses = operation.action in REPROCESSING;
+  const act = async (what: "rate" | "pause" | "resume" | "cancel", sentence: string) => {
+    setBusy(true);
+    setFailure(null);
+    try {
+      const seen = { etag: etagOf(operation.version) };
+      await (what === "rate"
+        ? send("PATCH", path, { rate: Number(rate) }, seen)
+        : send("POST", `${path}/${what}`, null, seen));
+      setNotice(sentence);
+    } catch (error) {
+      setFailure(error as Error);
+    }
+    setBusy(false);
+    setCancelling(false);
+    reload();
+  };
+  const pause = () => act("pause", "It is paused.");
+  const resume = () => act("resume", "It is resumed.");
+  const changeRate = (event: Event) => {
+    event.preventDefault();
+    act("rate", "The rate is changed.");
+  };
+  useShortcuts([{ key: "p", label: paused ? "Resume" : "Pause", act: paused ? resume : pause }]);
+  return (
+    <>
+      <div class="buttons actions">
+        {paused ? (
+          <button type="button" class="main" disabled={busy} onClick={resume}>
+            Resume
+          </button>
+        ) : (
+          <button type="button" disabled={busy} onClick={pause}>
+            Pause
+          </button>
+        )}
+        <button type="button" class="danger" disabled={busy} onClick={() => setCancelling(true)}>
+          Cancel…
+        </button>
+      </div>
+      {operation.rate !== null && hasRole(reprocesses ? "admin" : "operator") && (
+        <form class="buttons" onSubmit={changeRate}>
+          <label>
+            At most{" "}
+            <input
+              type="number"
+              min="1"
+              max={reprocesses ? MAX_PER_MINUTE : MAX_PER_SECOND}
+              required
+              value={rate}
+              onInput={(event) => setRate(event.currentTarget.value)}
+            />{" "}
+            a {reprocesses ? "minute" : "second"}
+          </label>
+          <button type="submit" disabled={busy}>
+            Change rate
+          </button>
+        </form>
+      )}
+      {failure && (
+        <p class="failure" role="alert">
+          {failure.message}
+        </p>
+      )}
+      {notice && <SuccessNotice>{notice}</SuccessNotice>}
+      {cancelling && (
+        <Dialog title="Cancel this operation?" close={() => setCancelling(false)} busy={busy}>
+          <p>Completed items stay as they are. Dead letters without a result do not change.</p>
+          <div class="buttons">
+            <button type="button" class="danger" disabled={busy} onClick={() => act("cancel", "It is canceled.")}>
+              Cancel operation
+            </button>
+            <button type="button" disabled={busy} onClick={() => setCancelling(false)}>
+              Keep it running
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+const RESULTS = ["", "succeeded", "failed", "skipped"];
+
+function Items({
+  path,
+  operation,
+  id,
+  isActive,
+}: {
+  path: string;
+  operation: Operation;
+  id: string;
+  isActive: boolean;
+}) {
+  const { tenant } = operation;
+  const { query } = useRoute();
+  const cursor = query.get("cursor") ?? "";
+  const result = knownValue(RESULTS, query.get("result"));
+  const { data, error, reload } = useQuery<Schemas["OperationItemPage"]>([`${path}/items`, { cursor, result }], {
+    every: isActive ? POLL_SLOW_SECONDS : 0,
+    version: operation,
+  });
+  const page = (more: Query) => navigate.href(`operations/${id}`, { tenant, result, ...more });
+  return (
+    <section aria-labelledby="items">
+      <div class="heading">
+        <h2 id="items">Dead letters</h2>
+        <nav class="aside" aria-label="By result">
+          {RESULTS.map((one) => (
+            <a href={page({ result: one })} aria-current={one === result ? "true" : undefined}>
+              {one || "all"}
+            </a>
+          ))}
+        </nav>
+      </div>
+      {error && !data && <ErrorNotice error={error} reload={reload} />}
+      {!data ? (
+        !error && <Loading subject="the dead letters" />
+      ) : (
+        <>
+          {data.items.length ? (
+            <ItemRows items={data.items} tenant={tenant} />
+          ) : (
+            <p class="quiet">{result ? `None is ${result}.` : "None is selected yet."}</p>
+          )}
+          <p class="pages">
+            {cursor && (
+              <a class="button" href={page({})}>
+                First
+              </a>
+            )}
+            {data.next_cursor && (
+              <a class="button" href={page({ cursor: data.next_cursor })}>
+                Next
+              </a>
+            )}
+          </p>
+        </>
+      )}
+    </section>
+  );
+}
+
+function ItemRows({ items, tenant }: { items: Schemas["OperationItem"][]; tenant: string }) {
+  return (
+    <table class="rows">
+      <thead>
+        <tr>
+          <th scope="col" class="count">
+            No.
+          </th>
+          <th scope="col">Dead letter</th>
+          <th scope="col">Result</th>
+          <th scope="col">Reason</th>
+        </tr>
+      </thead>
+      <tbody>
+        {items.map((item) => (
+          <tr key={item.number}>
+            <td data-label="No." class="count">
+              {formatNumber(item.number)}
+            </td>
+            <td data-label="Dead letter">
+              <a href={navigate.href(`dead-letters/${item.job_id}`, { tenant })}>
+                <code>{item.job_id}</code>
+              </a>
+            </td>
+            <td data-label="Result">
+              {item.result ? <Status status={item.result} /> : <span class="quiet">remaining</span>}
+            </td>
+            <td data-label="Reason">{item.reason}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

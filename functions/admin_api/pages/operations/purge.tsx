@@ -1,0 +1,142 @@
+// Purge: hides closed dead letters, which can be restored within a week.
+
+import type { TargetedEvent } from "preact";
+import { useEffect, useId, useState } from "preact/hooks";
+import { ApiError, type Schemas, send } from "../api";
+import { Status } from "../ui/components";
+import { Dialog } from "../ui/dialog";
+import { formatNumber, startOfDay } from "../ui/format";
+
+// Dead letters that would be purged, with the ETag that confirms them.
+type Plan = Schemas["PurgePlan"] & { etag: string | null };
+type Closed = (typeof CLOSED_STATUSES)[number];
+
+const CLOSED_STATUSES = ["retried", "resolved", "ignored"] as const;
+
+export function PurgeDialog({
+  tenant,
+  close,
+  done,
+}: {
+  tenant: string | null;
+  close: () => void;
+  done: (sentence: string) => void;
+}) {
+  const [before, setBefore] = useState("");
+  const [statuses, setStatuses] = useState<Closed[]>(["resolved", "ignored"]);
+  const [plan, setPlan] = useState<Plan | { error: Error } | null>(null);
+  const [round, setRound] = useState(0); // a change repeats the request
+  const [typed, setTyped] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [failure, setFailure] = useState<Error | null>(null);
+  const id = useId();
+  const before_date = startOfDay(before, 1);
+  const query = { tenant, before_date, status: statuses };
+  const ready = before_date !== null && statuses.length > 0;
+  useEffect(() => {
+    let gone = false;
+    setPlan(null);
+    if (ready) {
+      send<Schemas["PurgePlan"]>("DELETE", "admin/dlq/purge", null, { query }).then(
+        ({ data, etag }) => gone || setPlan({ ...data, etag }),
+        (error) => gone || setPlan({ error }),
+      );
+    }
+    return () => {
+      gone = true;
+    };
+  }, [before, statuses.join(), round]);
+  const counted = plan && !("error" in plan) ? plan : null;
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setFailure(null);
+    try {
+      const wanted = { query: { ...query, confirm: typed }, etag: counted?.etag };
+      const { data } = await send<Schemas["OperationProgress"]>("DELETE", "admin/dlq/purge", null, wanted);
+      done(
+        data.state === "done"
+          ? `${formatNumber(data.succeeded)} dead letters are hidden.`
+          : "The dead letters are being hidden.",
+      );
+    } catch (error) {
+      setFailure(error as Error);
+      setBusy(false);
+      if (error instanceof ApiError && error.status === 412) {
+        setRound(round + 1);
+      }
+    }
+  };
+  const toggle = (status: Closed) => (event: TargetedEvent<HTMLInputElement>) =>
+    setStatuses(
+      CLOSED_STATUSES.filter((one) => (one === status ? event.currentTarget.checked : statuses.includes(one))),
+    );
+  return (
+    <Dialog title="Purge closed dead letters" close={close} busy={busy}>
+      <form onSubmit={submit}>
+        <p>
+          They are hidden at once. For seven days this can be undone, except for their messages in SQS. Then they are
+          deleted.
+        </p>
+        <label for={`${id}-before`}>Failed on this day or before</label>
+        <input
+          id={`${id}-before`}
+          type="date"
+          required
+          value={before}
+          onInput={(event) => setBefore(event.currentTarget.value)}
+        />
+        <fieldset>
+          <legend>State</legend>
+          {CLOSED_STATUSES.map((status) => (
+            <label class="choice">
+              <input type="checkbox" checked={statuses.includes(status)} onChange={toggle(status)} />
+              <Status status={status} />
+            </label>
+          ))}
+        </fieldset>
+        <div role="status">
+          {ready &&
+            (plan === null ? (
+              <p class="quiet">Counting…</p>
+            ) : "error" in plan ? (
+              <p class="failure">{plan.error.message}</p>
+            ) : (
+              <p>
+                <b>{formatNumber(plan.count)}</b> {plan.count === 1 ? "dead letter" : "dead letters"} of {plan.tenant}{" "}
+                would go.
+              </p>
+            ))}
+        </div>
+        {counted && counted.count > 0 && (
+          <>
+            <label for={`${id}-slug`}>
+              Type <code>{counted.confirm}</code> to confirm
+            </label>
+            <input
+              id={`${id}-slug`}
+              value={typed}
+              autocomplete="off"
+              spellcheck={false}
+              autocapitalize="off"
+              onInput={(event) => setTyped(event.currentTarget.value)}
+            />
+          </>
+        )}
+        {failure && (
+          <p class="failure" role="alert">
+            {failure.message}
+          </p>
+        )}
+        <div class="buttons">
+          <button class="danger" type="submit" disabled={busy || !counted?.count || typed !== counted.confirm}>
+            {busy ? "Wait…" : "Purge"}
+          </button>
+          <button type="button" disabled={busy} onClick={close}>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

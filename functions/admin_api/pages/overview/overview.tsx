@@ -1,0 +1,408 @@
+// Queues of the workers: depths, outcomes and failures; pausing and resuming.
+
+import { useState } from "preact/hooks";
+import { etagOf, POLL_FAST_SECONDS, POLL_SLOW_SECONDS, type Schemas, send, useQuery } from "../api";
+import { currentSession } from "../current_session";
+import { canSeeAllTenants, hasRole } from "../roles";
+import { navigate, useRoute } from "../router";
+import { tenantOf } from "../tenant";
+import { ErrorNotice, Loading, Notice, Status, UserName, useTitle } from "../ui/components";
+import { refetchOnConflict } from "../ui/conflict";
+import { NoteDialog } from "../ui/dialog";
+import { formatDuration, formatNumber, Time } from "../ui/format";
+import { Gauge, LineChart, ThroughputChart } from "./charts";
+
+type Overview = Schemas["QueuesOverview"];
+type Queue = Schemas["QueueOverview"];
+
+export const workerName = (worker: string) => worker.replaceAll("_", " ");
+const sum = (values: number[]) => values.reduce((total, one) => total + one, 0);
+// A value that was not measured is unknown, not zero.
+const formatCount = (value: number | null) => (value === null ? "–" : formatNumber(value));
+
+export function Overview() {
+  const route = useRoute();
+  const tenant = tenantOf(route, currentSession());
+  const whole = canSeeAllTenants() && route.query.get("of") !== "tenant";
+  const { data, error, busy, reload } = useQuery<Schemas["QueuesOverview"]>(
+    ["admin/queues", { tenant: whole ? "" : tenant }],
+    {
+      every: POLL_FAST_SECONDS,
+    },
+  );
+  useTitle("Overview");
+  return (
+    <>
+      <h1>Overview</h1>
+      <p class="lead">Pending and running work items, and the outcomes of the last hour.</p>
+      {canSeeAllTenants() && tenant && <ScopeSwitch whole={whole} tenant={tenant} />}
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {data ? (
+        <div aria-busy={busy}>
+          <Totals data={data} tenant={tenant} />
+          <Alerts data={data} />
+          <Queues data={data} tenant={tenant} reload={reload} />
+        </div>
+      ) : (
+        !error && <Loading subject="the queues" />
+      )}
+    </>
+  );
+}
+
+function ScopeSwitch({ whole, tenant }: { whole: boolean; tenant: string }) {
+  return (
+    <nav class="choices" aria-label="Tenants">
+      <a href={navigate.href("overview", { tenant })} aria-current={whole ? "true" : undefined}>
+        All tenants
+      </a>
+      <a href={navigate.href("overview", { tenant, of: "tenant" })} aria-current={whole ? undefined : "true"}>
+        Only {tenant}
+      </a>
+    </nav>
+  );
+}
+
+function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
+  const total = (name: "pending" | "running" | "dead_letters") => {
+    const values = data.queues.map((queue) => queue[name]);
+    return formatCount(values.includes(null) ? null : sum(values as number[]));
+  };
+  const ended = sum(
+    data.queues.map((queue) => sum(queue.minutes.succeeded) + sum(queue.minutes.skipped) + sum(queue.minutes.failed)),
+  );
+  const failed = sum(data.queues.map((queue) => sum(queue.minutes.failed)));
+  return (
+    <>
+      <dl class="sums">
+        <div>
+          <dt>Pending</dt>
+          <dd>{total("pending")}</dd>
+        </div>
+        <div>
+          <dt>In progress</dt>
+          <dd>{total("running")}</dd>
+        </div>
+        <div>
+          <dt>Ended in the last hour</dt>
+          <dd>{formatNumber(ended)}</dd>
+        </div>
+        <div class={failed ? "bad" : ""}>
+          <dt>Failed in the last hour</dt>
+          <dd>
+            {formatNumber(failed)} <span class="quiet">{percentage(failed, ended)}</span>
+          </dd>
+        </div>
+        <div>
+          <dt>Pending dead letters</dt>
+          <dd>
+            {data.tenant === null ? (
+              total("dead_letters")
+            ) : (
+              <a href={navigate.href("dead-letters", { tenant })}>{total("dead_letters")}</a>
+            )}
+          </dd>
+        </div>
+      </dl>
+      <p class="quiet">
+        {data.measured_at ? (
+          <>
+            Pending work was counted at <Time at={data.measured_at} />. Work in progress is current.
+          </>
+        ) : (
+          "Pending work was not counted in the last hour. The watchdog is not running, or the deployment is new."
+        )}
+      </p>
+    </>
+  );
+}
+
+const percentage = (part: number, all: number) =>
+  all ? `${((part / all) * 100).toFixed(part && part / all < 0.1 ? 1 : 0)} %` : "";
+
+function Alerts({ data }: { data: Overview }) {
+  const breakers = data.breakers ?? [];
+  const alarms = data.alarms ?? [];
+  if (!breakers.length && !alarms.length) {
+    return (
+      data.breakers && (
+        <p class="well">
+          {data.alarms
+            ? "No alarm is active, and all services respond."
+            : "All services respond. CloudWatch did not report the state of alarms."}
+        </p>
+      )
+    );
+  }
+  return (
+    <section class="notice failure" aria-labelledby="troubles">
+      <h2 id="troubles">Needs attention</h2>
+      <ul>
+        {alarms.map((alarm) => (
+          <li>
+            <b>{alarm.name}</b>
+            {alarm.since && (
+              <>
+                {" "}
+                since <Time at={alarm.since} />
+              </>
+            )}
+            {alarm.description && (
+              <>
+                <br />
+                {alarm.description}
+              </>
+            )}
+          </li>
+        ))}
+        {breakers.map((breaker) => (
+          <li>
+            <b>{breaker.name}</b> has not responded since <Time at={breaker.since} />. The next call is at{" "}
+            <Time at={breaker.until} />.
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Queues({ data, tenant, reload }: { data: Overview; tenant: string | null; reload: () => void }) {
+  if (!data.queues.length) {
+    return <Notice title="No queues">This deployment has no worker with a queue.</Notice>;
+  }
+  const canPause = hasRole("admin") && canSeeAllTenants() && data.tenant === null;
+  const whole = data.tenant === null;
+  return (
+    <section aria-labelledby="queues">
+      <h2 id="queues">Queues</h2>
+      <table class="rows queues">
+        <thead>
+          <tr>
+            <th scope="col">Worker</th>
+            <th scope="col" class="count">
+              Waiting
+            </th>
+            <th scope="col">Oldest</th>
+            <th scope="col">In progress</th>
+            {whole && <th scope="col">Messages</th>}
+            <th scope="col">Ended, last hour</th>
+            <th scope="col" class="count">
+              Failed
+            </th>
+            <th scope="col" class="count">
+              Dead
+            </th>
+            {canPause && (
+              <th scope="col">
+                <span class="unseen">Pause or resume</span>
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          {data.queues.map((queue) => (
+            <Row key={queue.worker} queue={queue} whole={whole} canPause={canPause} tenant={tenant} reload={reload} />
+          ))}
+        </tbody>
+      </table>
+      {whole && <p class="quiet">Estimates by SQS: visible, in flight and delayed messages.</p>}
+    </section>
+  );
+}
+
+function Row({
+  queue,
+  whole,
+  canPause,
+  tenant,
+  reload,
+}: {
+  queue: Queue;
+  whole: boolean;
+  canPause: boolean;
+  tenant: string | null;
+  reload: () => void;
+}) {
+  const { minutes } = queue;
+  const done = minutes.succeeded.map((one, minute) => one + minutes.skipped[minute]);
+  const failed = sum(minutes.failed);
+  const ended = sum(done) + failed;
+  const outcomes = `${formatNumber(ended)} ended in the last hour, ${formatNumber(failed)} of them failed`;
+  return (
+    <tr class={queue.is_paused ? "paused" : ""}>
+      <td data-label="Worker">
+        <b>{workerName(queue.worker)}</b>
+        {queue.is_paused && (
+          <>
+            {" "}
+            <Status status="paused" />
+          </>
+        )}
+        {queue.is_applied === false && (
+          <>
+            <br />
+            <span class="quiet">Not applied by Lambda yet.</span>
+          </>
+        )}
+      </td>
+      <td data-label="Waiting" class="count">
+        {formatCount(queue.pending)}
+      </td>
+      <td data-label="Oldest" class="oldest">
+        {queue.oldest_seconds === null ? <span class="quiet">–</span> : formatDuration(queue.oldest_seconds)}
+      </td>
+      <td data-label="In progress" class="charted">
+        <span class="of-chart">
+          {formatNumber(queue.running)}
+          {queue.concurrency_limit && (
+            <>
+              {" "}
+              <span class="quiet">of {formatNumber(queue.concurrency_limit)}</span>
+            </>
+          )}
+        </span>
+        {queue.concurrency_limit && <Gauge used={queue.running} of={queue.concurrency_limit} />}
+      </td>
+      {whole && (
+        <td data-label="Messages" class="charted">
+          <Messages queue={queue} />
+        </td>
+      )}
+      <td data-label="Ended" class="charted">
+        <span class="of-chart">
+          {formatNumber(ended)} <span class="quiet">{perMinute(ended, done.length)}</span>
+        </span>
+        <ThroughputChart
+          done={done}
+          failed={minutes.failed}
+          label={`${outcomes}; ${formatNumber(Math.max(...done))} in the busiest minute`}
+        />
+      </td>
+      <td data-label="Failed" class={`count ${failed ? "bad" : ""}`}>
+        {formatNumber(failed)} <span class="quiet">{percentage(failed, ended)}</span>
+      </td>
+      <td data-label="Dead" class="count">
+        {queue.dead_letters && !whole ? (
+          <a href={navigate.href("dead-letters", { tenant })}>{formatNumber(queue.dead_letters)}</a>
+        ) : (
+          formatCount(queue.dead_letters)
+        )}
+      </td>
+      {canPause && (
+        <td>
+          <PauseButton queue={queue} reload={reload} />
+        </td>
+      )}
+    </tr>
+  );
+}
+
+const perMinute = (count: number, minutes: number) =>
+  count ? `${(count / minutes).toFixed(count / minutes < 10 ? 1 : 0)} a minute` : "";
+
+function Messages({ queue }: { queue: Queue }) {
+  const { approximate_visible: visible, approximate_in_flight: underWay, approximate_delayed: delayed } = queue;
+  if (visible === null) {
+    return <span class="quiet">Unknown</span>;
+  }
+  const depth = queue.minutes.depth.filter((one) => one !== null);
+  const [last, most] = [depth[depth.length - 1], Math.max(...depth)].map((one) => formatNumber(one ?? 0));
+  return (
+    <>
+      <span class="of-chart">
+        {formatNumber(visible)}{" "}
+        <span class="quiet">
+          + {formatNumber(underWay ?? 0)} + {formatNumber(delayed ?? 0)}
+        </span>
+      </span>
+      <LineChart
+        values={queue.minutes.depth}
+        label={
+          depth.length
+            ? `Messages in the last hour: ${last} at its end, ${most} at most`
+            : "No measurement in the last hour"
+        }
+      />
+    </>
+  );
+}
+
+function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const [verb, path] = queue.is_paused ? ["Resume", "resume"] : ["Pause", "pause"];
+  const name = workerName(queue.worker);
+  const act = (reason: string) =>
+    refetchOnConflict(reload, async () => {
+      await send("POST", `admin/queues/${queue.worker}/${path}`, { reason }, { etag: etagOf(queue.version) });
+      setIsOpen(false);
+      reload();
+    });
+  return (
+    <>
+      <button type="button" aria-label={`${verb} ${name}`} onClick={() => setIsOpen(true)}>
+        {verb}
+      </button>
+      {isOpen && (
+        <NoteDialog
+          title={`${verb} the queue of ${name}`}
+          verb={verb}
+          label="Why"
+          act={act}
+          close={() => setIsOpen(false)}
+        >
+          {queue.is_paused ? (
+            <>
+              {queue.paused && (
+                <p>
+                  <UserName value={queue.paused.by} /> paused it on <Time at={queue.paused.at} />: {queue.paused.reason}
+                </p>
+              )}
+              <p class="quiet">It continues with the messages that have arrived since.</p>
+            </>
+          ) : (
+            <>
+              <p>
+                No work item starts until someone resumes the queue, for any tenant. Pending work items lose no attempt;
+                running ones end.
+              </p>
+              <p class="quiet">
+                People of every tenant see this on every page; only people with all tenants see the author. Name no
+                tenant.
+              </p>
+            </>
+          )}
+        </NoteDialog>
+      )}
+    </>
+  );
+}
+
+// Shown on every page while a queue is paused.
+export function PausedBanner({ tenant }: { tenant: string | null }) {
+  const { data } = useQuery<Schemas["PausedQueues"]>(["admin/queues/paused", {}], { every: POLL_SLOW_SECONDS });
+  const queues = data?.queues ?? [];
+  return (
+    <div role="status">
+      {queues.length > 0 && (
+        <div class="banner">
+          <b>{queues.length === 1 ? "A queue is" : `${formatNumber(queues.length)} queues are`} paused.</b>
+          {queues.map((queue) => (
+            <span>
+              {workerName(queue.worker)}
+              {queue.paused && (
+                <>
+                  , by <UserName value={queue.paused.by} />
+                </>
+              )}
+              : {queue.reason}{" "}
+              <span class="when">
+                (since <Time at={queue.since} />)
+              </span>
+            </span>
+          ))}
+          <a href={navigate.href("overview", { tenant })}>Overview</a>
+        </div>
+      )}
+    </div>
+  );
+}

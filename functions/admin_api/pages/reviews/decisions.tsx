@@ -1,0 +1,182 @@
+// Dialogs of decisions: merge, split, accept or dispute a variance.
+
+import { useEffect, useState } from "preact/hooks";
+import { type Schemas, send } from "../api";
+import { documentTitle, type NamedDocument } from "../documents/summary";
+import { refetchOnConflict } from "../ui/conflict";
+import { NoteDialog } from "../ui/dialog";
+
+type DecisionProps = { done: () => void; close: () => void; reload: () => void };
+
+// Ids of superseded decisions: known ones and, after a conflict, that of another reviewer.
+export function useSuperseded(known: number[] = []) {
+  const [ids, setIds] = useState(known);
+  const [before] = useState(known.length);
+  const note = (error: Error) => {
+    const found = /\(decision (\d+)\)/.exec(error.message);
+    if (found) {
+      setIds((others) => [...others, Number(found[1])]);
+    }
+  };
+  return { ids, note, isNew: ids.length > before };
+}
+
+export const overrideLabel = (verb: string, { isNew }: { isNew: boolean }) => (isNew ? `${verb} anyway` : verb);
+
+// The last decision, for the next page.
+let nextNotice: { sentence: string; href: string } | null = null;
+
+export function announceNext(sentence: string, href: string) {
+  nextNotice = { sentence, href };
+}
+
+// The decision of the previous page, with a link to change it.
+export function DecisionNotice() {
+  const [last] = useState(() => nextNotice);
+  useEffect(() => {
+    nextNotice = null;
+  }, []);
+  return (
+    <div role="status">
+      {last && (
+        <p class="told">
+          {last.sentence} <a href={last.href}>View it or change the decision</a>
+        </p>
+      )}
+    </div>
+  );
+}
+
+// Links two documents regardless of the matching.
+export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc: NamedDocument }) {
+  const [other, setOther] = useState("");
+  const [exact, setExact] = useState(false);
+  const superseded = useSuperseded();
+  const submit = (reason: string) =>
+    refetchOnConflict(
+      reload,
+      async () => {
+        const documents = [doc.id, other.trim()];
+        await send("POST", "admin/reviews/merge", {
+          documents,
+          exact,
+          reason: reason || null,
+          overrides: superseded.ids,
+        });
+        done();
+      },
+      superseded.note,
+    );
+  return (
+    <NoteDialog
+      title="Belongs to another document"
+      verb={overrideLabel("Merge", superseded)}
+      label="Why"
+      isRequired={false}
+      act={submit}
+      close={close}
+    >
+      <p>
+        {documentTitle(doc)}, with all that belongs to it, belongs together with another document, whatever matching
+        thinks.
+      </p>
+      <label class="field">
+        ID of the other document
+        <input
+          class="full"
+          required
+          pattern="\s*[0-9a-fA-F\-]{36}\s*"
+          title="An ID, as shown on the page of a document"
+          value={other}
+          autocomplete="off"
+          spellcheck={false}
+          onInput={(event) => setOther(event.currentTarget.value)}
+        />
+      </label>
+      <p>
+        <label class="choice">
+          <input type="checkbox" checked={exact} onChange={(event) => setExact(event.currentTarget.checked)} />
+          Link exactly these two, not the best pair of both clusters
+        </label>
+      </p>
+    </NoteDialog>
+  );
+}
+
+// Removes a document from its cluster.
+export function SplitDialog({ doc, done, close, reload }: DecisionProps & { doc: NamedDocument }) {
+  const superseded = useSuperseded();
+  const submit = (reason: string) =>
+    refetchOnConflict(
+      reload,
+      async () => {
+        await send("POST", "admin/reviews/split", {
+          document: doc.id,
+          reason: reason || null,
+          overrides: superseded.ids,
+        });
+        done();
+      },
+      superseded.note,
+    );
+  return (
+    <NoteDialog
+      title="Does not belong here"
+      verb={overrideLabel("Split", superseded)}
+      label="Why"
+      isRequired={false}
+      act={submit}
+      close={close}
+    >
+      <p>{documentTitle(doc)} does not belong to its cluster: all its links there are rejected, for good.</p>
+    </NoteDialog>
+  );
+}
+
+// Accepts or disputes a variance of a cluster.
+export function DifferenceDialog({
+  cluster,
+  variance,
+  verdict,
+  done,
+  close,
+  reload,
+}: DecisionProps & { cluster: string; variance: Schemas["ClusterVariance"]; verdict: "accept" | "dispute" }) {
+  const accepts = verdict === "accept";
+  const { document, code, line, expected, actual } = variance;
+  const superseded = useSuperseded();
+  const submit = (reason: string) =>
+    refetchOnConflict(
+      reload,
+      async () => {
+        await send("POST", `admin/variances/${verdict}`, {
+          cluster,
+          document,
+          code,
+          line,
+          expected,
+          actual,
+          reason: reason || null,
+          overrides: superseded.ids,
+        });
+        done();
+      },
+      superseded.note,
+    );
+  return (
+    <NoteDialog
+      title={accepts ? "Accept this difference" : "Dispute this difference"}
+      verb={overrideLabel(accepts ? "Accept" : "Dispute", superseded)}
+      label="Why"
+      isRequired={false}
+      act={submit}
+      close={close}
+    >
+      <p>{variance.message}</p>
+      <p class="quiet">
+        {accepts ? "It needs no further action." : "It stays open, whatever the tolerances are."} Your name is stored
+        with it.
+      </p>
+    </NoteDialog>
+  );
+}

@@ -1,0 +1,362 @@
+// One document with ambiguous matches next to its candidates, with their evidence.
+
+import { useState } from "preact/hooks";
+import { POLL_FAST_SECONDS, type Schemas, send, useQuery } from "../api";
+import { DocumentFacts, DocumentLink, documentTitle, shortId } from "../documents/summary";
+import { hasRole } from "../roles";
+import { navigate, useRoute } from "../router";
+import { ErrorNotice, Loading, Notice, Status, UserName, useTitle } from "../ui/components";
+import { refetchOnConflict } from "../ui/conflict";
+import { NoteDialog } from "../ui/dialog";
+import { Time } from "../ui/format";
+import { useShortcuts } from "../ui/shortcuts";
+import { barSpan, type Span, Waterfall } from "../ui/waterfall";
+import { announceNext, DecisionNotice, MergeDialog, overrideLabel, useSuperseded } from "./decisions";
+import { type Doubt, percent, queueFilter, queueUrl, type ReviewFilter } from "./reviews";
+
+type ReviewDetail = Omit<Schemas["Review"], "ambiguous_matches"> & { ambiguous_matches: Doubt[] };
+type Candidate = Schemas["Candidate"];
+type Verb = keyof typeof VERBS;
+
+const QUEUE_SHOWN = 100;
+const MAX_SHORTCUTS = 9; // for candidates
+const VERBS = { confirm: ["Confirm", "confirmed"], reject: ["Reject", "rejected"] };
+
+// The previous and next document of the queue.
+function useNeighbors(queue: ReviewFilter, id: string) {
+  const { data } = useQuery<Schemas["ReviewPage"]>(["admin/reviews", { ...queue, cursor: "", limit: QUEUE_SHOWN }]);
+  const ids = (data?.reviews ?? []).map((review) => review.id);
+  const at = ids.indexOf(id);
+  return {
+    next: at < 0 ? ids[0] : ids[at + 1],
+    previous: at > 0 ? ids[at - 1] : undefined,
+    where: at < 0 ? null : `${at + 1} of ${data?.next_cursor ? `more than ${ids.length}` : ids.length}`,
+  };
+}
+
+export function Review({ id }: { id: string }) {
+  const queue = { ...queueFilter(useRoute()), cursor: "" };
+  const path = `admin/reviews/${encodeURIComponent(id)}`;
+  const { data: review, error, reload } = useQuery<ReviewDetail>([path, {}], { every: POLL_FAST_SECONDS });
+  const neighbors = useNeighbors(queue, id);
+  const to = (other: string | undefined) => other && navigate.to(queueUrl(queue, `reviews/${other}`));
+  useShortcuts([
+    { key: "j", label: "Next document", act: () => to(neighbors.next) },
+    { key: "k", label: "Previous document", act: () => to(neighbors.previous) },
+    { key: "u", label: "Back to the queue", act: () => navigate.to(queueUrl(queue)) },
+  ]);
+  useTitle(review ? `${documentTitle(review.document)} · Review` : "Review");
+  const way = <QueueNavigation queue={queue} neighbors={neighbors} />;
+  if (!review) {
+    return (
+      <>
+        {way}
+        <h1>Review</h1>
+        {error?.status === 404 ? (
+          <Notice title="Document not found in the review queue">
+            It does not exist, or belongs to a tenant that you cannot see.
+          </Notice>
+        ) : error ? (
+          <ErrorNotice error={error} reload={reload} />
+        ) : (
+          <Loading subject="the document" />
+        )}
+      </>
+    );
+  }
+  const onDecided = (sentence: string) => {
+    announceNext(sentence, queueUrl(queue, `reviews/${id}`));
+    navigate.to(neighbors.next ? queueUrl(queue, `reviews/${neighbors.next}`) : queueUrl(queue));
+  };
+  return (
+    <>
+      {way}
+      <DecisionNotice />
+      {error && <ErrorNotice error={error} reload={reload} />}
+      <h1>
+        <Status status={review.state} /> {documentTitle(review.document)}
+      </h1>
+      <p class="quiet">
+        Ambiguous since <Time at={review.opened_at} both />
+      </p>
+      <Question review={review} onDecided={onDecided} reload={reload} />
+      <Decisions review={review} />
+    </>
+  );
+}
+
+function QueueNavigation({ queue, neighbors }: { queue: ReviewFilter; neighbors: ReturnType<typeof useNeighbors> }) {
+  const link = (id: string | undefined, text: string) => id && <a href={queueUrl(queue, `reviews/${id}`)}>{text}</a>;
+  return (
+    <nav class="way" aria-label="Queue">
+      <a href={queueUrl(queue)}>Review queue</a>
+      {neighbors.where && <span class="quiet">{neighbors.where}</span>}
+      {link(neighbors.previous, "Previous")} {link(neighbors.next, "Next")}
+    </nav>
+  );
+}
+
+function Question({
+  review,
+  onDecided,
+  reload,
+}: {
+  review: ReviewDetail;
+  onDecided: (sentence: string) => void;
+  reload: () => void;
+}) {
+  const candidates = review.ambiguous_matches.flatMap((doubt) => doubt.candidates);
+  const [chosen, setChosen] = useState(0);
+  const [dialog, setDialog] = useState<{ act: "merge" } | { act: Verb; others: Candidate[] } | null>(null);
+  const at = Math.min(chosen, candidates.length - 1);
+  const canDecide = hasRole("operator");
+  const begin = (act: Verb, others: Candidate[]) => others.length && setDialog({ act, others });
+  const choices = candidates.slice(0, MAX_SHORTCUTS).map((candidate, place) => ({
+    key: String(place + 1),
+    label: `Choose ${documentTitle(candidate.document)}`,
+    act: () => setChosen(place),
+  }));
+  const deciding = [
+    { key: "c", label: "Confirm the selected candidate", act: () => begin("confirm", candidates.slice(at, at + 1)) },
+    { key: "r", label: "Reject the selected candidate", act: () => begin("reject", candidates.slice(at, at + 1)) },
+    { key: "a", label: "Reject all candidates", act: () => begin("reject", candidates) },
+    { key: "m", label: "Merge with another document", act: () => setDialog({ act: "merge" }) },
+  ];
+  useShortcuts([...choices, ...(canDecide ? deciding : [])]);
+  const close = () => setDialog(null);
+  let number = 0;
+  return (
+    <>
+      {review.ambiguous_matches.map((doubt) => (
+        <section class="doubt" aria-label="Doubt">
+          <p class="reason">{[doubt.reason || reasonOf(doubt), doubt.unasked].filter(Boolean).join(" ")}</p>
+          <div class="side-by-side">
+            <article class="card">
+              <h2>
+                <span class="of">This</span> <DocumentLink doc={review.document} tenant={review.tenant} />
+              </h2>
+              <DocumentFacts doc={review.document} />
+            </article>
+            {doubt.candidates.map((candidate) => {
+              const mine = number++;
+              return (
+                <CandidateCard
+                  key={candidate.document.id}
+                  candidate={candidate}
+                  number={mine}
+                  review={review}
+                  span={barSpan(doubt.candidates.map((one) => one.evidence))}
+                  isChosen={mine === at}
+                  choose={() => setChosen(mine)}
+                  begin={(act) => begin(act, [candidate])}
+                  canDecide={canDecide}
+                />
+              );
+            })}
+          </div>
+          {doubt.others && doubt.others.length > 0 && <p class="quiet">{doubt.others.length} more fit less.</p>}
+        </section>
+      ))}
+      {canDecide ? (
+        <p class="buttons">
+          {candidates.length > 1 && (
+            <button type="button" onClick={() => begin("reject", candidates)}>
+              Reject all
+            </button>
+          )}
+          <button type="button" onClick={() => setDialog({ act: "merge" })}>
+            Belongs to another document…
+          </button>
+        </p>
+      ) : (
+        <p class="quiet">Deciding requires the operator role.</p>
+      )}
+      {dialog?.act === "merge" ? (
+        <MergeDialog
+          doc={review.document}
+          close={close}
+          reload={reload}
+          done={() => {
+            close();
+            onDecided(`${documentTitle(review.document)} was merged.`);
+          }}
+        />
+      ) : (
+        dialog && (
+          <DecideDialog
+            decision={dialog}
+            review={review}
+            close={close}
+            reload={reload}
+            done={(sentence) => {
+              close();
+              onDecided(sentence);
+            }}
+          />
+        )
+      )}
+    </>
+  );
+}
+
+const reasonOf = (doubt: Doubt) =>
+  doubt.number
+    ? `It names ${doubt.number}, but it is not certain that the document with that number fits.`
+    : "The best candidate is not certain.";
+
+function CandidateCard({
+  candidate,
+  number,
+  review,
+  span,
+  isChosen,
+  choose,
+  begin,
+  canDecide,
+}: {
+  candidate: Candidate;
+  number: number;
+  review: ReviewDetail;
+  span: Span;
+  isChosen: boolean;
+  choose: () => void;
+  begin: (act: Verb) => void;
+  canDecide: boolean;
+}) {
+  const doc = candidate.document;
+  const last = lastDecision(review, doc.id);
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the keys 1 to 9 choose candidates.
+    <article class="card candidate" aria-current={isChosen ? "true" : undefined} onFocusIn={choose} onClick={choose}>
+      <h2>
+        <kbd>{number + 1}</kbd> <DocumentLink doc={doc} tenant={review.tenant} />
+        <span class="probability">{percent(candidate.probability)}</span>
+      </h2>
+      <DocumentFacts doc={doc} beside={review.document} />
+      <Waterfall
+        evidence={candidate.evidence}
+        span={span}
+        total={candidate.weight_bits}
+        caption={`Evidence for ${documentTitle(doc)}`}
+      />
+      {last && (
+        <p>
+          <Status status={last.verdict} />{" "}
+          <span class="quiet">
+            by <UserName value={last.by} />, <Time at={last.at} />
+          </span>
+        </p>
+      )}
+      {canDecide && (
+        <p class="buttons">
+          {last?.verdict !== "confirmed" && (
+            <button type="button" class={isChosen ? "main" : ""} onClick={() => begin("confirm")}>
+              Confirm
+            </button>
+          )}
+          {last?.verdict !== "rejected" && (
+            <button type="button" onClick={() => begin("reject")}>
+              Reject
+            </button>
+          )}
+        </p>
+      )}
+    </article>
+  );
+}
+
+// Last decision about the document and another one, or null.
+const lastDecision = (review: ReviewDetail, other: string) =>
+  review.decisions.findLast((one) => one.documents.includes(other)) ?? null;
+
+function DecideDialog({
+  decision,
+  review,
+  done,
+  close,
+  reload,
+}: {
+  decision: { act: Verb; others: Candidate[] };
+  review: ReviewDetail;
+  done: (sentence: string) => void;
+  close: () => void;
+  reload: () => void;
+}) {
+  const { act, others } = decision;
+  const [verb, was] = VERBS[act];
+  const before = others.map((one) => lastDecision(review, one.document.id)).filter((one) => one !== null);
+  const superseded = useSuperseded(before.map((one) => one.id));
+  const names = others.map((one) => documentTitle(one.document)).join(", ");
+  const which =
+    act === "confirm" ? { document: others[0].document.id } : { documents: others.map((one) => one.document.id) };
+  const submit = (reason: string) =>
+    refetchOnConflict(
+      reload,
+      async () => {
+        await send("POST", `admin/reviews/${review.id}/${act}`, {
+          ...which,
+          reason: reason || null,
+          overrides: superseded.ids,
+        });
+        done(`${documentTitle(review.document)}: ${was} ${names}.`);
+      },
+      superseded.note,
+    );
+  return (
+    <NoteDialog
+      title={act === "confirm" ? "Confirm the match" : "Reject the match"}
+      verb={overrideLabel(verb, superseded)}
+      label="Why"
+      isRequired={false}
+      act={submit}
+      close={close}
+    >
+      <p>
+        {documentTitle(review.document)} {act === "confirm" ? "belongs to" : "does not belong to"} {names}.
+      </p>
+      {before.map((one) => (
+        <p class="quiet">
+          Replaces: <UserName value={one.by} /> {one.verdict} this on <Time at={one.at} />.
+        </p>
+      ))}
+      <p class="quiet">The decision stays in force until a person changes it. Your name is stored with it.</p>
+    </NoteDialog>
+  );
+}
+
+function Decisions({ review }: { review: ReviewDetail }) {
+  if (!review.decisions.length) {
+    return null;
+  }
+  const known = new Map(
+    review.ambiguous_matches.flatMap((doubt) => doubt.candidates.map((one) => [one.document.id, one.document])),
+  );
+  return (
+    <section aria-labelledby="decided">
+      <h2 id="decided">Decided</h2>
+      <ol class="timeline">
+        {[...review.decisions].reverse().map((one) => {
+          const other = one.documents.find((id) => id !== review.id) ?? review.id;
+          const document = known.get(other);
+          const name = document ? documentTitle(document) : `document ${shortId(other)}`;
+          return (
+            <li>
+              <p>
+                <b>
+                  <UserName value={one.by} /> {one.verdict} {name}
+                </b>{" "}
+                <span class="quiet">
+                  <Time at={one.at} />
+                </span>
+              </p>
+              {one.reason && <p>{one.reason}</p>}
+            </li>
+          );
+        })}
+      </ol>
+      {review.state === "decided" && hasRole("operator") && (
+        <p class="quiet">To change a decision, decide again above. The latest decision counts.</p>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,188 @@
+// Review queue: ambiguous matches, oldest first.
+
+import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
+import { currentSession } from "../current_session";
+import { documentTitle, KINDS, Seller, toLabel } from "../documents/summary";
+import { knownValue, navigate, type Route, useRoute } from "../router";
+import { tenantOf } from "../tenant";
+import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
+import { ANY, Choice, type Option } from "../ui/filters";
+import { Time } from "../ui/format";
+import { useRowShortcuts } from "../ui/shortcuts";
+import { DecisionNotice } from "./decisions";
+
+export type ReviewFilter = ReturnType<typeof queueFilter>;
+// The OpenAPI description lacks these properties.
+export type Doubt = Schemas["Doubt"] & {
+  reason?: string | null;
+  number?: string | null;
+  unasked?: string | null;
+  others?: unknown[];
+  count?: number;
+};
+
+const SHOWN_CANDIDATES = 3;
+const STATES: Record<string, string> = {
+  open: "ambiguous",
+  decided: "decided by a person",
+  gone: "no longer ambiguous",
+};
+const CHANCES: Option[] = [ANY, ["0.5", "50 % or more"], ["0.8", "80 % or more"], ["0.9", "90 % or more"]];
+
+export function queueFilter(route: Route) {
+  const { query } = route;
+  return {
+    tenant: tenantOf(route, currentSession()),
+    state: knownValue(Object.keys(STATES), query.get("state")) || "open",
+    document_type: knownValue(KINDS, query.get("document_type")),
+    min_probability: knownValue(
+      CHANCES.map(([probability]) => probability),
+      query.get("min_probability"),
+    ),
+    cursor: query.get("cursor") ?? "",
+  };
+}
+
+export const percent = (probability: number) => `${Math.round(probability * 100)} %`;
+
+// Address of the queue or a review, without defaults.
+export const queueUrl = ({ state, ...others }: ReviewFilter, path = "reviews") =>
+  navigate.href(path, { ...others, state: state === "open" ? "" : state });
+
+export function Reviews() {
+  const filter = queueFilter(useRoute());
+  useTitle("Review");
+  const { data, error, busy, reload } = useQuery<Schemas["ReviewPage"]>(["admin/reviews", filter], {
+    every: filter.cursor ? 0 : POLL_FAST_SECONDS,
+  });
+  return (
+    <>
+      <h1>Review</h1>
+      <p class="lead">Documents with ambiguous matches. A reviewer’s decision is permanent.</p>
+      <DecisionNotice />
+      <Filter filter={filter} />
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {data ? (
+        <section aria-label="Ambiguous documents" aria-busy={busy}>
+          <Queue filter={filter} data={data} />
+        </section>
+      ) : (
+        !error && <Loading subject="ambiguous documents" />
+      )}
+    </>
+  );
+}
+
+function Filter({ filter }: { filter: ReviewFilter }) {
+  const change = (more: Partial<ReviewFilter>) => navigate.to(queueUrl({ ...filter, cursor: "", ...more }));
+  const isFiltered = filter.document_type || filter.min_probability || filter.state !== "open";
+  return (
+    <form class="filter" role="search" aria-label="Ambiguous documents" onSubmit={(event) => event.preventDefault()}>
+      <Choice
+        title="State"
+        value={filter.state}
+        options={Object.entries(STATES)}
+        choose={(state) => change({ state })}
+      />
+      <Choice
+        title="Kind"
+        value={filter.document_type}
+        options={[ANY, ...KINDS.map((kind): Option => [kind, toLabel(kind)])]}
+        choose={(document_type) => change({ document_type })}
+      />
+      <Choice
+        title="Probability of the best candidate"
+        value={filter.min_probability}
+        options={CHANCES}
+        choose={(min_probability) => change({ min_probability })}
+      />
+      {isFiltered && (
+        <div class="buttons">
+          <a class="button" href={navigate.href("reviews", { tenant: filter.tenant })}>
+            Clear
+          </a>
+        </div>
+      )}
+    </form>
+  );
+}
+
+function Queue({ filter, data }: { filter: ReviewFilter; data: Schemas["ReviewPage"] }) {
+  const { body } = useRowShortcuts("document");
+  if (!data.reviews.length) {
+    return <EmptyList filter={filter} />;
+  }
+  return (
+    <>
+      <table class="rows">
+        <thead>
+          <tr>
+            <th scope="col">Document</th>
+            <th scope="col">Seller</th>
+            <th scope="col" class="count">
+              Total
+            </th>
+            <th scope="col">Candidates</th>
+            <th scope="col" class="count">
+              Chance
+            </th>
+            <th scope="col">Since</th>
+          </tr>
+        </thead>
+        <tbody ref={body}>
+          {data.reviews.map((review) => (
+            <Row key={review.id} review={review} filter={filter} />
+          ))}
+        </tbody>
+      </table>
+      <Pagination
+        newest={filter.cursor && queueUrl({ ...filter, cursor: "" })}
+        older={data.next_cursor && queueUrl({ ...filter, cursor: data.next_cursor })}
+        names={["First", "Next"]}
+      />
+    </>
+  );
+}
+
+export function Row({ review, filter }: { review: Schemas["Review"]; filter: ReviewFilter }) {
+  return (
+    <tr>
+      <td data-label="Document">
+        <a href={queueUrl({ ...filter, cursor: "" }, `reviews/${review.id}`)}>{documentTitle(review.document)}</a>
+      </td>
+      <td data-label="Seller">
+        <Seller doc={review.document} />
+      </td>
+      <td data-label="Total" class="count">
+        {review.document.total}
+      </td>
+      <td data-label="Candidates">{review.ambiguous_matches.map(candidateNames).join("; ")}</td>
+      <td data-label="Chance" class="count">
+        {percent(review.probability)}
+      </td>
+      <td data-label="Since">
+        <Time at={review.opened_at} />
+      </td>
+    </tr>
+  );
+}
+
+function candidateNames({ candidates, count }: Doubt) {
+  const some = candidates.slice(0, SHOWN_CANDIDATES).map((candidate) => documentTitle(candidate.document));
+  const left = (count ?? candidates.length) - some.length;
+  return [...some, ...(left > 0 ? [`${left} more`] : [])].join(" or ");
+}
+
+function EmptyList({ filter }: { filter: ReviewFilter }) {
+  if (filter.document_type || filter.min_probability || filter.cursor) {
+    return <Notice title="No results">No documents match. Clear the filter or choose another state.</Notice>;
+  }
+  if (filter.state === "open") {
+    return (
+      <Notice title="No ambiguous documents">
+        All matches are certain or decided. New ambiguous matches appear here automatically.
+      </Notice>
+    );
+  }
+  return <Notice title="None">No document has the state “{STATES[filter.state]}”.</Notice>;
+}

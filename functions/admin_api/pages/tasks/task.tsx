@@ -1,0 +1,190 @@
+// One task: its payload, result and attempts.
+
+import { useState } from "preact/hooks";
+import { type ApiError, POLL_FAST_SECONDS, type Schemas, send, useQuery } from "../api";
+import { hasRole } from "../roles";
+import { navigate } from "../router";
+import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
+import { Dialog } from "../ui/dialog";
+import { formatNumber, secondsBetween, Time } from "../ui/format";
+import { Json } from "../ui/json";
+
+type TaskHistory = Schemas["TaskHistory"];
+type TaskSummary = Schemas["TaskSummary"];
+
+export const ACTIVE_STATUSES = ["pending", "in-progress"];
+
+export function Task({ id }: { id: string }) {
+  const {
+    data: task,
+    error,
+    reload,
+  } = useQuery<Schemas["TaskHistory"]>([`tasks/${encodeURIComponent(id)}`, {}], { every: POLL_FAST_SECONDS });
+  useTitle(task ? `${task.task_type} · Task` : "Task");
+  const back = (
+    <p>
+      <a href={navigate.href("tasks", { tenant: task?.tenant })}>All tasks</a>
+    </p>
+  );
+  if (!task) {
+    return (
+      <>
+        {back}
+        <h1>Task</h1>
+        {error?.status === 404 ? (
+          <Notice title="Task not found">It may have been deleted, or belong to another user.</Notice>
+        ) : error ? (
+          <ErrorNotice error={error} reload={reload} />
+        ) : (
+          <Loading subject="the task" />
+        )}
+      </>
+    );
+  }
+  return (
+    <>
+      {back}
+      <h1>
+        <Status status={task.status} /> {task.task_type}
+      </h1>
+      {error && <ErrorNotice error={error} reload={reload} />}
+      {task.error && <p class="error">{task.error}</p>}
+      <Facts task={task} />
+      {hasRole("operator") && ACTIVE_STATUSES.includes(task.status) && (
+        <p class="buttons">
+          <Cancel task={task} done={reload} />
+        </p>
+      )}
+      {task.result !== null && (
+        <section aria-labelledby="result">
+          <h2 id="result">Result</h2>
+          <Json value={task.result} label="Result as JSON" />
+        </section>
+      )}
+      <section aria-labelledby="tries">
+        <h2 id="tries">Attempts</h2>
+        {task.timeline.length ? (
+          <ol class="timeline">
+            {task.timeline.map((one) => (
+              <Attempt attempt={one} />
+            ))}
+          </ol>
+        ) : (
+          <p class="quiet">
+            {task.attempts
+              ? "The first attempt is in progress."
+              : ACTIVE_STATUSES.includes(task.status)
+                ? "No attempt yet."
+                : "No attempt was made."}
+          </p>
+        )}
+      </section>
+    </>
+  );
+}
+
+function Facts({ task }: { task: TaskHistory }) {
+  const facts: Fact[] = [
+    ["Submitted", <Time at={task.created_at} both />],
+    ["Attempts", `${formatNumber(task.attempts)} of ${formatNumber(task.max_retry + 1)} at most`],
+    ["Tenant", task.tenant],
+    ["Task", <CopyableId value={task.job_id} />],
+  ];
+  if (task.next_attempt_at) {
+    facts.push(["Next attempt", <Time at={task.next_attempt_at} both />]);
+  }
+  if (task.ended_at) {
+    facts.push(["Ended", <Time at={task.ended_at} both />]);
+  }
+  if (task.dead_letter) {
+    const href = navigate.href(`dead-letters/${task.dead_letter}`, { tenant: task.tenant });
+    facts.push([
+      "Dead letter",
+      <a href={href}>{task.status === "failed" ? "Why it failed, and how to retry it" : "How it failed before"}</a>,
+    ]);
+  }
+  facts.push(["Key", <code>{task.idempotency_key}</code>]);
+  return <FactList facts={facts} />;
+}
+
+// A button that cancels a task after a confirmation.
+export function Cancel({ task, done, small = false }: { task: TaskSummary; done: () => void; small?: boolean }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const [state, setState] = useState<{ busy: boolean; error: ApiError | null }>({ busy: false, error: null });
+  const close = () => {
+    setIsOpen(false);
+    setState({ busy: false, error: null });
+  };
+  const cancel = async () => {
+    setState({ busy: true, error: null });
+    try {
+      await send("POST", `tasks/${task.job_id}/cancel`);
+      close();
+    } catch (error) {
+      setState({ busy: false, error: error as ApiError });
+    }
+    done(); // the reason of a conflict is visible behind the dialog
+  };
+  return (
+    <>
+      <button
+        type="button"
+        class={small ? "small" : ""}
+        aria-label={`Cancel ${task.task_type} ${task.job_id}`}
+        onClick={() => setIsOpen(true)}
+      >
+        Cancel
+      </button>
+      {isOpen && (
+        <Dialog title="Cancel this task?" close={close} busy={state.busy}>
+          <p>
+            {task.task_type}, submitted <Time at={task.created_at} />. It will not start again; a running attempt
+            changes nothing.
+          </p>
+          {state.error && (
+            <p class="failure" role="alert">
+              {state.error.message}
+            </p>
+          )}
+          <div class="buttons">
+            <button class="main" type="button" disabled={state.busy || state.error?.status === 409} onClick={cancel}>
+              Cancel the task
+            </button>
+            <button type="button" disabled={state.busy} onClick={close}>
+              Keep the task
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Attempt({ attempt }: { attempt: Schemas["TaskAttempt"] }) {
+  const seconds = secondsBetween(attempt.started_at, attempt.ended_at);
+  return (
+    <li>
+      <p>
+        <b>
+          Attempt {attempt.attempt}: {attempt.outcome}
+        </b>
+        {attempt.revision > 1 && (
+          <>
+            {" "}
+            <span class="quiet">of revision {attempt.revision}</span>
+          </>
+        )}
+        <span class="quiet">
+          {" "}
+          <Time at={attempt.ended_at} />, after {seconds.toFixed(seconds < 10 ? 1 : 0)} s
+        </span>
+      </p>
+      {attempt.error && <p class="error">{attempt.error}</p>}
+      {attempt.next_attempt_at && (
+        <p class="quiet">
+          Next attempt scheduled at <Time at={attempt.next_attempt_at} />
+        </p>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,133 @@
+// Components of several views.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { currentSession } from "../current_session";
+
+export type Fact = [name: string, value: ComponentChildren];
+
+export function useTitle(title: string) {
+  useEffect(() => {
+    document.title = `${title} · Counterfoil`;
+  }, [title]);
+}
+
+// `isWholePage`: the page has no other content.
+export function Notice({
+  title,
+  isWholePage = false,
+  children,
+}: {
+  title: string;
+  isWholePage?: boolean;
+  children: ComponentChildren;
+}) {
+  const Heading = isWholePage ? "h1" : "h2";
+  return (
+    <section class="notice">
+      <Heading>{title}</Heading>
+      <p>{children}</p>
+    </section>
+  );
+}
+
+export function ErrorNotice({ error, reload }: { error: Error; reload: () => void }) {
+  return (
+    <div class="notice failure" role="alert">
+      <p>{error.message}</p>
+      <button type="button" onClick={reload}>
+        Reload
+      </button>
+    </div>
+  );
+}
+
+// Invisible at first, so that short waits do not flicker.
+export function Loading({ subject }: { subject: string }) {
+  return (
+    <p class="waiting" role="status">
+      Loading {subject}…
+    </p>
+  );
+}
+
+export function Status({ status }: { status: string }) {
+  return (
+    <span class={`status ${status.replaceAll(" ", "-")}`}>
+      {status[0].toUpperCase()}
+      {status.slice(1)}
+    </span>
+  );
+}
+
+export function FactList({ facts }: { facts: Fact[] }) {
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) => (
+        <div>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+// A user, by the subject of the token.
+export function UserName({ value }: { value: string | null }) {
+  return value === currentSession().claims.sub ? "you" : <span class="who">{value}</span>;
+}
+
+// Result of the last action. It takes the focus, because the focused element is often removed.
+export function SuccessNotice({ children }: { children: ComponentChildren }) {
+  const paragraph = useRef<HTMLParagraphElement>(null);
+  useEffect(() => paragraph.current?.focus(), [children]);
+  return (
+    <p class="notice said" role="status" tabindex={-1} ref={paragraph}>
+      {children}
+    </p>
+  );
+}
+
+export function CopyableId({ value }: { value: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(value);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 2000);
+  };
+  return (
+    <>
+      <code>{value}</code>
+      <button type="button" class="small" onClick={copy} aria-label={`Copy ${value}`}>
+        {copied ? "Copied" : "Copy"}
+      </button>
+    </>
+  );
+}
+
+// Links to the newest and to older entries. `names`: for lists in another order.
+export function Pagination({
+  newest,
+  older,
+  names = ["Newest", "Older"],
+}: {
+  newest: string | null;
+  older: string | null;
+  names?: [string, string];
+}) {
+  return (
+    <p class="pages">
+      {newest && (
+        <a class="button" href={newest}>
+          {names[0]}
+        </a>
+      )}
+      {older && (
+        <a class="button" href={older}>
+          {names[1]}
+        </a>
+      )}
+    </p>
+  );
+}

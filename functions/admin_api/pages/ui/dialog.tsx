@@ -1,0 +1,141 @@
+// Native dialogs, which trap the focus and close with Escape. Afterwards, the previous element has the focus again.
+
+import type { ComponentChildren } from "preact";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+const MAX_NOTE_LENGTH = 2000;
+
+// `close` removes it. While `busy`, it cannot be closed.
+export function Dialog({
+  title,
+  close,
+  busy = false,
+  wide = false,
+  children,
+}: {
+  title: string;
+  close: () => void;
+  busy?: boolean;
+  wide?: boolean;
+  children: ComponentChildren;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useLayoutEffect(() => {
+    const before = document.activeElement as HTMLElement | null;
+    const shown = dialog.current;
+    shown?.showModal();
+    return () => {
+      // Behind an open dialog nothing takes the focus, so the next dialog could not return it.
+      shown?.close();
+      if (before?.isConnected) {
+        before.focus();
+      }
+    };
+  }, []);
+  const cancel = (event: Event) => {
+    event.preventDefault(); // the parent removes the dialog
+    if (!busy) {
+      close();
+    }
+  };
+  return (
+    <dialog ref={dialog} class={wide ? "wide" : undefined} aria-labelledby={id} onCancel={cancel}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+// Asks for a note and calls `act(note)`. If it raises, the dialog stays open and shows the error.
+// `blockedReason`: why the action is impossible (empty: not yet possible), or null.
+export function NoteDialog({
+  title,
+  verb,
+  label = "Note",
+  isRequired = true,
+  blockedReason = null,
+  act,
+  close,
+  children,
+}: {
+  title: string;
+  verb: string;
+  label?: string;
+  isRequired?: boolean;
+  blockedReason?: string | null;
+  act: (note: string) => Promise<void>;
+  close: () => void;
+  children: ComponentChildren;
+}) {
+  const [note, setNote] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [failure, setFailure] = useState<{ message: string } | null>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
+  const id = useId();
+  useLayoutEffect(() => field.current?.focus(), []);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (isRequired && !note.trim()) {
+      setFailure({ message: "Write a note that explains the reason." });
+      field.current?.focus();
+      return;
+    }
+    setBusy(true);
+    setFailure(null);
+    try {
+      await act(note.trim().replace(/\s*\n\s*/g, " "));
+    } catch (error) {
+      setFailure(error as Error);
+      setBusy(false);
+      field.current?.focus();
+    }
+  };
+  return (
+    <Dialog title={title} close={close} busy={busy}>
+      <form onSubmit={submit}>
+        {children}
+        <label for={id}>
+          {label}
+          {isRequired ? (
+            ""
+          ) : (
+            <>
+              {" "}
+              <span class="quiet">(optional)</span>
+            </>
+          )}
+        </label>
+        <textarea
+          id={id}
+          ref={field}
+          rows={3}
+          maxlength={MAX_NOTE_LENGTH}
+          value={note}
+          aria-required={isRequired}
+          aria-describedby={failure ? `${id}-failure` : undefined}
+          onInput={(event) => setNote(event.currentTarget.value)}
+          onKeyDown={(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && submit(event)}
+        ></textarea>
+        {failure && (
+          <p id={`${id}-failure`} class="failure" role="alert">
+            {failure.message}
+          </p>
+        )}
+        {blockedReason && (
+          <p class="failure" role="alert">
+            {blockedReason}
+          </p>
+        )}
+        <div class="buttons">
+          <button class="main" type="submit" disabled={busy || blockedReason !== null}>
+            {busy ? "Wait…" : verb}
+          </button>
+          <button type="button" disabled={busy} onClick={close}>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

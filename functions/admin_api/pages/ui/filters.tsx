@@ -1,0 +1,60 @@
+// Fields of filters. `change` receives the new filter, by the names in the address.
+
+import { useEffect, useState } from "preact/hooks";
+
+export type Option = readonly [value: string, label: string];
+
+export const ANY: Option = ["", "any"];
+
+export const plainOptions = (values: readonly string[]) => values.map((value): Option => [value, value]);
+
+export function Choice({
+  title,
+  value,
+  options,
+  choose,
+}: {
+  title: string;
+  value: string;
+  options: readonly Option[];
+  choose: (value: string) => void;
+}) {
+  return (
+    <label>
+      {title}
+      <select value={value} onChange={(event) => choose(event.currentTarget.value)}>
+        {options.map(([one, label]) => (
+          <option value={one}>{label}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+export function Days({
+  filter,
+  change,
+}: {
+  filter: { from: string; to: string };
+  change: (days: { from?: string; to?: string }) => void;
+}) {
+  return (
+    <>
+      <label>
+        From
+        <input type="date" value={filter.from} onChange={(event) => change({ from: event.currentTarget.value })} />
+      </label>
+      <label>
+        To
+        <input type="date" value={filter.to} onChange={(event) => change({ to: event.currentTarget.value })} />
+      </label>
+    </>
+  );
+}
+
+// Typed text that is not submitted yet. Another address resets it.
+export function useTyped(known: string) {
+  const [text, setText] = useState(known);
+  useEffect(() => setText(known), [known]);
+  return [text, setText] as const;
+}

@@ -1,0 +1,113 @@
+// Times in local time or UTC, as the user chooses on any page; durations and numbers.
+
+import type { TargetedEvent } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+type Zone = "local" | "utc";
+
+const STORAGE_KEY = "counterfoil.times";
+const listeners = new Set<(zone: Zone) => void>();
+let zone: Zone = localStorage.getItem(STORAGE_KEY) === "utc" ? "utc" : "local";
+
+function formatMoment(moment: Date, which: Zone) {
+  return new Intl.DateTimeFormat("en-GB", {
+    dateStyle: "medium",
+    timeStyle: "medium",
+    timeZone: which === "utc" ? "UTC" : undefined,
+  }).format(moment);
+}
+
+function useZone() {
+  const [chosen, setChosen] = useState(zone);
+  useEffect(() => {
+    listeners.add(setChosen);
+    setChosen(zone);
+    return () => listeners.delete(setChosen);
+  }, []);
+  return chosen;
+}
+
+export function ZoneSwitch() {
+  const chosen = useZone();
+  const choose = (event: TargetedEvent<HTMLSelectElement>) => {
+    zone = event.currentTarget.value as Zone;
+    localStorage.setItem(STORAGE_KEY, zone);
+    for (const listener of listeners) {
+      listener(zone);
+    }
+  };
+  return (
+    <label class="zone">
+      <span>Times</span>
+      <select value={chosen} onChange={choose}>
+        <option value="local">local</option>
+        <option value="utc">UTC</option>
+      </select>
+    </label>
+  );
+}
+
+// A moment; with `both`, in local time and in UTC.
+export function Time({ at, both = false }: { at: string; both?: boolean }) {
+  const chosen = useZone();
+  const moment = new Date(at);
+  const text = `${formatMoment(moment, chosen)}${chosen === "utc" ? " UTC" : ""}`;
+  const other = chosen === "utc" ? "local" : "utc";
+  return (
+    <time datetime={at}>
+      {text}
+      {both && (
+        <>
+          {" "}
+          <span class="quiet">
+            ({formatMoment(moment, other)} {other === "utc" ? "UTC" : "local"})
+          </span>
+        </>
+      )}
+    </time>
+  );
+}
+
+// An amount of money, which is a decimal string, with at least two decimals and its currency.
+export function formatMoney(amount: string | null, currency: string | null = null) {
+  if (amount === null) {
+    return null;
+  }
+  const format = new Intl.NumberFormat("en-GB", { minimumFractionDigits: 2, maximumFractionDigits: 6 });
+  return [format.format(amount as Intl.StringNumericLiteral), currency].filter(Boolean).join(" ");
+}
+
+export const formatNumber = (value: number) => new Intl.NumberFormat("en-GB").format(value);
+
+export const secondsBetween = (start: string, end: string) => (Date.parse(end) - Date.parse(start)) / 1000;
+
+// Formats a duration in its two largest units.
+export function formatDuration(seconds: number) {
+  const units: [string, number][] = [
+    ["d", 86400],
+    ["h", 3600],
+    ["min", 60],
+    ["s", 1],
+  ];
+  const first = units.findIndex(([, size]) => seconds >= size);
+  if (first < 0) {
+    return "0 s";
+  }
+  let left = Math.floor(seconds);
+  const parts = units.slice(first, first + 2).map(([name, size]) => {
+    const count = Math.floor(left / size);
+    left -= count * size;
+    return count ? `${count} ${name}` : "";
+  });
+  return parts.filter(Boolean).join(" ");
+}
+
+// Start of a local day (YYYY-MM-DD) plus a number of days, for the API.
+export function startOfDay(day: string, later = 0) {
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(day)) {
+    return null;
+  }
+  const [year, month, date] = day.split("-").map(Number);
+  const moment = new Date(year, month - 1, date + later);
+  return Number.isNaN(moment.getTime()) ? null : moment.toISOString();
+}
